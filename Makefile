@@ -1,0 +1,52 @@
+# Every target sets up what it needs; a second run reinstalls nothing.
+PYTHON ?= python3
+BIN := .venv/bin
+
+.PHONY: demo test test-slow check format bench docs clean
+
+demo: .venv/core
+	$(BIN)/python experiments/demo.py
+
+test: .venv/dev
+	$(BIN)/python -m pytest
+
+test-slow: .venv/dev
+	$(BIN)/python -m pytest -m slow
+
+check: .venv/dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: .venv/dev
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: .venv/dev
+	$(BIN)/python -m benchmarks
+
+docs: .venv/docs
+	$(BIN)/sphinx-build -W -q docs docs/_build/html
+	@echo "open docs/_build/html/index.html"
+
+clean:
+	rm -rf .venv docs/_build
+
+# Each stamp below is a finished installation; it is redone only when pyproject.toml changes.
+$(BIN)/python:
+	$(PYTHON) -m venv .venv
+
+.venv/core: pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --editable .
+	@touch $@
+
+# torch first and alone: the exact pin decides which build pip takes.
+.venv/dev: pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --quiet torch==2.13.0
+	$(BIN)/python -m pip install --quiet --editable '.[dev]'
+	@touch $@ .venv/core
+
+.venv/docs: pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --editable '.[docs]'
+	@touch $@

@@ -1,0 +1,63 @@
+"""relatent lets independently trained models understand each other's vectors.
+
+Every public name stands below and is loaded when first used, so that ``import relatent`` costs nothing.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from relatent import anchors
+    from relatent.deliver import load
+    from relatent.project import (
+        RelativeDecoder,
+        RelativeEncoder,
+        RelativeProjection,
+        RelativeTranslator,
+        inverse_relative_projection,
+        relative_projection,
+        similarity,
+    )
+    from relatent.spaces import Normalizer
+
+_HOME = {
+    "Normalizer": "relatent.spaces",
+    "RelativeDecoder": "relatent.project",
+    "RelativeEncoder": "relatent.project",
+    "RelativeProjection": "relatent.project",
+    "RelativeTranslator": "relatent.project",
+    "anchors": "relatent",
+    "inverse_relative_projection": "relatent.project",
+    "load": "relatent.deliver",
+    "relative_projection": "relatent.project",
+    "similarity": "relatent.project",
+}
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Normalizer",
+    "RelativeDecoder",
+    "RelativeEncoder",
+    "RelativeProjection",
+    "RelativeTranslator",
+    "__version__",
+    "anchors",
+    "inverse_relative_projection",
+    "load",
+    "relative_projection",
+    "similarity",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'relatent' has no attribute {name!r}")
+    home = _HOME[name]
+    value = import_module(f"relatent.{name}") if home == "relatent" else getattr(import_module(home), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,0 +1,221 @@
+"""The only door for arrays: namespaces, dtypes, shapes, and the messages when something does not fit.
+
+Every public function passes its arguments through here once, under the names its caller used, so that a message can
+say what was given, what is expected and what to do. Behind the door arrays are 2-D, finite, float32 or float64.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+from typing import Any
+
+import array_api_compat as compat
+import numpy as np
+
+__all__ = [
+    "Array",
+    "array_namespace",
+    "as_labels",
+    "as_matrices",
+    "as_matrix",
+    "as_parallel",
+    "as_same_space",
+    "check_count",
+    "like",
+    "random_generator",
+    "seed_sequence",
+    "suggest",
+    "take_rows",
+    "to_numpy",
+]
+
+# Any array of the array API standard. The standard has no static type yet.
+Array = Any
+
+array_namespace = compat.array_namespace
+
+
+def as_matrices(**named: Any) -> tuple[Array, ...]:
+    """Check matrices that are used together: each 2-D and finite, all of one namespace and one device."""
+    arrays = {name: _as_array(value, name) for name, value in named.items()}
+    _check_one_namespace(arrays)
+    return tuple(_checked(value, name) for name, value in arrays.items())
+
+
+def as_matrix(x: Any, name: str = "x") -> Array:
+    """Check one matrix: 2-D, at least one row and one coordinate, finite; halves and integers become floats."""
+    return as_matrices(**{name: x})[0]
+
+
+def as_same_space(**named: Any) -> tuple[Array, ...]:
+    """Check matrices whose rows live in one space: the same last axis."""
+    arrays = as_matrices(**named)
+    if len({a.shape[1] for a in arrays}) > 1:
+        given = " and ".join(f"{name} {tuple(a.shape)}" for name, a in zip(named, arrays, strict=True))
+        other = list(named)[1]
+        raise ValueError(
+            f"The shapes are {given}: expected the same last axis. "
+            f"Take {other} from the space of {next(iter(named))}, or translate {next(iter(named))} first."
+        )
+    return _one_dtype(arrays)
+
+
+def as_parallel(**named: Any) -> tuple[Array, ...]:
+    """Check matrices whose rows are parallel: row i means the same in each of them."""
+    arrays = as_matrices(**named)
+    if len({a.shape[0] for a in arrays}) > 1:
+        given = " and ".join(f"{name} has {a.shape[0]} rows" for name, a in zip(named, arrays, strict=True))
+        raise ValueError(
+            f"{given}: expected as many, row i of each meaning the same. Join the two spaces on keys first."
+        )
+    return arrays
+
+
+def as_labels(labels: Any, name: str = "labels") -> np.ndarray:
+    """Check a one-dimensional sequence with one entry per row."""
+    array = to_numpy(labels)
+    if array.ndim != 1:
+        raise ValueError(f"{name} has shape {array.shape}: expected one entry per row, a 1-D sequence.")
+    return array
+
+
+def check_count(k: int, n: int, what: str = "anchors") -> int:
+    """Check that k things can be taken out of n."""
+    if isinstance(k, bool) or int(k) != k or k < 1:
+        raise ValueError(f"{k!r} {what} were asked for: expected a whole number of at least 1.")
+    if k > n:
+        raise ValueError(
+            f"{k} {what} were asked for but there are only {n} rows to take them from: ask for at most {n}."
+        )
+    return int(k)
+
+
+def like(value: Any, x: Array) -> Array:
+    """Give a fitted array in the namespace, on the device and with the dtype of x."""
+    if isinstance(value, np.ndarray) and isinstance(x, np.ndarray):
+        return value.astype(x.dtype, copy=False)
+    xp = array_namespace(x)
+    if not isinstance(value, np.ndarray) and array_namespace(value) == xp:
+        return compat.to_device(xp.astype(value, x.dtype, copy=False), compat.device(x))
+    return xp.asarray(np.array(to_numpy(value)), dtype=x.dtype, device=compat.device(x))
+
+
+def to_numpy(x: Any) -> np.ndarray:
+    """Bring an array to NumPy on the CPU, without a copy where the library allows it."""
+    if compat.is_torch_array(x):
+        x = x.detach().cpu()
+        return np.asarray(x.float() if str(x.dtype) == "torch.bfloat16" else x)
+    if compat.is_array_api_obj(x) and not isinstance(x, np.ndarray):
+        return np.from_dlpack(x)
+    return np.asarray(x)
+
+
+def take_rows(x: Array, rows: np.ndarray) -> Array:
+    """Take rows of an array of any namespace by the row numbers that `relatent.anchors` gives."""
+    if isinstance(x, np.ndarray):
+        return x[rows]
+    xp = array_namespace(x)
+    return xp.take(x, xp.asarray(np.array(rows), device=compat.device(x)), axis=0)
+
+
+def suggest(name: object, known: Iterable[str]) -> str:
+    """Say which known name was probably meant, and list them all."""
+    known = list(known)
+    close = get_close_matches(str(name), known, n=1)
+    return (f" Did you mean {close[0]!r}?" if close else "") + f" There are: {', '.join(known)}."
+
+
+def random_generator(seed: int | np.random.Generator | None) -> np.random.Generator:
+    """Turn a seed, a generator or None into a generator."""
+    if seed is not None and not isinstance(seed, int | np.integer | np.random.Generator):
+        raise TypeError(f"seed is {seed!r}: expected an integer, a numpy.random.Generator or None.")
+    return np.random.default_rng(seed)
+
+
+def seed_sequence(seed: int | np.random.Generator | None, count: int) -> list[int]:
+    """Give consecutive seeds s, s+1, …; s is drawn when it is not an integer."""
+    first = int(seed) if isinstance(seed, int | np.integer) else int(random_generator(seed).integers(2**31))
+    return [first + i for i in range(count)]
+
+
+def _as_array(x: Any, name: str) -> Array:
+    """Take arrays as they are; make lists, data frames and whatever else NumPy understands into NumPy arrays."""
+    if compat.is_pydata_sparse_array(x) or type(x).__module__.startswith("scipy.sparse"):
+        raise TypeError(f"{name} is a sparse matrix: expected a dense array. Convert it with .toarray().")
+    if compat.is_array_api_obj(x):
+        return x
+    try:
+        return np.asarray(x)
+    except ValueError as error:
+        raise ValueError(f"{name} cannot be read as a matrix ({error}): expected rows of equal length.") from error
+
+
+def _check_one_namespace(arrays: dict[str, Array]) -> None:
+    kinds = {name: array_namespace(a).__name__.split(".")[-1] for name, a in arrays.items()}
+    if len(set(kinds.values())) > 1:
+        given = " and ".join(f"{name} is a {kind} array" for name, kind in kinds.items())
+        raise TypeError(f"{given}: expected one library. Convert one of them.")
+    devices = {name: compat.device(a) for name, a in arrays.items()}
+    if len(set(map(str, devices.values()))) > 1:
+        given = " and ".join(f"{name} is on {device}" for name, device in devices.items())
+        raise ValueError(f"{given}: expected one device. Move one of them.")
+
+
+def _checked(x: Array, name: str) -> Array:
+    if x.ndim != 2:
+        hint = f" Use {name}[None, :] for a single vector." if x.ndim == 1 else ""
+        raise ValueError(f"{name} has shape {tuple(x.shape)}: expected 2-D, one vector per row.{hint}")
+    if 0 in x.shape:
+        raise ValueError(f"{name} has shape {tuple(x.shape)}: expected at least one row and one coordinate.")
+    x = _as_float(x, name)
+    _check_finite(x, name)
+    return x
+
+
+def _as_float(x: Array, name: str) -> Array:
+    """Give float32 or float64: the smaller of the two that holds every value of the given dtype."""
+    xp = array_namespace(x)
+    if x.dtype in (xp.float32, xp.float64):
+        return x
+    if isinstance(x, np.ndarray):
+        try:
+            return x.astype(_numpy_float(x.dtype))
+        except (TypeError, ValueError) as error:
+            raise TypeError(f"{name} has dtype {x.dtype}: expected numbers.") from error
+    if xp.isdtype(x.dtype, "complex floating"):
+        raise TypeError(f"{name} has dtype {x.dtype}: expected real numbers.")
+    wide = xp.isdtype(x.dtype, "integral") and xp.iinfo(x.dtype).bits > 16
+    return xp.astype(x, xp.float64 if wide else xp.float32)
+
+
+def _numpy_float(dtype: np.dtype) -> np.dtype:
+    if dtype.kind == "O":  # lists of Python numbers inside an object array
+        return np.dtype(np.float64)
+    result = np.result_type(dtype, np.float32)
+    if result.kind != "f":
+        raise TypeError("not real")
+    return result if result.itemsize <= 8 else np.dtype(np.float64)
+
+
+def _check_finite(x: Array, name: str) -> None:
+    xp = array_namespace(x)
+    # A finite sum proves every entry finite in one pass without a temporary; an infinite one may be an overflow.
+    with np.errstate(over="ignore", invalid="ignore"):
+        if bool(xp.isfinite(xp.sum(x))):
+            return
+    finite = xp.all(xp.isfinite(x), axis=1)
+    if bool(xp.all(finite)):
+        return
+    row = int(xp.argmin(xp.astype(finite, xp.int8)))
+    bad = x.shape[0] - int(xp.sum(xp.astype(finite, xp.int64)))
+    raise ValueError(
+        f"{name} holds NaN or infinity in {bad} of {x.shape[0]} rows, first in row {row}: drop or mend them."
+    )
+
+
+def _one_dtype(arrays: tuple[Array, ...]) -> tuple[Array, ...]:
+    xp = array_namespace(*arrays)
+    if len({str(a.dtype) for a in arrays}) == 1:
+        return arrays
+    return tuple(xp.astype(a, xp.float64) for a in arrays)

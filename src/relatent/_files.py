@@ -1,0 +1,131 @@
+"""Fitted things on disk: one safetensors file with readable metadata, whole or absent, never a pickle."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+__all__ = ["FORMAT_VERSION", "FileError", "Saved", "read_saved", "whole_file", "write_saved"]
+
+FORMAT = "relatent"
+FORMAT_VERSION = 1
+HEADER_LIMIT = 16 * 2**20
+
+
+class FileError(ValueError):
+    """A file that cannot be what it claims to be; the message names the file and what is wrong with it."""
+
+
+@dataclass(frozen=True)
+class Saved:
+    """What a file holds: which kind of fitted thing, its arrays, and everything else about it."""
+
+    kind: str
+    arrays: dict[str, np.ndarray]
+    about: dict[str, Any] = field(default_factory=dict)
+
+
+@contextmanager
+def whole_file(path: str | os.PathLike[str]) -> Iterator[Path]:
+    """Write beside, sync, rename: the file appears whole under its name or not at all."""
+    path = Path(path)
+    handle, beside = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
+    os.close(handle)
+    try:
+        yield Path(beside)
+        with Path(beside).open("rb+") as written:
+            os.fsync(written.fileno())
+        umask = os.umask(0)
+        os.umask(umask)
+        Path(beside).chmod(0o666 & ~umask)
+        Path(beside).replace(path)
+    finally:
+        Path(beside).unlink(missing_ok=True)
+
+
+def write_saved(path: str | os.PathLike[str], saved: Saved) -> None:
+    """Save arrays and metadata with a checksum over both."""
+    from safetensors.numpy import save_file
+
+    about = json.dumps(saved.about, sort_keys=True, allow_nan=False)
+    metadata = {
+        "format": FORMAT,
+        "format_version": str(FORMAT_VERSION),
+        "library_version": version("relatent"),
+        "kind": saved.kind,
+        "about": about,
+        "sha256": _checksum(saved.kind, about, saved.arrays),
+    }
+    arrays = {name: np.ascontiguousarray(a) for name, a in saved.arrays.items()}
+    with whole_file(path) as beside:
+        save_file(arrays, beside, metadata=metadata)
+
+
+def read_saved(path: str | os.PathLike[str], kind: str | None = None) -> Saved:
+    """Load what :func:`write_saved` wrote, of one kind if given. Runs no code from the file and checks all of it."""
+    from safetensors import SafetensorError, safe_open
+
+    metadata = _header(Path(path)).get("__metadata__", {})
+    _expect(isinstance(metadata, dict) and metadata.get("format") == FORMAT, path, "was not written by relatent")
+    found = str(metadata.get("format_version", ""))
+    _expect(found == str(FORMAT_VERSION), path, f"has format version {found!r} and this library reads {FORMAT_VERSION}")
+    try:
+        with safe_open(path, framework="numpy") as file:
+            arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
+        about = json.loads(metadata["about"])
+    except (SafetensorError, KeyError, TypeError, ValueError) as error:
+        raise FileError(f"{path} is damaged ({error}): get a new copy.") from error
+    found = str(metadata.get("kind"))
+    whole = metadata.get("sha256") == _checksum(found, metadata["about"], arrays)
+    _expect(whole and isinstance(about, dict), path, "is damaged (its checksum does not match): get a new copy")
+    _expect(kind in (None, found), path, f"holds a {found}, not a {kind}: use relatent.load")
+    for name, array in arrays.items():
+        _expect(array.dtype.kind != "f" or bool(np.isfinite(array).all()), path, f"holds NaN or infinity in {name!r}")
+    return Saved(found, arrays, about)
+
+
+def _header(path: Path) -> dict[str, Any]:
+    """Read the JSON header by hand: safetensors keeps the last of two equal keys, silently."""
+    with path.open("rb") as file:
+        start = file.read(8)
+        length = int.from_bytes(start, "little")
+        size = path.stat().st_size
+        _expect(len(start) == 8 and length <= min(HEADER_LIMIT, size - 8), path, "is not a safetensors file")
+        raw = file.read(length)
+    try:
+        header = json.loads(raw.decode("utf8"), object_pairs_hook=_no_duplicates)
+    except (ValueError, RecursionError) as error:
+        raise FileError(f"{path} is not a safetensors file ({error}).") from error
+    _expect(isinstance(header, dict), path, "is not a safetensors file")
+    return dict(header)
+
+
+def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    keys = [key for key, _ in pairs]
+    if len(set(keys)) < len(keys):
+        raise ValueError("a key stands twice in its header")
+    return dict(pairs)
+
+
+def _expect(condition: bool, path: str | os.PathLike[str], problem: str) -> None:
+    if not condition:
+        raise FileError(f"{path} {problem}.")
+
+
+def _checksum(kind: str, about: str, arrays: dict[str, np.ndarray]) -> str:
+    digest = hashlib.sha256(f"{kind}\n{about}".encode())
+    for name in sorted(arrays):
+        array = np.ascontiguousarray(arrays[name])
+        digest.update(f"\n{name} {array.dtype.str} {array.shape}\n".encode())
+        digest.update(array.data if array.size else b"")
+    return digest.hexdigest()

@@ -1,0 +1,102 @@
+"""Decompositions with a stated cut-off, written once for every array namespace."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from relatent._array import Array, array_namespace
+
+__all__ = ["Conditioning", "conditioning", "polar", "pseudo_inverse", "row_norms", "unit_norm"]
+
+
+def row_norms(x: Array) -> Array:
+    """Length of every row."""
+    return array_namespace(x).linalg.vector_norm(x, axis=-1)
+
+
+def unit_norm(x: Array) -> Array:
+    """Scale every row to length 1; a zero row stays zero.
+
+    >>> unit_norm(np.asarray([[3.0, 4.0], [0.0, 0.0]])).tolist()
+    [[0.6, 0.8], [0.0, 0.0]]
+    """
+    xp = array_namespace(x)
+    norm = row_norms(x)[:, None]
+    return x / xp.where(norm == 0, xp.ones_like(norm), norm)
+
+
+def pseudo_inverse(a: Array, rtol: float | None = None, ridge: float = 0.0) -> Array:
+    r"""Invert as far as the matrix can be inverted.
+
+    .. math:: A^+ = V \operatorname{diag}\!\left(\frac{s_i}{s_i^2 + \rho}\right) U^\top
+
+    over the singular values above ``rtol`` × the largest, with :math:`\rho` = ``ridge`` × the mean of :math:`s_i^2`
+    over the columns (Tikhonov). ``rtol`` is max(shape) × machine epsilon when not given.
+
+    >>> pseudo_inverse(np.asarray([[2.0, 0.0], [0.0, 0.0]])).tolist()
+    [[0.5, 0.0], [0.0, 0.0]]
+    """
+    xp = array_namespace(a)
+    u, s, vt = xp.linalg.svd(a, full_matrices=False)
+    rtol = max(a.shape) * float(xp.finfo(a.dtype).eps) if rtol is None else rtol
+    kept = int(xp.sum(xp.astype(s > rtol * xp.max(s), xp.int64)))
+    u, s, vt = u[:, :kept], s[:kept], vt[:kept, :]
+    inverse = s / (s**2 + ridge * xp.sum(s**2) / a.shape[1])
+    return xp.matrix_transpose(vt) @ (inverse[:, None] * xp.matrix_transpose(u))
+
+
+def polar(m: Array) -> Array:
+    r"""Give the nearest semi-orthogonal matrix, on the directions that the matrix really has.
+
+    .. math:: \arg\max_Q \operatorname{tr}(Q^\top M) \quad Q^\top Q = I \text{ or } Q Q^\top = I
+
+    Directions whose singular value is rounding noise are dropped, not turned at random.
+
+    >>> polar(np.asarray([[0.0, 2.0], [3.0, 0.0]])).round(12).tolist()
+    [[0.0, 1.0], [1.0, 0.0]]
+    """
+    xp = array_namespace(m)
+    u, s, vt = xp.linalg.svd(m, full_matrices=False)
+    kept = int(xp.sum(xp.astype(s > max(m.shape) * float(xp.finfo(m.dtype).eps) * xp.max(s), xp.int64)))
+    return u[:, :kept] @ vt[:kept, :]
+
+
+@dataclass(frozen=True)
+class Conditioning:
+    """How well a set of anchors can be inverted.
+
+    ``condition_number`` is the largest singular value over the smallest, infinite when the anchors are
+    rank-deficient; ``effective_rank`` is the exponential of the entropy of the singular values (Roy & Vetterli,
+    2007): how many directions the anchors really use.
+    """
+
+    anchors: int
+    rank: int
+    effective_rank: float
+    condition_number: float
+
+    def __str__(self) -> str:
+        """One line for a person."""
+        return (
+            f"{self.anchors} anchors, rank {self.rank}, effective rank {self.effective_rank:.1f}, "
+            f"condition number {self.condition_number:.3g}"
+        )
+
+
+def conditioning(anchors: np.ndarray) -> Conditioning:
+    """Measure how well anchors can be inverted.
+
+    >>> print(conditioning(np.eye(3)))
+    3 anchors, rank 3, effective rank 3.0, condition number 1
+    """
+    s = np.linalg.svd(np.asarray(anchors, dtype=np.float64), compute_uv=False)
+    rank = int(np.sum(s > max(anchors.shape) * np.finfo(np.float64).eps * s[0])) if s[0] > 0 else 0
+    share = s[:rank] / np.sum(s[:rank]) if rank else np.ones(1)
+    return Conditioning(
+        anchors=anchors.shape[0],
+        rank=rank,
+        effective_rank=float(np.exp(-np.sum(share * np.log(share)))) if rank else 0.0,
+        condition_number=float(s[0] / s[-1]) if rank == len(s) else float("inf"),
+    )

@@ -1,0 +1,243 @@
+"""ANCHOR: choose the rows that two spaces share.
+
+Every strategy returns row numbers, never a row twice, and the same rows for the same seed. Choose in the source space
+and use the same rows in the target. For cosine relative spaces farthest points serve best, for translators k-means.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from relatent._array import Array, as_labels, as_matrix, check_count, random_generator, seed_sequence, to_numpy
+from relatent._linalg import row_norms, unit_norm
+
+__all__ = ["by_keys", "farthest_point", "kmeans", "most_frequent", "prune", "stratified", "subspaces", "uniform"]
+
+Seed = int | np.random.Generator | None
+
+# k-means on more rows than this runs in mini-batches.
+MINI_BATCH_ROWS = 20_000
+# farthest_point looks ahead among this many candidate rows between two passes over the data.
+POOL_ROWS = 2_048
+CHUNK_ROWS = 4_096
+
+
+def uniform(x: Array, k: int, seed: Seed = 0) -> np.ndarray:
+    """Choose k rows at random, each set of k rows equally likely.
+
+    >>> sorted(uniform(np.zeros((3, 2)), 3).tolist())
+    [0, 1, 2]
+    """
+    n = as_matrix(x).shape[0]
+    return random_generator(seed).choice(n, size=check_count(k, n), replace=False)
+
+
+def farthest_point(x: Array, k: int, seed: Seed = 0) -> np.ndarray:
+    r"""Choose k rows greedily, each as far as possible from those chosen before.
+
+    .. math:: i_{t+1} = \arg\max_i \min_{s \le t} \; 1 - \cos(x_i, x_{i_s})
+
+    The first row is drawn from the seed; zero rows have no direction and come last. The choice is exact, yet needs far
+    fewer than k passes over the data: the distances of all rows only fall as anchors are added, so the farthest among
+    a pool of candidates is the farthest of all for as long as it is farther than the best row outside the pool was at
+    the last pass.
+
+    References: Moschella et al., ICLR 2023, appendix A.2.
+
+    >>> farthest_point(np.asarray([[1.0, 0.0], [1.0, 0.1], [-1.0, 0.0]]), 2, seed=0).tolist()
+    [2, 0]
+    """
+    x = to_numpy(as_matrix(x))
+    return _spread(x, check_count(k, len(x)), random_generator(seed))
+
+
+def kmeans(x: Array, k: int, seed: Seed = 0) -> np.ndarray:
+    """Choose the row nearest to each of k centroids; a row already taken gives way to the next nearest.
+
+    Uses scikit-learn's k-means, in mini-batches beyond 20,000 rows.
+
+    >>> sorted(kmeans(np.asarray([[0.0], [0.1], [9.0]]), 2).tolist())[1]
+    2
+    """
+    from sklearn.cluster import KMeans, MiniBatchKMeans
+
+    x = to_numpy(as_matrix(x))
+    k = check_count(k, len(x))
+    if k == len(x):
+        return np.arange(k)
+    state = int(random_generator(seed).integers(2**31))
+    if len(x) <= MINI_BATCH_ROWS:
+        model = KMeans(k, n_init=1, random_state=state)
+    else:
+        model = MiniBatchKMeans(k, n_init=1, batch_size=max(1024, 4 * k), random_state=state)
+    return _nearest_distinct(x, _centroids(model, x))
+
+
+def stratified(labels: Sequence[Any] | Array, k: int, seed: Seed = 0) -> np.ndarray:
+    """Choose k rows round-robin over the classes, at random within each; a class that runs out is passed over.
+
+    >>> rows = stratified(["cat", "cat", "cat", "dog"], 2)
+    >>> sorted(rows.tolist())[1]
+    3
+    """
+    labels = as_labels(labels)
+    k = check_count(k, len(labels))
+    rng = random_generator(seed)
+    _, inverse = np.unique(labels, return_inverse=True)
+    order = rng.permutation(len(labels))
+    # The t-th row of its class is dealt in round t; within a round the classes come in a random order.
+    turn = np.empty(len(labels), dtype=np.intp)
+    grouped = order[np.argsort(inverse[order], kind="stable")]
+    sizes = np.bincount(inverse)
+    turn[grouped] = np.concatenate([np.arange(size) for size in sizes])
+    place = rng.permutation(len(sizes))[inverse]
+    return np.lexsort((place, turn))[:k]
+
+
+def most_frequent(weights: Sequence[float] | Array, k: int, skip: int = 0) -> np.ndarray:
+    """Choose the k rows of largest weight after skipping the first few, which in text are stop words.
+
+    >>> most_frequent([5, 1, 9, 7], 2, skip=1).tolist()
+    [3, 0]
+    """
+    weights = as_labels(weights, "weights")
+    if skip < 0:
+        raise ValueError(f"skip is {skip}: expected 0 or more.")
+    k = check_count(k, len(weights) - skip)
+    return np.argsort(-weights.astype(np.float64), kind="stable")[skip : skip + k]
+
+
+def by_keys(keys: Sequence[Any], wanted: Sequence[Any]) -> np.ndarray:
+    """Find the rows of given keys, in the order given.
+
+    >>> by_keys(["a", "b", "c"], ["c", "a"]).tolist()
+    [2, 0]
+    """
+    wanted = list(wanted)
+    if len(set(wanted)) < len(wanted):
+        raise ValueError(
+            f"{len(wanted) - len(set(wanted))} of the {len(wanted)} wanted keys are repeated: give each once."
+        )
+    row_of: dict[Any, int] = {}
+    needed, twice = set(wanted), set()
+    for row, key in enumerate(keys):
+        if key in needed:
+            (twice.add(key) if key in row_of else row_of.setdefault(key, row))
+    missing = [key for key in wanted if key not in row_of]
+    if missing:
+        raise KeyError(f"{len(missing)} of the {len(wanted)} wanted keys are not in the space, first {missing[0]!r}.")
+    if twice:
+        raise ValueError(
+            f"{len(twice)} wanted keys stand for several rows, first {min(twice, key=str)!r}: make keys unique."
+        )
+    return np.asarray([row_of[key] for key in wanted], dtype=np.intp)
+
+
+def prune(anchors: Array, delta: float, seed: Seed = 0) -> np.ndarray:
+    r"""Keep anchors that are nearly orthogonal to each other, so that they can be inverted.
+
+    Starts from a random anchor and adds the one of largest :math:`\min_s 1 - |\cos(a_i, a_s)|` for as long as that is
+    at least ``delta``. So all kept pairs have :math:`|\cos| \le 1 - \delta` and no dropped anchor could be added.
+    Center the anchors first: in an off-centre space every pair has a high cosine and nearly all would be dropped.
+
+    References: Maiorca et al., 2024 (inverse relative projection), anchor pruning.
+
+    >>> sorted(prune(np.asarray([[1.0, 0.0], [-1.0, 0.1], [0.0, 1.0]]), delta=0.5).tolist())[-1]
+    2
+    """
+    if not 0 <= delta <= 1:
+        raise ValueError(f"delta is {delta}: expected between 0 (keep all) and 1 (keep orthogonal ones only).")
+    a = to_numpy(as_matrix(anchors, "anchors")).astype(np.float64, copy=False)
+    if delta == 0:
+        return np.arange(len(a))
+    return _spread(a, len(a), random_generator(seed), delta=delta)
+
+
+def subspaces(anchors: Array, omega: int, delta: float, seed: Seed = 0) -> list[np.ndarray]:
+    """Prune several times from different starts: seeds s, s+1, …, s+ω−1.
+
+    >>> [len(rows) for rows in subspaces(np.eye(4), omega=3, delta=0.9)]
+    [4, 4, 4]
+    """
+    return [prune(anchors, delta, seed=s) for s in seed_sequence(seed, check_count(omega, omega, "subspaces"))]
+
+
+def _spread(x: np.ndarray, k: int, rng: np.random.Generator, delta: float | None = None) -> np.ndarray:
+    """Choose up to k spread-out rows; with delta, by |cos| and only while the nearest chosen is delta away."""
+    norms = row_norms(x)
+    live = np.flatnonzero(norms)
+    # Largest similarity to a chosen row. Rows without direction rank behind all others, chosen ones are out.
+    closest = np.where(norms > 0, -np.inf, 2.0)
+    limit = np.inf if delta is None else 1 - delta
+    chosen = [int(rng.choice(live if len(live) else len(x)))]
+    fresh = 0
+    while len(chosen) < k:
+        _update(closest, x, norms, chosen[fresh:], absolute=delta is not None)
+        closest[chosen] = np.inf
+        fresh = len(chosen)
+        chosen += _look_ahead(closest, x, norms, k - fresh, limit, absolute=delta is not None)
+        if len(chosen) == fresh:
+            break
+    return np.asarray(chosen, dtype=np.intp)
+
+
+def _update(closest: np.ndarray, x: np.ndarray, norms: np.ndarray, rows: list[int], absolute: bool) -> None:
+    """Lower the distances of all rows by the newly chosen ones, in one pass over the data."""
+    directions = unit_norm(x[rows]).T
+    for chunk in _chunks(len(x)):
+        similarity = x[chunk] @ directions
+        nearest = np.max(np.abs(similarity) if absolute else similarity, axis=1)
+        np.divide(nearest, norms[chunk], out=nearest, where=norms[chunk] > 0)
+        np.maximum(closest[chunk], nearest, out=closest[chunk])
+
+
+def _look_ahead(
+    closest: np.ndarray, x: np.ndarray, norms: np.ndarray, most: int, limit: float, absolute: bool
+) -> list[int]:
+    """Choose among the farthest rows for as long as none outside of them can be farther."""
+    size = min(POOL_ROWS, len(x))
+    order = np.argpartition(closest, size - 1)[:size] if size < len(x) else np.arange(size)
+    pool = np.sort(order)
+    outside = np.min(np.delete(closest, pool)) if size < len(x) else np.inf
+    rows, near = unit_norm(x[pool]), closest[pool]
+    chosen: list[int] = []
+    while len(chosen) < most:
+        i = int(np.argmin(near))
+        if near[i] > min(outside, limit) or near[i] == np.inf:
+            break
+        chosen.append(int(pool[i]))
+        similarity = rows @ rows[i]
+        np.maximum(near, np.abs(similarity) if absolute else similarity, out=near)
+        near[i] = np.inf
+    return chosen
+
+
+def _chunks(n: int) -> Iterator[slice]:
+    return (slice(start, start + CHUNK_ROWS) for start in range(0, n, CHUNK_ROWS))
+
+
+def _centroids(model: Any, x: np.ndarray) -> np.ndarray:
+    import warnings
+
+    from sklearn.exceptions import ConvergenceWarning
+
+    with warnings.catch_warnings():  # fewer distinct rows than centroids: the distinct rows below still hold
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        return np.asarray(model.fit(x).cluster_centers_)
+
+
+def _nearest_distinct(x: np.ndarray, centroids: np.ndarray) -> np.ndarray:
+    """Give each centroid in turn its nearest row that is not taken yet."""
+    half_square = 0.5 * np.sum(x * x, axis=1, dtype=np.float64)
+    taken = np.zeros(len(x), dtype=bool)
+    rows = np.empty(len(centroids), dtype=np.intp)
+    for start in range(0, len(centroids), 16):
+        block = slice(start, start + 16)
+        distance = half_square - centroids[block].astype(x.dtype) @ x.T
+        for j, d in enumerate(distance, start=start):
+            rows[j] = np.argmin(np.where(taken, np.inf, d))
+            taken[rows[j]] = True
+    return rows

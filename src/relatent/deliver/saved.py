@@ -1,0 +1,21 @@
+"""Bring back whatever was saved."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from relatent._files import FileError, read_saved
+from relatent.project import RelativeDecoder, RelativeEncoder, RelativeTranslator
+
+__all__ = ["load"]
+
+KINDS: dict[str, Any] = {c.kind: c for c in (RelativeEncoder, RelativeDecoder, RelativeTranslator)}
+
+
+def load(path: str | os.PathLike[str]) -> Any:
+    """Load a fitted thing from its file, whichever kind it is. Runs no code from the file."""
+    kind = read_saved(path).kind
+    if kind not in KINDS:
+        raise FileError(f"{path} holds a {kind!r}, which this version of relatent does not know: update relatent.")
+    return KINDS[kind].load(path)

@@ -1,0 +1,20 @@
+"""PROJECT: from absolute to relative and back."""
+
+from relatent.project import similarity
+from relatent.project.inverse import (
+    RelativeDecoder,
+    RelativeEncoder,
+    RelativeTranslator,
+    inverse_relative_projection,
+)
+from relatent.project.relative import RelativeProjection, relative_projection
+
+__all__ = [
+    "RelativeDecoder",
+    "RelativeEncoder",
+    "RelativeProjection",
+    "RelativeTranslator",
+    "inverse_relative_projection",
+    "relative_projection",
+    "similarity",
+]

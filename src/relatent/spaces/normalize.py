@@ -1,0 +1,137 @@
+"""Normalisations: fitted on anchors, applied to samples, undone on the target side."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, Literal, get_args
+
+import numpy as np
+
+from relatent._array import Array, as_matrix, like, suggest, to_numpy
+from relatent._linalg import row_norms, unit_norm
+
+__all__ = ["NORMALIZATIONS", "Normalization", "Normalizer", "live_dimensions"]
+
+Normalization = Literal["none", "center", "iso", "standard", "whiten", "l2", "center+l2"]
+NORMALIZATIONS: tuple[str, ...] = get_args(Normalization)
+
+# A coordinate whose spread is this much below the typical one carries rounding noise, not information.
+DEAD = 1e-6
+
+
+def live_dimensions(std: np.ndarray) -> np.ndarray:
+    """Tell which coordinates carry information: those whose std exceeds 1e-6 of the median std.
+
+    Orthogonal and whitening maps leak into the others, and a decoder that standardises its input then amplifies that
+    leak (all-MiniLM-L6-v2 has three such coordinates). Whatever writes into a space sets them to their mean instead.
+
+    >>> live_dimensions(np.asarray([1.0, 2.0, 1e-30])).tolist()
+    [True, True, False]
+    """
+    return np.asarray(std > DEAD * np.median(std))
+
+
+@dataclass(frozen=True)
+class Normalizer:
+    r"""A normalisation with its statistics: rows become :math:`(x - m)\,S`, then unit rows if ``unit``.
+
+    =============  =====================================================================================
+    ``none``       nothing
+    ``center``     subtract the mean m
+    ``iso``        subtract the mean, divide by one scalar: the root mean square distance from the mean
+    ``standard``   subtract the mean, divide each coordinate by its std (ddof=1; 1 where it is dead)
+    ``whiten``     subtract the mean, rotate and rescale to unit covariance (dead directions dropped)
+    ``l2``         unit rows
+    ``center+l2``  subtract the mean, then unit rows
+    =============  =====================================================================================
+
+    ``iso`` is the default everywhere: it keeps angles and relative lengths, and one number cannot explode as a
+    near-constant coordinate does under ``standard``. The inverse of a unit-row normalisation multiplies by the mean
+    length of the rows it was fitted on, the best that can be done for a sample whose length was dropped.
+
+    >>> x = np.asarray([[0.0, 0.0], [2.0, 2.0]])
+    >>> n = Normalizer.fit(x, "center")
+    >>> n.apply(x).tolist(), n.undo(n.apply(x)).tolist()
+    ([[-1.0, -1.0], [1.0, 1.0]], [[0.0, 0.0], [2.0, 2.0]])
+    """
+
+    name: str
+    mean: np.ndarray
+    scale: np.ndarray
+    """(d,): what each centred coordinate is divided by; (d, d) for ``whiten``: what centred rows are multiplied by."""
+    unscale: np.ndarray
+    unit: bool = False
+    length: float = 1.0
+    """Mean length of the rows before they became unit rows."""
+
+    @staticmethod
+    def fit(anchors: Array, name: str = "iso") -> Normalizer:
+        """Take the statistics of the anchors."""
+        x = to_numpy(as_matrix(anchors, "anchors")).astype(np.float64, copy=False)
+        mean = np.mean(x, axis=0)
+        centred = x - mean
+        scatter = centred.T @ centred if name == "whiten" else np.sum(centred**2, axis=0)
+        affine = Normalizer.from_moments(len(x), mean, scatter, name)
+        return replace(affine, length=float(np.mean(row_norms(affine._affine(x))))) if affine.unit else affine
+
+    @staticmethod
+    def from_moments(n: int, mean: np.ndarray, scatter: np.ndarray, name: str = "iso") -> Normalizer:
+        """Build from the mean and the centred scatter Σ(x−m)ᵀ(x−m), or its diagonal where that is enough."""
+        if name not in NORMALIZATIONS:
+            raise ValueError(f"There is no normalisation {name!r}.{suggest(name, NORMALIZATIONS)}")
+        d = mean.shape[0]
+        one = np.ones(d)
+        if name in ("none", "l2"):
+            return Normalizer(name, np.zeros(d), one, one, unit=name == "l2")
+        if name in ("center", "center+l2"):
+            return Normalizer(name, mean, one, one, unit=name == "center+l2")
+        if name == "whiten":
+            return Normalizer(name, mean, *_whitening(scatter / max(n - 1, 1)))
+        diagonal = np.diagonal(scatter) if scatter.ndim == 2 else scatter
+        if name == "iso":
+            rms = float(np.sqrt(np.sum(diagonal) / n)) or 1.0
+            return Normalizer(name, mean, one / rms, one * rms)
+        std = np.sqrt(diagonal / max(n - 1, 1))
+        std = np.where(live_dimensions(std), std, 1.0)
+        return Normalizer(name, mean, 1 / std, std)
+
+    def apply(self, x: Array) -> Array:
+        """Normalise rows of the fitted space."""
+        x = self._affine(x)
+        return unit_norm(x) if self.unit else x
+
+    def undo(self, x: Array) -> Array:
+        """Bring normalised rows back to the fitted space."""
+        x = x * self.length if self.unit else x
+        return _scaled(x, like(self.unscale, x)) + like(self.mean, x)
+
+    def arrays(self, prefix: str = "normalizer.") -> dict[str, np.ndarray]:
+        """Give the arrays to save."""
+        return {f"{prefix}{name}": getattr(self, name) for name in ("mean", "scale", "unscale")}
+
+    def about(self) -> dict[str, Any]:
+        """Give what else to save."""
+        return {"name": self.name, "unit": self.unit, "length": self.length}
+
+    @staticmethod
+    def from_saved(arrays: dict[str, np.ndarray], about: dict[str, Any], prefix: str = "normalizer.") -> Normalizer:
+        """Rebuild from what :meth:`arrays` and :meth:`about` gave."""
+        mean, scale, unscale = (arrays[f"{prefix}{name}"] for name in ("mean", "scale", "unscale"))
+        return Normalizer(mean=mean, scale=scale, unscale=unscale, **about)
+
+    def _affine(self, x: Array) -> Array:
+        if self.name in ("none", "l2"):
+            return x
+        return _scaled(x - like(self.mean, x), like(self.scale, x))
+
+
+def _scaled(x: Array, scale: Array) -> Array:
+    return x @ scale if scale.ndim == 2 else x * scale
+
+
+def _whitening(covariance: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Symmetric square roots Σ^-½ and Σ^½ on the directions that carry information."""
+    values, vectors = np.linalg.eigh(covariance)
+    live = values > len(values) * np.finfo(np.float64).eps * max(float(values[-1]), 0.0)
+    vectors, root = vectors[:, live], np.sqrt(values[live])
+    return (vectors / root) @ vectors.T, (vectors * root) @ vectors.T
