@@ -10,7 +10,7 @@ import numpy as np
 from relatent._array import Array, as_matrix, like, suggest, to_numpy
 from relatent._linalg import row_norms, unit_norm
 
-__all__ = ["NORMALIZATIONS", "Normalization", "Normalizer", "live_dimensions"]
+__all__ = ["NORMALIZATIONS", "Normalization", "Normalizer", "live_dimensions", "scaled"]
 
 Normalization = Literal["none", "center", "iso", "standard", "whiten", "l2", "center+l2"]
 NORMALIZATIONS: tuple[str, ...] = get_args(Normalization)
@@ -103,7 +103,7 @@ class Normalizer:
     def undo(self, x: Array) -> Array:
         """Bring normalised rows back to the fitted space."""
         x = x * self.length if self.unit else x
-        return _scaled(x, like(self.unscale, x)) + like(self.mean, x)
+        return scaled(x, like(self.unscale, x)) + like(self.mean, x)
 
     def arrays(self, prefix: str = "normalizer.") -> dict[str, np.ndarray]:
         """Give the arrays to save."""
@@ -122,10 +122,11 @@ class Normalizer:
     def _affine(self, x: Array) -> Array:
         if self.name in ("none", "l2"):
             return x
-        return _scaled(x - like(self.mean, x), like(self.scale, x))
+        return scaled(x - like(self.mean, x), like(self.scale, x))
 
 
-def _scaled(x: Array, scale: Array) -> Array:
+def scaled(x: Array, scale: Array) -> Array:
+    """Multiply rows by a matrix, or by a diagonal given as a vector."""
     return x @ scale if scale.ndim == 2 else x * scale
 
 

@@ -1,0 +1,1 @@
+"""TRANSLATE: fit a closed-form map between two spaces from parallel anchors."""
