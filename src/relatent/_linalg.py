@@ -23,8 +23,19 @@ def unit_norm(x: Array) -> Array:
     [[0.6, 0.8], [0.0, 0.0]]
     """
     xp = array_namespace(x)
+    info = xp.finfo(x.dtype)
     norm = row_norms(x)[:, None]
-    return x / xp.where(norm == 0, xp.ones_like(norm), norm)
+    # Squares of very long or very short rows overflow or vanish: bring such rows to a common size first.
+    tame = (norm > float(info.smallest_normal) ** 0.5 / float(info.eps)) & (norm < float(info.max))
+    if not bool(xp.all(tame)):
+        x = x / _nonzero(xp.max(xp.abs(x), axis=1, keepdims=True))
+        norm = row_norms(x)[:, None]
+    return x / _nonzero(norm)
+
+
+def _nonzero(divisor: Array) -> Array:
+    xp = array_namespace(divisor)
+    return xp.where(divisor == 0, xp.ones_like(divisor), divisor)
 
 
 def pseudo_inverse(a: Array, rtol: float | None = None, ridge: float = 0.0) -> Array:
@@ -38,6 +49,8 @@ def pseudo_inverse(a: Array, rtol: float | None = None, ridge: float = 0.0) -> A
     >>> pseudo_inverse(np.asarray([[2.0, 0.0], [0.0, 0.0]])).tolist()
     [[0.5, 0.0], [0.0, 0.0]]
     """
+    if ridge < 0:
+        raise ValueError(f"ridge is {ridge}: expected 0 or more.")
     xp = array_namespace(a)
     u, s, vt = xp.linalg.svd(a, full_matrices=False)
     rtol = max(a.shape) * float(xp.finfo(a.dtype).eps) if rtol is None else rtol
