@@ -44,7 +44,7 @@ def _nonzero(divisor: Array) -> Array:
 def thin_svd(a: Array) -> tuple[Array, Array, Array]:
     """Decompose into U, s, Vᵀ with min(shape) singular values."""
     try:
-        return tuple(array_namespace(a).linalg.svd(a, full_matrices=False))  # type: ignore[return-value]
+        return tuple(array_namespace(a).linalg.svd(a, full_matrices=False))
     except np.linalg.LinAlgError:
         # The fast driver gives up on some finite matrices (seen on real anchors); the slow one does not.
         from scipy.linalg import svd
