@@ -9,13 +9,24 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-__all__ = ["FORMAT_VERSION", "FileError", "Saved", "from_bytes", "read_saved", "to_bytes", "whole_file", "write_saved"]
+from relatent import __version__
+
+__all__ = [
+    "FORMAT_VERSION",
+    "FileError",
+    "Saved",
+    "from_bytes",
+    "read_saved",
+    "to_bytes",
+    "understood",
+    "whole_file",
+    "write_saved",
+]
 
 FORMAT = "relatent"
 FORMAT_VERSION = 1
@@ -55,6 +66,7 @@ def whole_file(path: str | os.PathLike[str]) -> Iterator[Path]:
 
 def write_saved(path: str | os.PathLike[str], saved: Saved) -> None:
     """Save to a file that appears whole or not at all."""
+    _check_arrays(path, saved.arrays)
     with whole_file(path) as beside:
         beside.write_bytes(to_bytes(saved))
 
@@ -74,7 +86,7 @@ def to_bytes(saved: Saved) -> bytes:
     metadata = {
         "format": FORMAT,
         "format_version": str(FORMAT_VERSION),
-        "library_version": version("relatent"),
+        "library_version": __version__,
         "kind": saved.kind,
         "about": about,
         "sha256": _checksum(saved.kind, about, saved.arrays),
@@ -97,9 +109,19 @@ def from_bytes(raw: bytes, name: str = "the data") -> Saved:
     except (SafetensorError, KeyError, TypeError, ValueError) as error:
         raise FileError(f"{name} is damaged ({error}): get a new copy.") from error
     _expect(whole, name, "is damaged (its checksum does not match): get a new copy")
-    for key, array in arrays.items():
-        _expect(array.dtype.kind != "f" or bool(np.isfinite(array).all()), name, f"holds NaN or infinity in {key!r}")
+    _check_arrays(name, arrays)
     return Saved(kind, arrays, about)
+
+
+@contextmanager
+def understood(path: str | os.PathLike[str]) -> Iterator[None]:
+    """Say which file it was when a whole file lacks something that its kind should hold."""
+    try:
+        yield
+    except (KeyError, TypeError, AttributeError) as error:
+        raise FileError(
+            f"{path} lacks what its kind should hold ({error}): get a new copy or update relatent."
+        ) from error
 
 
 def _header(raw: bytes, name: str) -> dict[str, Any]:
@@ -112,6 +134,11 @@ def _header(raw: bytes, name: str) -> dict[str, Any]:
         raise FileError(f"{name} is not a safetensors file ({error}).") from error
     _expect(isinstance(header, dict), name, "is not a safetensors file")
     return dict(header)
+
+
+def _check_arrays(path: str | os.PathLike[str], arrays: dict[str, np.ndarray]) -> None:
+    for name, array in arrays.items():
+        _expect(array.dtype.kind != "f" or bool(np.isfinite(array).all()), path, f"holds NaN or infinity in {name!r}")
 
 
 def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -6,18 +6,32 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from relatent._array import Array, array_namespace
+from relatent._array import Array, array_namespace, like, to_numpy
 
-__all__ = ["Conditioning", "conditioning", "polar", "pseudo_inverse", "row_norms", "squared_distances", "unit_norm"]
+__all__ = [
+    "Conditioning",
+    "all_moderate",
+    "conditioning",
+    "polar",
+    "pseudo_inverse",
+    "row_norms",
+    "squared_distances",
+    "thin_svd",
+    "unit_norm",
+]
 
 # Eigenvalues of MᵀM above this share of the largest keep enough digits of the singular values of M.
 SAFE_SQUARE = 1e-11
+# How far, in roots of the machine's precision, a fast polar factor may be from leaving a symmetric stretch.
 RESIDUAL = 1e-3
 
 
 def row_norms(x: Array) -> Array:
     """Length of every row."""
-    return array_namespace(x).linalg.vector_norm(x, axis=-1)
+    with np.errstate(over="ignore", under="ignore"):  # unit_norm looks after rows whose square overflows
+        if isinstance(x, np.ndarray):
+            return np.sqrt(np.vecdot(x, x))  # without the two copies that numpy's norm makes
+        return array_namespace(x).linalg.vector_norm(x, axis=-1)
 
 
 def unit_norm(x: Array) -> Array:
@@ -28,7 +42,35 @@ def unit_norm(x: Array) -> Array:
     """
     xp = array_namespace(x)
     norm = row_norms(x)[:, None]
-    return x / xp.where(norm == 0, xp.ones_like(norm), norm)
+    if not all_moderate(norm):  # bring such rows to a common size first
+        x = x / _nonzero(xp.max(xp.abs(x), axis=1, keepdims=True))
+        norm = row_norms(x)[:, None]
+    return x / _nonzero(norm)
+
+
+def all_moderate(norm: Array) -> bool:
+    """Tell whether one may divide by these lengths: squares of very long or very short rows overflow or vanish."""
+    xp = array_namespace(norm)
+    info = xp.finfo(norm.dtype)
+    least = float(info.smallest_normal) ** 0.5 / float(info.eps)
+    return bool(xp.all((norm > least) & (norm < float(info.max))))
+
+
+def _nonzero(divisor: Array) -> Array:
+    xp = array_namespace(divisor)
+    return xp.where(divisor == 0, xp.ones_like(divisor), divisor)
+
+
+def thin_svd(a: Array) -> tuple[Array, Array, Array]:
+    """Decompose into U, s, Vᵀ with min(shape) singular values."""
+    try:
+        return tuple(array_namespace(a).linalg.svd(a, full_matrices=False))
+    except np.linalg.LinAlgError:
+        # The fast driver gives up on some finite matrices (seen on real anchors); the slow one does not.
+        from scipy.linalg import svd
+
+        u, s, vt = svd(to_numpy(a), full_matrices=False, lapack_driver="gesvd")
+        return like(u, a), like(s, a), like(vt, a)
 
 
 def squared_distances(x: Array, y: Array) -> Array:
@@ -57,8 +99,10 @@ def pseudo_inverse(a: Array, rtol: float | None = None, ridge: float = 0.0) -> A
     >>> pseudo_inverse(np.asarray([[2.0, 0.0], [0.0, 0.0]])).tolist()
     [[0.5, 0.0], [0.0, 0.0]]
     """
+    if ridge < 0:
+        raise ValueError(f"ridge is {ridge}: expected 0 or more.")
     xp = array_namespace(a)
-    u, s, vt = xp.linalg.svd(a, full_matrices=False)
+    u, s, vt = thin_svd(a)
     rtol = max(a.shape) * float(xp.finfo(a.dtype).eps) if rtol is None else rtol
     kept = int(xp.sum(xp.astype(s > rtol * xp.max(s), xp.int64)))
     u, s, vt = u[:, :kept], s[:kept], vt[:kept, :]
@@ -100,7 +144,7 @@ def _polar_by_eigenvalues(m: Array) -> Array | None:
 
 def _polar_by_svd(m: Array) -> Array:
     xp = array_namespace(m)
-    u, s, vt = xp.linalg.svd(m, full_matrices=False)
+    u, s, vt = thin_svd(m)
     kept = int(xp.sum(xp.astype(s > max(m.shape) * float(xp.finfo(m.dtype).eps) * xp.max(s), xp.int64)))
     return u[:, :kept] @ vt[:kept, :]
 

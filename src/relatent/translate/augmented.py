@@ -33,7 +33,7 @@ class Features:
     def of(self, x: Array) -> Array:
         """Give the features of normalised rows."""
         xp = array_namespace(x)
-        kernel = xp.exp(-squared_distances(x, like(self.landmarks, x)) / self.width)
+        kernel = xp.astype(xp.exp(-squared_distances(x, like(self.landmarks, x)) / self.width), x.dtype)
         return xp.concat([x, kernel @ like(self.root, x)], axis=1)
 
 

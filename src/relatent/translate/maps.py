@@ -222,6 +222,7 @@ class Map:
     rule: Callable[..., Affine]
     full_x: bool = False
     full_y: bool = False
+    options: tuple[str, ...] = ()
 
 
 MAPS: dict[str, Map] = {
@@ -231,9 +232,9 @@ MAPS: dict[str, Map] = {
     "orthogonal_least_squares": Map(orthogonal_least_squares, full_x=True),
     "scaled_orthogonal": Map(scaled_orthogonal),
     "affine": Map(affine, full_x=True),
-    "ridge": Map(ridge, full_x=True),
-    "low_rank": Map(low_rank, full_x=True),
-    "whitened": Map(whitened, full_x=True, full_y=True),
+    "ridge": Map(ridge, full_x=True, options=("penalty",)),
+    "low_rank": Map(low_rank, full_x=True, options=("penalty", "rank")),
+    "whitened": Map(whitened, full_x=True, full_y=True, options=("penalty",)),
 }
 
 

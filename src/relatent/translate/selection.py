@@ -60,6 +60,8 @@ class Prepared:
     summary: Summary
     x: np.ndarray
     y: np.ndarray
+    spread: np.ndarray
+    """Std of the target's raw coordinates."""
 
     def folds(self, count: int, seed: int = 0) -> Iterator[tuple[Summary, np.ndarray]]:
         """Give, for each fold, the summary of all other pairs and the rows held out."""
@@ -70,10 +72,10 @@ class Prepared:
             yield self.summary - summarize(self.x[rows], self.y[rows]), rows
 
 
-def for_vectors(p: Prepared, seed: int = 0) -> tuple[Affine, Features | None, Selection]:
+def for_vectors(p: Prepared, penalty: float | None = None, seed: int = 0) -> tuple[Affine, Features | None, Selection]:
     """Reconstruct the target: ridge, on augmented features where cross-validation shows that they win."""
     path = RidgePath.of(p.summary)
-    penalty = best_penalty(path, p)
+    penalty = best_penalty(path, p) if penalty is None else penalty
     errors, found = {"ridge": path.gcv(penalty)}, {"ridge": (path.matrix(penalty), None)}
     if len(p.x) >= AUGMENT_FROM and len(p.x) >= p.summary.n:
         for reach, weight in ((0.5, 1.0), (0.5, 2.0), (2.0, 2.0)):
@@ -92,14 +94,14 @@ def for_vectors(p: Prepared, seed: int = 0) -> tuple[Affine, Features | None, Se
     return Affine.through_means(matrix, summary), features, selection
 
 
-def for_stitching(p: Prepared) -> tuple[Affine, Selection]:
+def for_stitching(p: Prepared, penalty: float | None = None) -> tuple[Affine, Selection]:
     r"""Feed a frozen head: :math:`\tfrac34 g W_{ridge} + \tfrac14 W_{orthogonal}`.
 
     A ridge shrinks its predictions, and a head was trained on vectors of full length: g restores the size that
     leave-one-out predictions lost. The orthogonal part keeps directions that the ridge gives up on.
     """
     path = RidgePath.of(p.summary)
-    penalty = best_penalty(path, p)
+    penalty = best_penalty(path, p) if penalty is None else penalty
     w = path.matrix(penalty)
     left_out = _leave_one_out(path, p, penalty)
     y = p.y - p.summary.mean_y
