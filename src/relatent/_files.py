@@ -9,13 +9,14 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-__all__ = ["FORMAT_VERSION", "FileError", "Saved", "read_saved", "whole_file", "write_saved"]
+from relatent import __version__
+
+__all__ = ["FORMAT_VERSION", "FileError", "Saved", "read_saved", "understood", "whole_file", "write_saved"]
 
 FORMAT = "relatent"
 FORMAT_VERSION = 1
@@ -57,11 +58,12 @@ def write_saved(path: str | os.PathLike[str], saved: Saved) -> None:
     """Save arrays and metadata with a checksum over both."""
     from safetensors.numpy import save_file
 
+    _check_arrays(path, saved.arrays)
     about = json.dumps(saved.about, sort_keys=True, allow_nan=False)
     metadata = {
         "format": FORMAT,
         "format_version": str(FORMAT_VERSION),
-        "library_version": version("relatent"),
+        "library_version": __version__,
         "kind": saved.kind,
         "about": about,
         "sha256": _checksum(saved.kind, about, saved.arrays),
@@ -89,9 +91,19 @@ def read_saved(path: str | os.PathLike[str], kind: str | None = None) -> Saved:
     whole = metadata.get("sha256") == _checksum(found, metadata["about"], arrays)
     _expect(whole and isinstance(about, dict), path, "is damaged (its checksum does not match): get a new copy")
     _expect(kind in (None, found), path, f"holds a {found}, not a {kind}: use relatent.load")
-    for name, array in arrays.items():
-        _expect(array.dtype.kind != "f" or bool(np.isfinite(array).all()), path, f"holds NaN or infinity in {name!r}")
+    _check_arrays(path, arrays)
     return Saved(found, arrays, about)
+
+
+@contextmanager
+def understood(path: str | os.PathLike[str]) -> Iterator[None]:
+    """Say which file it was when a whole file lacks something that its kind should hold."""
+    try:
+        yield
+    except (KeyError, TypeError, AttributeError) as error:
+        raise FileError(
+            f"{path} lacks what its kind should hold ({error}): get a new copy or update relatent."
+        ) from error
 
 
 def _header(path: Path) -> dict[str, Any]:
@@ -108,6 +120,11 @@ def _header(path: Path) -> dict[str, Any]:
         raise FileError(f"{path} is not a safetensors file ({error}).") from error
     _expect(isinstance(header, dict), path, "is not a safetensors file")
     return dict(header)
+
+
+def _check_arrays(path: str | os.PathLike[str], arrays: dict[str, np.ndarray]) -> None:
+    for name, array in arrays.items():
+        _expect(array.dtype.kind != "f" or bool(np.isfinite(array).all()), path, f"holds NaN or infinity in {name!r}")
 
 
 def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -6,14 +6,17 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from relatent._array import Array, array_namespace
+from relatent._array import Array, array_namespace, like, to_numpy
 
-__all__ = ["Conditioning", "conditioning", "polar", "pseudo_inverse", "row_norms", "unit_norm"]
+__all__ = ["Conditioning", "conditioning", "polar", "pseudo_inverse", "row_norms", "thin_svd", "unit_norm"]
 
 
 def row_norms(x: Array) -> Array:
     """Length of every row."""
-    return array_namespace(x).linalg.vector_norm(x, axis=-1)
+    with np.errstate(over="ignore", under="ignore"):  # unit_norm looks after rows whose square overflows
+        if isinstance(x, np.ndarray):
+            return np.sqrt(np.vecdot(x, x))  # without the two copies that numpy's norm makes
+        return array_namespace(x).linalg.vector_norm(x, axis=-1)
 
 
 def unit_norm(x: Array) -> Array:
@@ -23,8 +26,31 @@ def unit_norm(x: Array) -> Array:
     [[0.6, 0.8], [0.0, 0.0]]
     """
     xp = array_namespace(x)
+    info = xp.finfo(x.dtype)
     norm = row_norms(x)[:, None]
-    return x / xp.where(norm == 0, xp.ones_like(norm), norm)
+    # Squares of very long or very short rows overflow or vanish: bring such rows to a common size first.
+    tame = (norm > float(info.smallest_normal) ** 0.5 / float(info.eps)) & (norm < float(info.max))
+    if not bool(xp.all(tame)):
+        x = x / _nonzero(xp.max(xp.abs(x), axis=1, keepdims=True))
+        norm = row_norms(x)[:, None]
+    return x / _nonzero(norm)
+
+
+def _nonzero(divisor: Array) -> Array:
+    xp = array_namespace(divisor)
+    return xp.where(divisor == 0, xp.ones_like(divisor), divisor)
+
+
+def thin_svd(a: Array) -> tuple[Array, Array, Array]:
+    """Decompose into U, s, Vᵀ with min(shape) singular values."""
+    try:
+        return tuple(array_namespace(a).linalg.svd(a, full_matrices=False))  # type: ignore[return-value]
+    except np.linalg.LinAlgError:
+        # The fast driver gives up on some finite matrices (seen on real anchors); the slow one does not.
+        from scipy.linalg import svd
+
+        u, s, vt = svd(to_numpy(a), full_matrices=False, lapack_driver="gesvd")
+        return like(u, a), like(s, a), like(vt, a)
 
 
 def pseudo_inverse(a: Array, rtol: float | None = None, ridge: float = 0.0) -> Array:
@@ -38,8 +64,10 @@ def pseudo_inverse(a: Array, rtol: float | None = None, ridge: float = 0.0) -> A
     >>> pseudo_inverse(np.asarray([[2.0, 0.0], [0.0, 0.0]])).tolist()
     [[0.5, 0.0], [0.0, 0.0]]
     """
+    if ridge < 0:
+        raise ValueError(f"ridge is {ridge}: expected 0 or more.")
     xp = array_namespace(a)
-    u, s, vt = xp.linalg.svd(a, full_matrices=False)
+    u, s, vt = thin_svd(a)
     rtol = max(a.shape) * float(xp.finfo(a.dtype).eps) if rtol is None else rtol
     kept = int(xp.sum(xp.astype(s > rtol * xp.max(s), xp.int64)))
     u, s, vt = u[:, :kept], s[:kept], vt[:kept, :]
@@ -58,7 +86,7 @@ def polar(m: Array) -> Array:
     [[0.0, 1.0], [1.0, 0.0]]
     """
     xp = array_namespace(m)
-    u, s, vt = xp.linalg.svd(m, full_matrices=False)
+    u, s, vt = thin_svd(m)
     kept = int(xp.sum(xp.astype(s > max(m.shape) * float(xp.finfo(m.dtype).eps) * xp.max(s), xp.int64)))
     return u[:, :kept] @ vt[:kept, :]
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from relatent._array import Array, array_namespace, like, suggest, to_numpy
+from relatent._array import Array, array_namespace, like, row_chunks, suggest, to_numpy
 from relatent._linalg import pseudo_inverse, unit_norm
 
 __all__ = [
@@ -60,8 +60,8 @@ def map_rows(function: Callable[[Array], Array], x: Array, width: int) -> Array:
         return function(x)
     xp = array_namespace(x)
     out = xp.empty((n, width), dtype=x.dtype, device=x.device)
-    for start in range(0, n, rows):
-        out[start : start + rows, :] = function(x[start : start + rows, :])
+    for chunk in row_chunks(n, rows):
+        out[chunk, :] = function(x[chunk, :])
     return out
 
 
@@ -151,8 +151,8 @@ def lp(x: Array, anchors: Array, p: float = 3) -> Array:
     xp = array_namespace(x)
     rows = max(1, CHUNK_ENTRIES // (anchors.shape[0] * anchors.shape[1]))
     parts = [
-        xp.linalg.vector_norm(x[start : start + rows, None, :] - anchors[None, :, :], ord=p, axis=-1)
-        for start in range(0, x.shape[0], rows)
+        xp.linalg.vector_norm(x[chunk, None, :] - anchors[None, :, :], ord=p, axis=-1)
+        for chunk in row_chunks(x.shape[0], rows)
     ]
     return -xp.concat(parts, axis=0)
 
@@ -253,7 +253,7 @@ def resolve(similarity: str | Similarity) -> Similarity:
     """
     if callable(similarity):
         return similarity
-    if similarity not in SIMILARITIES:
+    if not isinstance(similarity, str) or similarity not in SIMILARITIES:
         raise ValueError(f"There is no similarity {similarity!r}.{suggest(similarity, SIMILARITIES)}")
     return SIMILARITIES[similarity]
 

@@ -97,11 +97,12 @@ class Normalizer:
 
     def apply(self, x: Array) -> Array:
         """Normalise rows of the fitted space."""
-        x = self._affine(x)
+        x = self._affine(self._checked(x))
         return unit_norm(x) if self.unit else x
 
     def undo(self, x: Array) -> Array:
         """Bring normalised rows back to the fitted space."""
+        x = self._checked(x)
         x = x * self.length if self.unit else x
         return _scaled(x, like(self.unscale, x)) + like(self.mean, x)
 
@@ -118,6 +119,14 @@ class Normalizer:
         """Rebuild from what :meth:`arrays` and :meth:`about` gave."""
         mean, scale, unscale = (arrays[f"{prefix}{name}"] for name in ("mean", "scale", "unscale"))
         return Normalizer(mean=mean, scale=scale, unscale=unscale, **about)
+
+    def _checked(self, x: Array) -> Array:
+        x = as_matrix(x)
+        if x.shape[1] != len(self.mean):
+            raise ValueError(
+                f"x has shape {tuple(x.shape)}: expected {len(self.mean)} columns, as the space that was fitted has."
+            )
+        return x
 
     def _affine(self, x: Array) -> Array:
         if self.name in ("none", "l2"):
