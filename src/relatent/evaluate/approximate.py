@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from relatent._array import Array, to_numpy
+from relatent._array import Array, row_chunks, to_numpy
 from relatent._linalg import unit_norm
 from relatent.evaluate.neighbors import Neighbors
 
@@ -44,8 +44,8 @@ def _index(gallery: np.ndarray, metric: str) -> Any:
     index = faiss.IndexIVFFlat(faiss.IndexFlat(d, kind), d, lists, kind)
     sample = np.random.default_rng(0).permutation(m)[: TRAIN_PER_LIST * lists]
     index.train(_prepared(gallery[np.sort(sample)], metric))
-    for start in range(0, m, CHUNK_ROWS):
-        index.add(_prepared(gallery[start : start + CHUNK_ROWS], metric))
+    for rows in row_chunks(m, CHUNK_ROWS):
+        index.add(_prepared(gallery[rows], metric))
     index.nprobe = int(min(lists, max(8, round(VISITED_SHARE * lists))))
     return index
 

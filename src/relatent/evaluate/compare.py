@@ -68,16 +68,10 @@ class Comparison:
 
     def __str__(self) -> str:
         """Lay the table out for a person."""
-        cells = [
-            (
-                s.name,
-                *(f"{v:.3f}" for v in (s.value, s.null, s.p_value)),
-                s.rows,
-                s.reading.means,
-                s.reading.unchanged_by,
-            )
-            for s in self.scores
-        ]
+        cells = []
+        for s in self.scores:
+            figures = [f"{value:.3f}" for value in (s.value, s.null, s.p_value)]
+            cells.append((s.name, *figures, s.rows, s.reading.means, s.reading.unchanged_by))
         table = render(("measure", "value", "null", "p", "rows", "means", "unchanged by"), cells, numbers=(1, 2, 3, 4))
         return f"{table}\n{self.n} parallel rows; null: {self.permutations} shuffled pairings, seed {self.seed}"
 
@@ -158,13 +152,15 @@ def _linear_values(m: Centred, ax: Axes, ay: Axes) -> dict[str, float]:
     cross = linear.crossed(ax, ay, m.xy)
     short_x, short_y = linear.leading(ax, 0.99), linear.leading(ay, 0.99)
     short = cross[: len(short_x.values), : len(short_y.values)]
+    angle = float(linear.procrustes(m))
+    u, rho = linear.canonical(ax, ay, cross)
     return {
         "cka": float(linear.cka(m)),
-        "procrustes_angle": float(linear.procrustes(m)),
-        "procrustes_squared": float(linear.procrustes(m, distance="squared")),
-        "cca": float(np.mean(linear.correlations(ax, ay, cross))),
-        "svcca": float(np.mean(linear.correlations(short_x, short_y, short))),
-        "pwcca": linear.weighted_correlation(ax, ay, cross),
+        "procrustes_angle": angle,
+        "procrustes_squared": 2 - 2 * float(np.cos(angle)),
+        "cca": float(np.mean(rho)),
+        "svcca": float(np.mean(linear.canonical(short_x, short_y, short)[1])),
+        "pwcca": linear.weighted(ax, u, rho),
         "predictivity": linear.explained(m.n, ax, ay, cross),
     }
 

@@ -59,7 +59,7 @@ def diagnose_anchors(anchors: Array, x: Array | None = None) -> AnchorDiagnosis:
     samples x, coverage is :math:`\min_j 1 - \cos(x_i, a_j)`.
 
     >>> print(diagnose_anchors(np.asarray([[1.0, 0.0], [1.0, 0.001], [-1.0, 1.0]])))
-    3 anchors, rank 2, effective rank 1.8, condition number 2.62
+    3 anchors, rank 2, effective rank 1.8, condition number 2.41
     - 2 of 3 anchors are within 0.02 of another: prune or pick by farthest point.
     """
     a = to_numpy(as_matrix(anchors, "anchors")).astype(np.float64, copy=False)

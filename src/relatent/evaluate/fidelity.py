@@ -174,8 +174,7 @@ def gain_recovered(translated: Any, old: Any, new: Any, *, seed: int = 0) -> Est
     0.5
     """
     columns = _scores(translated=translated, old=old, new=new)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        return bootstrap(columns, lambda m: (m[:, 0] - m[:, 1]) / (m[:, 2] - m[:, 1]), seed=seed)
+    return bootstrap(columns, _share_of_gain, seed=seed)
 
 
 def arr(
@@ -236,6 +235,12 @@ def _columns(x: Array, y: Array) -> np.ndarray:
     square, variance = xp.sum((x - y) ** 2, axis=1), xp.sum(_apart(y) ** 2, axis=1)
     columns = [_row_cosine(x, y), square, variance, row_norms(x), row_norms(y)]
     return np.stack([to_numpy(column).astype(np.float64) for column in columns], axis=1)
+
+
+def _share_of_gain(means: np.ndarray) -> np.ndarray:
+    translated, old, new = means.T
+    gain = np.where(new == old, np.nan, new - old)
+    return np.asarray((translated - old) / gain)
 
 
 def _scores(**named: Any) -> np.ndarray:

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from relatent._array import Array, array_namespace, as_parallel, suggest, to_numpy
+from relatent._linalg import thin_svd
 from relatent.evaluate.moments import Axes, as_moments, centred_chunks, principal_axes
 
 __all__ = [
@@ -97,11 +98,10 @@ def procrustes(x: Any, y: Any = None, *, distance: str = "angular") -> Array:
     m = as_moments(x, y)
     xp = array_namespace(m.xy)
     cos = xp.sum(xp.linalg.svdvals(m.xy)) / xp.sqrt(_trace(m.xx)) / xp.sqrt(_trace(m.yy))
-    if distance == "squared":
-        return _of_dtype(2 - 2 * cos, x, y)
     # The arc cosine has no slope at 1, and rounding can pass it: keep that point out of the gradient.
-    inside = cos < 1
-    return _of_dtype(xp.where(inside, xp.acos(xp.where(inside, cos, 0 * cos)), 0 * cos), x, y)
+    inside = xp.where(cos < 1, cos, 0 * cos)
+    between = 2 - 2 * inside if distance == "squared" else xp.acos(inside)
+    return _of_dtype(xp.where(cos < 1, between, 0 * cos), x, y)
 
 
 def canonical_correlations(x: Any, y: Any = None) -> np.ndarray:
@@ -121,7 +121,7 @@ def canonical_correlations(x: Any, y: Any = None) -> np.ndarray:
     m = as_moments(x, y)
     ax, ay = principal_axes(m.xx), principal_axes(m.yy)
     warn_few_rows(m.n, ax, ay)
-    return correlations(ax, ay, crossed(ax, ay, m.xy))
+    return canonical(ax, ay, crossed(ax, ay, m.xy))[1]
 
 
 def cca(x: Any, y: Any = None) -> float:
@@ -156,7 +156,7 @@ def svcca(x: Any, y: Any = None, *, variance: float = 0.99) -> float:
     m = as_moments(x, y)
     ax, ay = (leading(principal_axes(scatter), variance) for scatter in (m.xx, m.yy))
     warn_few_rows(m.n, ax, ay)
-    return float(np.mean(correlations(ax, ay, crossed(ax, ay, m.xy))))
+    return float(np.mean(canonical(ax, ay, crossed(ax, ay, m.xy))[1]))
 
 
 def pwcca(x: Any, y: Any = None) -> float:
@@ -165,7 +165,8 @@ def pwcca(x: Any, y: Any = None) -> float:
     .. math:: \frac{\sum_i \alpha_i \rho_i}{\sum_i \alpha_i}, \quad \alpha_i = \sum_j |\langle h_i, x_j \rangle|
 
     h_i is the i-th canonical variable of x and x_j its j-th coordinate, both over the rows. Unchanged by any
-    invertible affine map of y, and not symmetric.
+    invertible affine map of y, and not symmetric. Among equal correlations the directions, and so the weights, are not
+    unique.
 
     References: Morcos et al., NeurIPS 2018.
 
@@ -176,7 +177,7 @@ def pwcca(x: Any, y: Any = None) -> float:
     m = as_moments(x, y)
     ax, ay = principal_axes(m.xx), principal_axes(m.yy)
     warn_few_rows(m.n, ax, ay)
-    return weighted_correlation(ax, ay, crossed(ax, ay, m.xy))
+    return weighted(ax, *canonical(ax, ay, crossed(ax, ay, m.xy)))
 
 
 def predictivity(x: Any, y: Any = None) -> float:
@@ -217,17 +218,18 @@ def leading(axes: Axes, variance: float) -> Axes:
     return Axes(axes.values[:kept], axes.vectors[:, :kept])
 
 
-def correlations(ax: Axes, ay: Axes, cross: np.ndarray) -> np.ndarray:
-    """Canonical correlations from crossed moments."""
-    return np.minimum(np.linalg.svd(_whitened(ax, ay, cross), compute_uv=False), 1.0)
+def canonical(ax: Axes, ay: Axes, cross: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Canonical directions of x, in its whitened axes, and correlations, from crossed moments."""
+    whitened = cross / np.sqrt(ax.values)[:, None] / np.sqrt(ay.values)
+    u, rho, _ = thin_svd(whitened)
+    return u, np.minimum(rho, 1.0)
 
 
-def weighted_correlation(ax: Axes, ay: Axes, cross: np.ndarray) -> float:
-    """Projection-weighted mean of the canonical correlations."""
-    u, rho, _ = np.linalg.svd(_whitened(ax, ay, cross), full_matrices=False)
+def weighted(ax: Axes, u: np.ndarray, rho: np.ndarray) -> float:
+    """Average correlations by how much of x each canonical direction carries."""
     # hᵀx = Uᵀ Σx^½ Vᵀ: how much of every coordinate of x each canonical variable carries.
     weight = np.sum(np.abs((u.T * np.sqrt(ax.values)) @ ax.vectors.T), axis=1)
-    return float(np.sum(weight * np.minimum(rho, 1.0)) / np.sum(weight))
+    return float(np.sum(weight * rho) / np.sum(weight))
 
 
 def explained(n: int, ax: Axes, ay: Axes, cross: np.ndarray) -> float:
@@ -235,10 +237,6 @@ def explained(n: int, ax: Axes, ay: Axes, cross: np.ndarray) -> float:
     share = min(float(np.sum(np.sum(cross**2, axis=1) / ax.values) / np.sum(ay.values)), 1.0)
     spare = n - 1 - len(ax.values)
     return 1 - (1 - share) * (n - 1) / spare if spare > 0 else 1.0
-
-
-def _whitened(ax: Axes, ay: Axes, cross: np.ndarray) -> np.ndarray:
-    return np.asarray(cross / np.sqrt(ax.values)[:, None] / np.sqrt(ay.values))
 
 
 def warn_few_rows(n: int, ax: Axes, ay: Axes) -> None:

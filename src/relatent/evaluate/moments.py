@@ -12,7 +12,7 @@ from typing import Any, Protocol, cast
 
 import numpy as np
 
-from relatent._array import Array, array_namespace, as_parallel, to_numpy
+from relatent._array import Array, array_namespace, as_parallel, row_chunks, to_numpy
 from relatent.evaluate.door import check_varies
 
 __all__ = ["Axes", "Centred", "Moments", "as_moments", "centred_chunks", "principal_axes"]
@@ -122,4 +122,4 @@ def _mean(x: Array) -> tuple[Array, Array]:
 def _chunks(x: Array) -> Iterator[slice]:
     # Autograd would keep every chunk anyway.
     size = x.shape[0] if getattr(x, "requires_grad", False) else CHUNK_ROWS
-    return (slice(start, start + size) for start in range(0, x.shape[0], size))
+    return row_chunks(x.shape[0], size)

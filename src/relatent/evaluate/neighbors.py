@@ -14,7 +14,7 @@ from typing import Any
 import array_api_compat as compat
 import numpy as np
 
-from relatent._array import Array, array_namespace, as_same_space, check_count, suggest, to_numpy
+from relatent._array import Array, array_namespace, as_same_space, check_count, row_chunks, suggest, to_numpy
 from relatent._linalg import unit_norm
 
 __all__ = ["METRICS", "Neighbors", "nearest", "score_blocks"]
@@ -92,10 +92,10 @@ def score_blocks(
     """
     prepare = _preparation(metric, gallery)
     buffer = _buffer(x, gallery)
-    for columns in _slices(gallery.shape[0], GALLERY_ROWS):
+    for columns in row_chunks(gallery.shape[0], GALLERY_ROWS):
         rows_of_gallery = prepare(gallery[columns])
         added = _added(rows_of_gallery, metric, None if bias is None else bias[columns])
-        for rows in _slices(x.shape[0], QUERY_ROWS):
+        for rows in row_chunks(x.shape[0], QUERY_ROWS):
             scores = _product(prepare(x[rows]), rows_of_gallery, buffer)
             if added is not None:
                 scores += added
@@ -214,7 +214,7 @@ def _merge(
 def _by_distance(x: Array, gallery: Array, indices: np.ndarray) -> Neighbors:
     """Measure the distances anew, coordinate by coordinate, and order by them."""
     distance = np.empty(indices.shape, dtype=to_numpy(x[:1]).dtype)
-    for rows in _slices(len(indices), QUERY_ROWS):
+    for rows in row_chunks(len(indices), QUERY_ROWS):
         found = gallery[_as_index(indices[rows], gallery)]
         distance[rows] = np.linalg.norm(to_numpy(x[rows])[:, None, :] - to_numpy(found), axis=2)
     order = np.lexsort((indices, distance), axis=1)
@@ -231,7 +231,3 @@ def _without_self(found: Neighbors) -> Neighbors:
     own[:, -1] |= ~np.any(own, axis=1)
     shape = (len(own), own.shape[1] - 1)
     return Neighbors(found.indices[~own].reshape(shape), found.similarities[~own].reshape(shape))
-
-
-def _slices(n: int, size: int) -> Iterator[slice]:
-    return (slice(start, min(start + size, n)) for start in range(0, n, size))

@@ -243,7 +243,7 @@ def relative_relation(x: Array, anchor_rows: np.ndarray, *, center: bool = True)
 
 def permuted(relation: Any, order: np.ndarray) -> Any:
     """Give the relation of the same rows in another order."""
-    return relation[order][:, order]
+    return relation[np.ix_(order, order)]
 
 
 def _compared(x: Array, y: Array) -> tuple[Array, Array]:

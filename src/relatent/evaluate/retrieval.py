@@ -186,11 +186,11 @@ def _wanted(relevant: Relevant, n: int, m: int) -> np.ndarray:
     if len(relevant) != n:
         raise ValueError(f"relevant has {len(relevant)} entries and x {n} rows: expected one entry per row of x.")
     wanted = np.sort(_padded(relevant), axis=1)
-    wanted[:, 1:][wanted[:, 1:] == wanted[:, :-1]] = -1  # a row that is named twice counts once
-    if np.any(np.max(wanted, axis=1) < 0):
-        raise ValueError(f"Query {int(np.argmin(np.max(wanted, axis=1)))} has no relevant row: leave it out.")
     if np.max(wanted) >= m or np.min(wanted) < -1:
         raise ValueError(f"relevant holds row numbers outside 0…{m - 1}, the rows of y.")
+    if np.any(wanted[:, -1] < 0):
+        raise ValueError(f"Query {int(np.argmin(wanted[:, -1]))} has no relevant row: leave it out.")
+    wanted[:, 1:][wanted[:, 1:] == wanted[:, :-1]] = -1  # a row that is named twice counts once
     return wanted
 
 
