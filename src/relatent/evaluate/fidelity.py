@@ -152,13 +152,11 @@ def task_kept(stitched: Any, own: Any, untranslated: Any, *, seed: int = 0) -> T
     (0.75, 0.666667)
     """
     columns = _scores(stitched=stitched, own=own, untranslated=untranslated)
-    with np.errstate(divide="ignore", invalid="ignore"):  # a decoder that is always wrong keeps nothing definite
-        kept = bootstrap(columns, lambda m: m[:, 0] / m[:, 1], seed=seed)
     return TaskKept(
         stitched=bootstrap(columns[:, 0], seed=seed),
         own=bootstrap(columns[:, 1], seed=seed),
         untranslated=bootstrap(columns[:, 2], seed=seed),
-        kept=kept,
+        kept=bootstrap(columns, lambda m: m[:, 0] / m[:, 1], seed=seed),
         recovered=gain_recovered(stitched, untranslated, own, seed=seed),
     )
 

@@ -109,25 +109,34 @@ def bootstrap(columns: np.ndarray, statistic: Statistic | None = None, *, seed: 
     """
     columns = np.asarray(columns, dtype=np.float64)
     columns = columns[:, None] if columns.ndim == 1 else columns
-    statistic = _first if statistic is None else statistic
-    rng = random_generator(seed)
-    value = float(statistic(np.mean(columns, axis=0, keepdims=True))[0])
-    grouped, sizes = _grouped(columns, rng)
-    with np.errstate(divide="ignore", invalid="ignore"):  # a draw may miss every row that a ratio divides by
-        drawn = statistic(_drawn_means(grouped, sizes, rng))
-    tail = (1 - LEVEL) / 2
-    low, high = np.nanquantile(drawn, [tail, 1 - tail]) if np.any(np.isfinite(drawn)) else (np.nan, np.nan)
-    return Estimate(value, float(low), float(high))
+    return _estimates(columns, [_first if statistic is None else statistic], seed)[0]
 
 
 def report(columns: np.ndarray, measures: Mapping[str, Statistic], slices: Any = None, *, seed: int = 0) -> Report:
     """Estimate several measures from the same columns, over all rows and over each slice."""
-    lines = [
-        Measured(name, measure, bootstrap(columns[rows], statistic, seed=seed), len(columns[rows]))
-        for name, rows in _slices(len(columns), slices)
-        for measure, statistic in measures.items()
-    ]
+    columns = np.asarray(columns, dtype=np.float64)
+    lines = []
+    for name, rows in _slices(len(columns), slices):
+        estimates = _estimates(columns[rows], list(measures.values()), seed)
+        count = len(columns[rows])
+        lines += [Measured(name, measure, e, count) for measure, e in zip(measures, estimates, strict=True)]
     return Report(tuple(lines))
+
+
+def _estimates(columns: np.ndarray, statistics: list[Statistic], seed: int) -> list[Estimate]:
+    """Estimate several statistics from the same draws."""
+    rng = random_generator(seed)
+    drawn = _drawn_means(*_grouped(columns, rng), rng)
+    mean = np.mean(columns, axis=0, keepdims=True)
+    with np.errstate(divide="ignore", invalid="ignore"):  # a draw may miss every row that a ratio divides by
+        return [_interval(float(statistic(mean)[0]), statistic(drawn)) for statistic in statistics]
+
+
+def _interval(value: float, drawn: np.ndarray) -> Estimate:
+    drawn = drawn[np.isfinite(drawn)]
+    tail = (1 - LEVEL) / 2
+    low, high = np.quantile(drawn, [tail, 1 - tail]) if len(drawn) else (np.nan, np.nan)
+    return Estimate(value, float(low), float(high))
 
 
 def _slices(n: int, slices: Any) -> Iterator[tuple[str, Any]]:

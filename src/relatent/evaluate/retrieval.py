@@ -153,7 +153,8 @@ def retrieval(x: Array, y: Array, k: int = 10, metric: str = "cosine", slices: A
     x, y = _checked(x, y, k)
     found = nearest(x, y, k, metric)
     reciprocal = _reciprocal_rank(found)
-    columns = [_overlap(found, nearest(y, y, k, metric)), reciprocal, reciprocal > 0, reciprocal == 1]
+    true = found if x is y else nearest(y, y, k, metric)
+    columns = [_overlap(found, true), reciprocal, reciprocal > 0, reciprocal == 1]
     measures = {name: _column(i) for i, name in enumerate(("jaccard", "mrr", "recall", "top1"))}
     return report(np.stack(columns, axis=1), measures, slices, seed=seed)
 
