@@ -8,7 +8,16 @@ import numpy as np
 
 from relatent._array import Array, array_namespace, like, to_numpy
 
-__all__ = ["Conditioning", "conditioning", "polar", "pseudo_inverse", "row_norms", "thin_svd", "unit_norm"]
+__all__ = [
+    "Conditioning",
+    "all_moderate",
+    "conditioning",
+    "polar",
+    "pseudo_inverse",
+    "row_norms",
+    "thin_svd",
+    "unit_norm",
+]
 
 
 def row_norms(x: Array) -> Array:
@@ -26,14 +35,19 @@ def unit_norm(x: Array) -> Array:
     [[0.6, 0.8], [0.0, 0.0]]
     """
     xp = array_namespace(x)
-    info = xp.finfo(x.dtype)
     norm = row_norms(x)[:, None]
-    # Squares of very long or very short rows overflow or vanish: bring such rows to a common size first.
-    tame = (norm > float(info.smallest_normal) ** 0.5 / float(info.eps)) & (norm < float(info.max))
-    if not bool(xp.all(tame)):
+    if not all_moderate(norm):  # bring such rows to a common size first
         x = x / _nonzero(xp.max(xp.abs(x), axis=1, keepdims=True))
         norm = row_norms(x)[:, None]
     return x / _nonzero(norm)
+
+
+def all_moderate(norm: Array) -> bool:
+    """Tell whether one may divide by these lengths: squares of very long or very short rows overflow or vanish."""
+    xp = array_namespace(norm)
+    info = xp.finfo(norm.dtype)
+    least = float(info.smallest_normal) ** 0.5 / float(info.eps)
+    return bool(xp.all((norm > least) & (norm < float(info.max))))
 
 
 def _nonzero(divisor: Array) -> Array:
@@ -44,7 +58,7 @@ def _nonzero(divisor: Array) -> Array:
 def thin_svd(a: Array) -> tuple[Array, Array, Array]:
     """Decompose into U, s, Vᵀ with min(shape) singular values."""
     try:
-        return tuple(array_namespace(a).linalg.svd(a, full_matrices=False))  # type: ignore[return-value]
+        return tuple(array_namespace(a).linalg.svd(a, full_matrices=False))
     except np.linalg.LinAlgError:
         # The fast driver gives up on some finite matrices (seen on real anchors); the slow one does not.
         from scipy.linalg import svd

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from relatent._array import Array, array_namespace, like, row_chunks, suggest, to_numpy
-from relatent._linalg import pseudo_inverse, unit_norm
+from relatent._linalg import all_moderate, pseudo_inverse, row_norms, unit_norm
 
 __all__ = [
     "SIMILARITIES",
@@ -35,20 +35,26 @@ __all__ = [
 
 Similarity = Callable[[Array, Array], Array]
 
-# Entries of a chunk's result: small enough to stay in the cache, large enough to keep the matrix product busy.
-CHUNK_ENTRIES = 2**20
+# Entries of a chunk's result: small beside the data, large enough to keep the matrix product busy.
+CHUNK_ENTRIES = 2**22
+
+
+def _rowwise(similarity: Callable[..., Array]) -> Callable[..., Array]:
+    """Mark a similarity that looks at each row of x alone, so that x may be given in chunks."""
+    similarity.rowwise = True  # type: ignore[attr-defined]
+    return similarity
 
 
 def _in_chunks(similarity: Callable[..., Array]) -> Callable[..., Array]:
     """Let a row-wise similarity fill its result chunk by chunk, so that temporaries stay small."""
 
+    @_rowwise
     @wraps(similarity)
     def chunked(x: Array, anchors: Array, **options: Any) -> Array:
         if getattr(anchors, "requires_grad", False):
             return similarity(x, anchors, **options)
         return map_rows(lambda rows: similarity(rows, anchors, **options), x, anchors.shape[0])
 
-    chunked.rowwise = True  # type: ignore[attr-defined]
     return chunked
 
 
@@ -65,7 +71,7 @@ def map_rows(function: Callable[[Array], Array], x: Array, width: int) -> Array:
     return out
 
 
-@_in_chunks
+@_rowwise
 def cosine(x: Array, anchors: Array) -> Array:
     r"""Cosine of the angle to every anchor: :math:`\hat x \cdot \hat a`. A zero vector has similarity 0.
 
@@ -74,7 +80,14 @@ def cosine(x: Array, anchors: Array) -> Array:
     >>> cosine(np.asarray([[3.0, 0.0]]), np.eye(2)).tolist()
     [[1.0, 0.0]]
     """
-    return unit_norm(x) @ array_namespace(x).matrix_transpose(unit_norm(anchors))
+    directions = array_namespace(x).matrix_transpose(unit_norm(anchors))
+    length = row_norms(x)[:, None]
+    if not all_moderate(length):
+        return map_rows(lambda rows: unit_norm(rows) @ directions, x, anchors.shape[0])
+    # The anchors are few: scaling the result in place instead of x needs no second matrix of either size.
+    r = x @ directions
+    r /= length
+    return r
 
 
 def inner(x: Array, anchors: Array) -> Array:
