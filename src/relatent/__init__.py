@@ -7,8 +7,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from relatent import anchors
+    from relatent import anchors, evaluate
     from relatent.deliver import load
+    from relatent.evaluate import compare
     from relatent.project import (
         RelativeDecoder,
         RelativeEncoder,
@@ -27,6 +28,8 @@ _HOME = {
     "RelativeProjection": "relatent.project",
     "RelativeTranslator": "relatent.project",
     "anchors": "relatent",
+    "compare": "relatent.evaluate",
+    "evaluate": "relatent",
     "inverse_relative_projection": "relatent.project",
     "load": "relatent.deliver",
     "relative_projection": "relatent.project",
@@ -43,6 +46,8 @@ __all__ = [
     "RelativeTranslator",
     "__version__",
     "anchors",
+    "compare",
+    "evaluate",
     "inverse_relative_projection",
     "load",
     "relative_projection",
