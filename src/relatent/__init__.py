@@ -20,6 +20,7 @@ if TYPE_CHECKING:
         similarity,
     )
     from relatent.spaces import Normalizer
+    from relatent.translate import Summary, Translator, summarize
 
 _HOME = {
     "Normalizer": "relatent.spaces",
@@ -27,6 +28,8 @@ _HOME = {
     "RelativeEncoder": "relatent.project",
     "RelativeProjection": "relatent.project",
     "RelativeTranslator": "relatent.project",
+    "Summary": "relatent.translate",
+    "Translator": "relatent.translate",
     "anchors": "relatent",
     "compare": "relatent.evaluate",
     "evaluate": "relatent",
@@ -34,6 +37,7 @@ _HOME = {
     "load": "relatent.deliver",
     "relative_projection": "relatent.project",
     "similarity": "relatent.project",
+    "summarize": "relatent.translate",
 }
 
 __version__ = "0.1.0"
@@ -44,6 +48,8 @@ __all__ = [
     "RelativeEncoder",
     "RelativeProjection",
     "RelativeTranslator",
+    "Summary",
+    "Translator",
     "__version__",
     "anchors",
     "compare",
@@ -52,6 +58,7 @@ __all__ = [
     "load",
     "relative_projection",
     "similarity",
+    "summarize",
 ]
 
 

@@ -18,7 +18,9 @@ LANDMARKS = 512
 
 @dataclass(frozen=True)
 class Features:
-    r"""Nyström features: :math:`[x,\; c\,k(x, L)\,k(L, L)^{-1/2}]` with :math:`k(a, b) = e^{-\lVert a-b \rVert^2/2\sigma^2}`.
+    r"""Vectors beside Nyström features of a Gaussian kernel.
+
+    .. math:: \left[x,\; c\,k(x, L)\,k(L, L)^{-1/2}\right] \qquad k(a, b) = e^{-\lVert a-b \rVert^2 / 2\sigma^2}
 
     Inner products of the second part approximate the Gaussian kernel, so a ridge on both parts is a linear map plus
     what a smooth nonlinear one adds. Williams & Seeger, 2001.

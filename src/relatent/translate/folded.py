@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from relatent._array import Array, array_namespace, like
-from relatent.spaces.normalize import Normalizer, live_dimensions, scaled
+from relatent.spaces.normalize import Normalizer, scaled
 from relatent.translate.augmented import Features
 from relatent.translate.maps import Affine
 
@@ -44,12 +44,19 @@ class FoldedMap:
     @property
     def width(self) -> int:
         """Coordinates of the output."""
-        return self.matrix.shape[1] + (self.bias is not None)
+        return int(self.matrix.shape[1]) + (self.bias is not None)
 
     @property
     def dims_in(self) -> int:
         """Coordinates of the input."""
-        return len(self.before.mean) if self.before is not None else self.matrix.shape[0]
+        return len(self.matrix if self.before is None else self.before.mean)
+
+    def guarded(self, live: np.ndarray, level: np.ndarray) -> FoldedMap:
+        """Give coordinates that do not vary among the anchors their level, whatever the map says."""
+        if np.all(live):
+            return self
+        matrix, offset = np.where(live, self.matrix, 0), np.where(live, self.offset, level)
+        return replace(self, matrix=matrix.astype(self.matrix.dtype), offset=offset.astype(self.offset.dtype))
 
     def arrays(self, prefix: str) -> dict[str, np.ndarray]:
         """Give the arrays to save."""
@@ -93,26 +100,22 @@ def fold(
     dtype: np.dtype,
     features: Features | None = None,
     bias: np.ndarray | None = None,
-    spread: np.ndarray | None = None,
 ) -> FoldedMap:
     """Fold the normalisations on both sides of a solved map into it, as far as they are affine.
 
-    Without a target normaliser the output stays in the coordinates of the solved map. ``spread`` is the std of the
-    target's coordinates: those that do not vary get their mean, whatever the map says.
+    Without a target normaliser the output stays in the coordinates of the solved map.
     """
     matrix, offset = solved.matrix, solved.offset
     if target is not None:
         matrix, offset = scaled(matrix * target.length, target.unscale), scaled(offset * target.length, target.unscale)
         offset = offset + target.mean
-    if target is not None and spread is not None and target.centres:
-        live = live_dimensions(spread)
-        matrix, offset = np.where(live, matrix, 0.0), np.where(live, offset, target.mean)
     if source.unit or features is not None:
         before: Normalizer | None = source
     else:
         matrix = source.scale @ matrix if source.scale.ndim == 2 else source.scale[:, None] * matrix
-        far = np.linalg.norm(source.mean) > FAR * np.linalg.norm(source.unscale) / len(source.mean) ** 0.5
-        before = Normalizer.shift(source.mean) if far else None
+        d = len(source.mean)
+        far = np.linalg.norm(source.mean) > FAR * np.linalg.norm(source.unscale) / d**0.5
+        before = replace(source, name="center", scale=np.ones(d), unscale=np.ones(d)) if far else None
         offset = offset if far else offset - source.mean @ matrix
     return FoldedMap(
         np.ascontiguousarray(matrix, dtype=dtype),

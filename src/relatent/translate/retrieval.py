@@ -1,4 +1,4 @@
-"""The map for search: how much likelier is this pair than chance?"""
+"""The map for search: how much likelier a pair is than chance."""
 
 from __future__ import annotations
 

@@ -60,8 +60,10 @@ class Prepared:
     summary: Summary
     x: np.ndarray
     y: np.ndarray
+    level: np.ndarray
+    """Mean of the target's coordinates before normalisation."""
     spread: np.ndarray
-    """Std of the target's raw coordinates."""
+    """Their std."""
 
     def folds(self, count: int, seed: int = 0) -> Iterator[tuple[Summary, np.ndarray]]:
         """Give, for each fold, the summary of all other pairs and the rows held out."""
@@ -76,22 +78,17 @@ def for_vectors(p: Prepared, penalty: float | None = None, seed: int = 0) -> tup
     """Reconstruct the target: ridge, on augmented features where cross-validation shows that they win."""
     path = RidgePath.of(p.summary)
     penalty = best_penalty(path, p) if penalty is None else penalty
-    errors, found = {"ridge": path.gcv(penalty)}, {"ridge": (path.matrix(penalty), None)}
-    if len(p.x) >= AUGMENT_FROM and len(p.x) >= p.summary.n:
+    found: dict[str, tuple[RidgePath, float, Features | None, Summary]] = {"ridge": (path, penalty, None, p.summary)}
+    if len(p.x) >= max(AUGMENT_FROM, p.summary.n):  # all pairs are at hand
         for reach, weight in ((0.5, 1.0), (0.5, 2.0), (2.0, 2.0)):
             features = landmark_features(p.x, reach, weight, seed)
             summary = summarize(features.of(p.x), p.y, full_y=False)
-            augmented = RidgePath.of(summary)
-            name = f"augmented (bandwidth {reach}, weight {weight})"
-            best = augmented.best()
-            errors[name] = augmented.gcv(best) / AUGMENT_GAIN
-            found[name] = augmented.matrix(best), (features, summary)
+            wide = RidgePath.of(summary)
+            found[f"augmented, bandwidth {reach:g}, weight {weight:g}"] = wide, wide.best(), features, summary
+    errors = {name: f[0].gcv(f[1]) / (1 if f[2] is None else AUGMENT_GAIN) for name, f in found.items()}
     selection = Selection.best("generalised cross-validation error", errors, smallest=True)
-    matrix, extra = found[selection.chosen]
-    if extra is None:
-        return Affine.through_means(matrix, p.summary), None, selection
-    features, summary = extra
-    return Affine.through_means(matrix, summary), features, selection
+    path, penalty, chosen, summary = found[selection.chosen]
+    return Affine.through_means(path.matrix(penalty), summary), chosen, selection
 
 
 def for_stitching(p: Prepared, penalty: float | None = None) -> tuple[Affine, Selection]:

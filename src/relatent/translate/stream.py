@@ -21,14 +21,16 @@ class Reservoir:
         self.size = size
         self.rng = np.random.default_rng(seed)
         self.keys = np.empty(0)
-        self.x: np.ndarray | None = None
-        self.y: np.ndarray | None = None
+        self.x = np.empty((0, 0))
+        self.y = np.empty((0, 0))
 
     def take(self, x: np.ndarray, y: np.ndarray) -> None:
         """Give each pair a random number and keep those with the smallest."""
-        keys = np.concatenate([self.keys, self.rng.random(len(x))])
-        self.x = x if self.x is None else np.concatenate([self.x, x])
-        self.y = y if self.y is None else np.concatenate([self.y, y])
+        new = self.rng.random(len(x))
+        # The first chunk is kept as it is: an array that fits in memory is not copied.
+        self.x = np.concatenate([self.x, x]) if len(self.keys) else x
+        self.y = np.concatenate([self.y, y]) if len(self.keys) else y
+        keys = np.concatenate([self.keys, new])
         if len(keys) > self.size:
             kept = np.sort(np.argpartition(keys, self.size)[: self.size])
             keys, self.x, self.y = keys[kept], self.x[kept], self.y[kept]
@@ -59,12 +61,12 @@ class PairStream:
     def prepared(self, x: np.ndarray, y: np.ndarray) -> Prepared:
         """Give the sums and a sample of raw pairs in normalised coordinates."""
         s = self.summary
-        assert s is not None  # noqa: S101 (take comes first)
+        assert s is not None
         source, target = self.first or (
             Normalizer.from_moments(int(s.n), s.mean_x, s.xx, self.normalize),
             Normalizer.from_moments(int(s.n), s.mean_y, s.yy, self.normalize),
         )
         summary = s if self.first else s.normalized(source, target)
         wide_x, wide_y = (to_numpy(a).astype(np.float64, copy=False) for a in (x, y))
-        spread = target.scatter_std(s)
-        return Prepared(source, target, summary, source.apply(wide_x), target.apply(wide_y), spread)
+        raw = np.mean(wide_y, axis=0), np.std(wide_y, axis=0)
+        return Prepared(source, target, summary, source.apply(wide_x), target.apply(wide_y), *raw)

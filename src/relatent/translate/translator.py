@@ -17,7 +17,7 @@ from relatent._files import Saved, read_saved, understood, write_saved
 from relatent._linalg import pseudo_inverse
 from relatent.evaluate.fidelity import r2
 from relatent.evaluate.retrieval import mrr
-from relatent.spaces.normalize import NORMALIZATIONS
+from relatent.spaces.normalize import NORMALIZATIONS, live_dimensions
 from relatent.translate.folded import FoldedMap, fold
 from relatent.translate.maps import find_map
 from relatent.translate.selection import (
@@ -76,6 +76,8 @@ class Translator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
     """
 
     kind: ClassVar[str] = "translator"
+    target_map_: FoldedMap | None = None
+    selection_: Selection | None = None
 
     def __init__(
         self,
@@ -128,12 +130,16 @@ class Translator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         if not hasattr(self, "streams_"):
             raise NotFittedError("There is nothing to solve yet: call fit, or accumulate and then finish.")
         if self.n_pairs_ < 2:
-            raise ValueError("n_samples=1: one pair of anchors cannot show how two spaces relate. Give at least 2, and "
-                             "for a good translation about as many as the spaces have coordinates.")
+            raise ValueError(
+                "n_samples=1: one pair of anchors cannot show how two spaces relate. Give at least 2, and "
+                "for a good translation about as many as the spaces have coordinates."
+            )
         prepared = {name: s.prepared(self.pairs_.x, self.pairs_.y) for name, s in self.streams_.items()}
         name = next(iter(prepared))
         if not np.any(prepared[name].summary.xx):
-            raise ValueError(f"All {self.n_pairs_} source anchors are the same vector: give at least two different ones.")
+            raise ValueError(
+                f"All {self.n_pairs_} source anchors are the same vector: give at least two different ones."
+            )
         if self._two_sided:
             ratio, name, self.selection_ = for_retrieval(prepared, self.seed)
             p = prepared[name]
@@ -155,7 +161,9 @@ class Translator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         if self.target_map_ is None:
             return y
         if y.shape[1] != self.target_map_.dims_in:
-            raise ValueError(f"Y has shape {tuple(y.shape)}: expected {self.target_map_.dims_in} columns, as when fitted.")
+            raise ValueError(
+                f"Y has shape {tuple(y.shape)}: expected {self.target_map_.dims_in} columns, as when fitted."
+            )
         return self.target_map_(y)
 
     def inverse_transform(self, Y: Array) -> Array:
@@ -210,7 +218,9 @@ class Translator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
             about = saved.about
             t = cls(**about["parameters"])
             t.map_ = FoldedMap.from_saved(saved.arrays, about["map"], "map.")
-            t.target_map_ = FoldedMap.from_saved(saved.arrays, about["target"], "target.") if "target" in about else None
+            t.target_map_ = (
+                FoldedMap.from_saved(saved.arrays, about["target"], "target.") if "target" in about else None
+            )
             t.selection_ = None if about["selection"] is None else Selection(**about["selection"])
             t.n_pairs_, t.n_features_in_ = int(about["n_pairs"]), t.map_.dims_in
         return t
@@ -227,7 +237,8 @@ class Translator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
             solved, selection = for_stitching(p, self.penalty)
         else:
             solved, features, selection = for_vectors(p, self.penalty, self.seed)
-        return fold(solved, p.source, p.target, dtype=self._dtype, features=features, spread=p.spread), selection
+        folded = fold(solved, p.source, p.target, dtype=self._dtype, features=features)
+        return folded.guarded(live_dimensions(p.spread), p.level), selection
 
     @property
     def _two_sided(self) -> bool:
@@ -277,9 +288,11 @@ class Translator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         return self.map_.width
 
     def __sklearn_is_fitted__(self) -> bool:
+        """Tell scikit-learn."""
         return hasattr(self, "map_")
 
     def __sklearn_tags__(self) -> Tags:
+        """Tell scikit-learn that the target is needed, and is a matrix."""
         tags = super().__sklearn_tags__()
         tags.target_tags.required = True
         tags.target_tags.multi_output = True
