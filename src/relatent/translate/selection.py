@@ -20,7 +20,15 @@ from relatent.translate.maps import PENALTIES, Affine, RidgePath, orthogonal, ri
 from relatent.translate.retrieval import LikelihoodPath, LikelihoodRatio
 from relatent.translate.summary import Summary, summarize
 
-__all__ = ["Prepared", "Selection", "for_frozen_target", "for_retrieval", "for_stitching", "for_vectors"]
+__all__ = [
+    "Prepared",
+    "Selection",
+    "best_penalty",
+    "for_frozen_target",
+    "for_retrieval",
+    "for_stitching",
+    "for_vectors",
+]
 
 # Below this many anchors a smooth approximation of leave-one-out is not to be trusted.
 FEW = 50
@@ -156,11 +164,11 @@ FROZEN_TARGET_MAPS: dict[str, Callable[[Summary, Normalizer], Affine]] = {
 
 
 def best_penalty(path: RidgePath, p: Prepared) -> float:
-    """Generalised cross-validation, or exact leave-one-out where anchors are few."""
-    if path.n >= FEW or len(p.x) < path.n:
+    """Generalised cross-validation, or exact leave-one-out where anchors are too few for an approximation of it."""
+    if path.n > max(FEW, 3 * len(path.values)) or len(p.x) < path.n:
         return path.best()
     y = p.y - p.summary.mean_y
-    return min(PENALTIES, key=lambda penalty: float(np.sum((y - _leave_one_out(path, p, penalty)) ** 2)))
+    return min(PENALTIES[::3], key=lambda penalty: float(np.sum((y - _leave_one_out(path, p, penalty)) ** 2)))
 
 
 def expected_rank_score(queries: np.ndarray, gallery: np.ndarray) -> float:

@@ -19,10 +19,11 @@ from relatent.evaluate.fidelity import r2
 from relatent.evaluate.retrieval import mrr
 from relatent.spaces.normalize import NORMALIZATIONS, live_dimensions
 from relatent.translate.folded import FoldedMap, fold
-from relatent.translate.maps import find_map
+from relatent.translate.maps import RidgePath, find_map
 from relatent.translate.selection import (
     Prepared,
     Selection,
+    best_penalty,
     for_frozen_target,
     for_retrieval,
     for_stitching,
@@ -100,19 +101,19 @@ class Translator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         self.reservoir = reservoir
         self.seed = seed
 
-    def fit(self, X: Array, Y: Array, sample_weight: Array | None = None) -> Self:
-        """Learn from parallel anchors: row i of X and row i of Y mean the same."""
+    def fit(self, X: Array, y: Array, sample_weight: Array | None = None) -> Self:
+        """Learn from parallel anchors: row i of X and row i of y, the target's vectors, mean the same."""
         self._forget()
-        return self.partial_fit(X, Y, sample_weight)
+        return self.partial_fit(X, y, sample_weight)
 
-    def partial_fit(self, X: Array, Y: Array, sample_weight: Array | None = None) -> Self:
+    def partial_fit(self, X: Array, y: Array, sample_weight: Array | None = None) -> Self:
         """Learn from one more chunk of parallel anchors; the translator is ready after each."""
-        return self.accumulate(X, Y, sample_weight).finish()
+        return self.accumulate(X, y, sample_weight).finish()
 
-    def accumulate(self, X: Array, Y: Array, sample_weight: Array | None = None) -> Self:
+    def accumulate(self, X: Array, y: Array, sample_weight: Array | None = None) -> Self:
         """Take in one more chunk without solving; call :meth:`finish` after the last."""
         self._check_parameters()
-        x, y = as_parallel(X=X, Y=_refuse_labels(Y))
+        x, y = as_parallel(X=X, Y=_refuse_labels(y))
         first = not hasattr(self, "streams_")
         validate_data(self, X, reset=first, skip_check_array=True)
         if first:
@@ -152,7 +153,8 @@ class Translator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
 
     def transform(self, X: Array) -> Array:
         """Translate vectors of the source."""
-        return self.map_(self._checked(X))
+        x = self._checked(X)
+        return self.map_(x)
 
     def transform_target(self, Y: Array) -> Array:
         """Prepare vectors of the target for comparison; changes them only if the goal is retrieval."""
@@ -176,9 +178,9 @@ class Translator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         x = (y - like(m.offset, y)) @ like(pseudo_inverse(m.matrix.astype(np.float64)), y)
         return x if m.before is None else m.before.undo(x)
 
-    def score(self, X: Array, Y: Array) -> float:
-        """R² of the translation; for retrieval the mean reciprocal rank (at 10) of row i of Y for row i of X."""
-        x, y = as_parallel(X=X, Y=Y)
+    def score(self, X: Array, y: Array) -> float:
+        """R² of the translation; for retrieval the mean reciprocal rank (at 10) of row i of y for row i of X."""
+        x, y = as_parallel(X=X, Y=y)
         if self.goal == "retrieval":
             metric = "cosine" if self.target_map_ is None else "inner"
             return mrr(self.transform(x), self.transform_target(y), min(10, x.shape[0]), metric)
@@ -228,8 +230,12 @@ class Translator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
     def _solve(self, p: Prepared) -> tuple[FoldedMap, Selection | None]:
         selection, features = None, None
         if self.map != "auto":
-            options = {"penalty": self.penalty, "rank": self.rank}
             found = find_map(self.map)
+            chosen = self.penalty is None and found.shrinks
+            options = {
+                "penalty": best_penalty(RidgePath.of(p.summary), p) if chosen else self.penalty,
+                "rank": self.rank,
+            }
             solved = found.rule(p.summary, **{k: v for k, v in options.items() if v is not None and k in found.options})
         elif self.goal == "retrieval":
             solved, selection = for_frozen_target(p, self.seed)
@@ -302,9 +308,10 @@ class Translator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
 
 def _refuse_labels(Y: Any) -> Any:
     """Class labels are no vectors, though a scikit-learn pipeline would pass them on to be fitted on."""
+    if Y is None:
+        raise ValueError("A Translator requires y to be passed, but the target y is None: give the target's vectors.")
     y = Y if hasattr(Y, "ndim") and hasattr(Y, "dtype") else np.asarray(Y)
-    integers = not isinstance(y, np.ndarray) or y.dtype.kind in "iub"
-    if y.ndim == 1 or (integers and "int" in str(y.dtype)) or "bool" in str(y.dtype):
+    if y.ndim == 1 or "int" in str(y.dtype) or "bool" in str(y.dtype):
         raise ValueError(
             f"Y has shape {tuple(y.shape)} and dtype {y.dtype}, like class labels: expected the target's vectors, one "
             "float row per row of X. In a scikit-learn pipeline, fit the translator first and pass it in a "
