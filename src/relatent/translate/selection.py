@@ -192,7 +192,7 @@ def _leave_one_out(path: RidgePath, p: Prepared, penalty: float) -> np.ndarray:
     rotated = x @ path.vectors
     leverage = np.sum(rotated**2 / (path.values + penalty * path.unit), axis=1) + 1 / path.n
     residual = y - x @ path.matrix(penalty)
-    return np.asarray(y - residual / np.maximum(1 - leverage, 1e-6)[:, None])
+    return np.asarray(y - residual / np.maximum(1 - leverage, 1e-12)[:, None])
 
 
 def _scored(ratio: LikelihoodRatio, p: Prepared, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
