@@ -231,8 +231,9 @@ class OnNumbers(rl.Translator):
     """scikit-learn's checks draw whole numbers as targets, which a Translator refuses as class labels."""
 
     def accumulate(self, X, y, sample_weight=None):
-        if y is not None and np.asarray(y).dtype.kind in "if":
-            y = np.asarray(y, dtype=np.float64)
+        if y is not None:
+            y = np.asarray(y)
+            y = y.astype(np.float64) if y.dtype.kind == "i" else y
             y = y[:, None] if y.ndim == 1 else y
         return super().accumulate(X, y, sample_weight)
 
