@@ -18,35 +18,45 @@ if TYPE_CHECKING:
         relative_projection,
         similarity,
     )
-    from relatent.spaces import Normalizer
+    from relatent.spaces import Fingerprint, Normalizer, Space, parallel, read_space, write_space
 
 _HOME = {
+    "Fingerprint": "relatent.spaces",
     "Normalizer": "relatent.spaces",
     "RelativeDecoder": "relatent.project",
     "RelativeEncoder": "relatent.project",
     "RelativeProjection": "relatent.project",
     "RelativeTranslator": "relatent.project",
+    "Space": "relatent.spaces",
     "anchors": "relatent",
     "inverse_relative_projection": "relatent.project",
     "load": "relatent.deliver",
+    "parallel": "relatent.spaces",
+    "read_space": "relatent.spaces",
     "relative_projection": "relatent.project",
     "similarity": "relatent.project",
+    "write_space": "relatent.spaces",
 }
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "Fingerprint",
     "Normalizer",
     "RelativeDecoder",
     "RelativeEncoder",
     "RelativeProjection",
     "RelativeTranslator",
+    "Space",
     "__version__",
     "anchors",
     "inverse_relative_projection",
     "load",
+    "parallel",
+    "read_space",
     "relative_projection",
     "similarity",
+    "write_space",
 ]
 
 
