@@ -113,6 +113,14 @@ class _Recording(io.FileIO):
             self.error = self.error or error
         return len(data)
 
+    def truncate(self, size: int | None = None) -> int:
+        """Set the length, or note that it failed."""
+        try:
+            return super().truncate(size)
+        except OSError as error:
+            self.error = self.error or error
+            return size or 0
+
     def check(self) -> None:
         """Raise what went wrong, if anything did."""
         if self.error is not None:
