@@ -7,7 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from relatent import anchors
+    from relatent import anchors, encode
     from relatent.deliver import load
     from relatent.project import (
         RelativeDecoder,
@@ -29,6 +29,7 @@ _HOME = {
     "RelativeTranslator": "relatent.project",
     "Space": "relatent.spaces",
     "anchors": "relatent",
+    "encode": "relatent",
     "inverse_relative_projection": "relatent.project",
     "load": "relatent.deliver",
     "parallel": "relatent.spaces",
@@ -50,6 +51,7 @@ __all__ = [
     "Space",
     "__version__",
     "anchors",
+    "encode",
     "inverse_relative_projection",
     "load",
     "parallel",

@@ -13,9 +13,9 @@ def needs(module: str, extra: str, purpose: str) -> Any:
     try:
         return import_module(module)
     except ModuleNotFoundError as error:
-        if error.name != module.split(".")[0]:
-            raise
         package = module.split(".")[0]
+        if (error.name or "").split(".")[0] != package:  # it is there, and something that it needs itself is not
+            raise
         raise ModuleNotFoundError(
             f"{package} is needed to {purpose} and is not installed: pip install 'relatent[{extra}]'.", name=package
         ) from error
