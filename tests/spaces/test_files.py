@@ -97,7 +97,7 @@ def test_a_file_of_others_has_a_derived_fingerprint(tmp_path, rng):
 def test_chunks_and_shards_cover_every_row_once(target, rng):
     vectors = rng.normal(size=(23, 3)).astype(np.float32)
     back = written(Space(vectors, keys=list(range(23))), target)
-    for n in (1, 2, 5):
+    for n in (1, 2, 5, 30):
         parts = [chunk for i in range(n) for chunk in back.chunks(rows=4, shard=(i, n))]
         assert max(len(chunk) for chunk in parts) <= 4
         np.testing.assert_array_equal(np.concatenate([chunk.vectors for chunk in parts]), vectors)

@@ -187,6 +187,60 @@ def test_jsonl_names_the_row_that_is_wrong(tmp_path):
             _ = read_space(tmp_path / "x.jsonl").vectors
 
 
+def test_jsonl_columns_may_come_and_go(tmp_path):
+    lines = [{"id": i, "v": [1, 2], **({"note": "x"} if i == 5 else {})} for i in range(1500)]
+    (tmp_path / "x.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    write_space(read_space(tmp_path / "x.jsonl"), tmp_path / "y.parquet")
+    notes = read_space(tmp_path / "y.parquet").others.column("note").to_pylist()
+    assert notes == ["x" if i == 5 else None for i in range(1500)]
+    lines[1200]["late"] = 1
+    (tmp_path / "x.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    with pytest.raises(FileError, match=r"has 'late' in row 1200"):
+        write_space(read_space(tmp_path / "x.jsonl"), tmp_path / "z.parquet")
+    del lines[1200]["late"]
+    lines[1300]["id"] = "text"
+    (tmp_path / "x.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    with pytest.raises(FileError, match=r"another type than int64 under 'id'"):
+        _ = read_space(tmp_path / "x.jsonl").vectors
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["x.jsonl", "y.parquet"]
+
+
+def test_keys_are_read_without_the_other_columns(tmp_path, vectors, monkeypatch):
+    from relatent.spaces.formats.parquet import ParquetSource
+
+    write_space(Space(vectors, keys=list("abcd"), others={"text": ["long"] * 4}), tmp_path / "x.parquet")
+    asked, tables = [], ParquetSource.tables
+
+    def spy(self, start, stop, size, columns=None):
+        asked.append(columns)
+        return tables(self, start, stop, size, columns)
+
+    monkeypatch.setattr(ParquetSource, "tables", spy)
+    assert read_space(tmp_path / "x.parquet").keys.tolist() == list("abcd")
+    assert asked == [["key"]]
+
+
+def test_columns_that_change_their_type_are_named(tmp_path, vectors):
+    from relatent.spaces import space_writer
+
+    one = next(Space(vectors, others={"n": [1, 2, 3, 4]}).chunks())
+    two = next(Space(vectors, others={"n": ["a", "b", "c", "d"]}).chunks())
+    for name in ("x.parquet", "x.npy", "x.arrow"):
+        with pytest.raises(FileError, match=r"n \(int64, then string\)"), space_writer(tmp_path / name) as out:  # noqa: PT012
+            out.write(one)
+            out.write(two)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_vectors_are_stored_plainly(tmp_path, vectors):
+    write_space(Space(vectors, keys=list("abcd")), tmp_path / "x.parquet")
+    group = pq.read_metadata(tmp_path / "x.parquet").row_group(0)
+    stored = {group.column(i).path_in_schema: group.column(i) for i in range(group.num_columns)}
+    assert stored["vector.list.element"].compression == "UNCOMPRESSED"
+    assert not stored["vector.list.element"].has_dictionary_page
+    assert stored["key"].compression == "ZSTD"
+
+
 def test_jsonl_refuses_nan(tmp_path):
     with pytest.raises(FileError, match="Row 1 holds NaN"):
         write_space(Space([[1.0], [np.nan]]), tmp_path / "x.jsonl")

@@ -4,7 +4,7 @@ from relatent.spaces.chunks import Chunk
 from relatent.spaces.files import SpaceWriter, read_space, space_writer, write_space
 from relatent.spaces.fingerprint import Fingerprint, Match, Probe
 from relatent.spaces.normalize import Normalizer, live_dimensions
-from relatent.spaces.parallel import Matched, Parallel, match_keys, parallel
+from relatent.spaces.parallel import Matched, Parallel, duplicate_keys, match_keys, parallel
 from relatent.spaces.space import Space
 
 __all__ = [
@@ -17,6 +17,7 @@ __all__ = [
     "Probe",
     "Space",
     "SpaceWriter",
+    "duplicate_keys",
     "live_dimensions",
     "match_keys",
     "parallel",

@@ -69,8 +69,8 @@ class Rows(Protocol):
         """Give rows start to stop in order, at most size at a time; at least one chunk, empty if there is no row."""
         ...
 
-    def others(self) -> pa.Table:
-        """Read every column but the vectors."""
+    def others(self, names: list[str] | None = None) -> pa.Table:
+        """Read every column but the vectors, or some of them."""
         ...
 
 
@@ -108,9 +108,9 @@ class Held:
             if self.forget is not None:
                 self.forget()
 
-    def others(self) -> pa.Table:
-        """Give every column but the vectors."""
-        return self.table
+    def others(self, names: list[str] | None = None) -> pa.Table:
+        """Give every column but the vectors, or some of them."""
+        return self.table if names is None else self.table.select(names)
 
 
 class Joined:
@@ -138,9 +138,9 @@ class Joined:
                 for chunk in part.chunks(low - first, high - first, size):
                     yield replace(chunk, start=chunk.start + first, layout=self.layout)
 
-    def others(self) -> pa.Table:
-        """Read every column but the vectors, of all files."""
-        tables = [part.others() for part in self._parts]
+    def others(self, names: list[str] | None = None) -> pa.Table:
+        """Read every column but the vectors, or some of them, of all files."""
+        tables = [part.others(names) for part in self._parts]
         return pa.concat_tables([t for t in tables if len(t)] or tables[:1], promote_options="permissive")
 
 

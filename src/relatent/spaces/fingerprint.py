@@ -14,7 +14,8 @@ __all__ = ["Fingerprint", "Match", "Probe", "ProbeBuilder"]
 COORDINATES = 64
 # Rows that a probe takes from one chunk, spread evenly over it: enough for a std to within 3 %.
 ROWS_PER_CHUNK = 1_024
-# Profiles of one model on different texts agree to 0.55–1.0, of two related models to 0.4, of unrelated ones to 0.
+# Measured on real encoders: samples of one model agree to 0.75–1.0, and to 0.3–0.9 across very different domains;
+# two related models of equal dimension (two MiniLMs) to 0.2–0.45, unrelated ones to 0 ± 0.2.
 AGREEMENT = 0.5
 # Fewer coordinates than this cannot correlate by more than luck.
 FEW = 16

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from relatent.spaces.space import Space
 
-__all__ = ["Matched", "Parallel", "match_keys", "parallel"]
+__all__ = ["Matched", "Parallel", "duplicate_keys", "match_keys", "parallel"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,6 +79,17 @@ def match_keys(x: Space, y: Space) -> Matched:
     return _on_keys(*_joinable(x, y))
 
 
+def duplicate_keys(space: Space) -> np.ndarray:
+    """Name the keys that stand for several rows.
+
+    >>> duplicate_keys(Space([[1.0], [2.0], [3.0]], keys=["a", "b", "a"])).tolist()
+    ['a']
+    """
+    if not space.has_keys:
+        return np.empty(0, dtype=np.intp)
+    return np.asarray(_repeated(_keys(space, space.name or "the space")).to_numpy(zero_copy_only=False))
+
+
 def _row_by_row(x: Space, y: Space) -> Matched:
     if len(x) != len(y):
         raise ValueError(
@@ -122,7 +133,9 @@ def _joinable(x: Space, y: Space) -> tuple[pa.Array, pa.Array]:
 
 
 def _keys(space: Space, which: str) -> pa.Array:
-    column = space.others.column(space.layout.key)
+    column = space.key_column()
+    if column is None:
+        raise ValueError(f"The space {which} has no keys: name its key column.")
     if pa.types.is_dictionary(column.type):
         column = column.cast(column.type.value_type)
     integer = pa.types.is_integer(column.type)

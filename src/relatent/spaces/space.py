@@ -104,9 +104,12 @@ class Space:
     @cached_property
     def keys(self) -> np.ndarray:
         """All keys; the row numbers when there are none."""
-        if self.layout.key is None:
-            return np.arange(len(self))
-        return np.asarray(self.others.column(self.layout.key).to_numpy())
+        column = self.key_column()
+        return np.arange(len(self)) if column is None else np.asarray(column.to_numpy())
+
+    def key_column(self) -> pa.ChunkedArray | None:
+        """Read the keys, and no other column, as Arrow holds them; None when there are none."""
+        return None if self.layout.key is None else self._rows.others([self.layout.key]).column(0)
 
     @cached_property
     def fingerprint(self) -> Fingerprint:

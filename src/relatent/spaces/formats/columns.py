@@ -15,7 +15,18 @@ from relatent._files import FileError
 from relatent.spaces.chunks import Chunk, Layout
 from relatent.spaces.fingerprint import Fingerprint
 
-__all__ = ["Reading", "as_lists", "as_matrix", "choose", "guess_layout", "meta", "stored_fingerprint", "table_of"]
+__all__ = [
+    "Reading",
+    "as_lists",
+    "as_matrix",
+    "choose",
+    "conform",
+    "guess_layout",
+    "meta",
+    "stored_fingerprint",
+    "table_of",
+    "vector_dtype",
+]
 
 META = b"relatent.fingerprint"
 VECTOR_NAMES = ("vector", "embedding", "vectors", "embeddings", "emb", "values", "features", "x", "arr_0")
@@ -110,6 +121,19 @@ def table_of(chunk: Chunk) -> pa.Table:
     if layout.vector not in order:
         order = [*(name for name in others if name not in order), *order, layout.vector]
     return pa.table({name: lists if name == layout.vector else others[name] for name in order})
+
+
+def conform(table: pa.Table, schema: pa.Schema) -> pa.Table:
+    """Give a table the types of the first chunk, or name the column that cannot take them."""
+    try:
+        return table.cast(schema)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, ValueError) as error:
+        given = {f.name: f.type for f in table.schema}
+        changed = [f"{f.name} ({f.type}, then {given.get(f.name)})" for f in schema if given.get(f.name) != f.type]
+        raise FileError(
+            f"The columns changed between chunks: {', '.join(changed) or error}. Give them one type throughout, or "
+            "leave them out with others=False."
+        ) from error
 
 
 def meta(fingerprint: Fingerprint) -> dict[bytes, bytes]:

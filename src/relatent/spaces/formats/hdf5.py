@@ -54,9 +54,9 @@ class Hdf5Rows:
                 vectors = np.asarray(file[self.layout.vector][first:last]).astype(self.dtype, copy=False)
                 yield Chunk(first, vectors, self._table.slice(first, last - first), self.layout)
 
-    def others(self) -> pa.Table:
-        """Give every column but the vectors."""
-        return self._table
+    def others(self, names: list[str] | None = None) -> pa.Table:
+        """Give every column but the vectors, or some of them."""
+        return self._table if names is None else self._table.select(names)
 
 
 class Writer:

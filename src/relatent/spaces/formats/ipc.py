@@ -12,7 +12,7 @@ import pyarrow as pa
 from relatent._files import FileError
 from relatent.spaces.chunks import Chunk, Joined, Rows
 from relatent.spaces.fingerprint import Fingerprint
-from relatent.spaces.formats.columns import Reading, meta, table_of
+from relatent.spaces.formats.columns import Reading, conform, meta, table_of
 from relatent.spaces.formats.mapped import MappedFile
 from relatent.spaces.formats.tables import TableRows, regrouped
 
@@ -101,7 +101,7 @@ class Writer:
 
     def write(self, chunk: Chunk) -> None:
         """Append a chunk."""
-        self._writer.write_table(table_of(chunk).cast(self.schema).replace_schema_metadata(self._metadata))
+        self._writer.write_table(conform(table_of(chunk), self.schema).replace_schema_metadata(self._metadata))
 
     def finish(self, fingerprint: Fingerprint) -> None:
         """Write the footer. An Arrow schema stands at the front: the probe is that of the first chunk."""

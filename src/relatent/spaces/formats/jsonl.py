@@ -19,6 +19,9 @@ from relatent.spaces.formats.sidecar import read_sidecar, sidecar_path, write_si
 
 __all__ = ["JsonRows", "Writer", "open_rows", "sidecars"]
 
+# The names and types of the columns are those of the first rows; objects may leave names out.
+LOOK_AHEAD = 1_000
+
 
 def sidecars(path: Path) -> list[Path]:
     """Name every file that may stand beside."""
@@ -40,12 +43,11 @@ class JsonRows:
         self.dtype = reading.dtype or np.dtype(beside.dtype or np.float32)
         rows = count_lines(path)
         beside.check_rows(path, rows)
-        first = self._objects(*next(line_blocks(path, 0, 0, min(rows, 1), 1)))
-        self.layout = _layout(path, first[0], reading) if first else Layout("vector", None, ("vector",))
+        first = self._objects(*next(line_blocks(path, 0, 0, min(rows, LOOK_AHEAD), LOOK_AHEAD)))
+        self.layout = _layout(path, first, reading) if first else Layout("vector", None, ("vector",))
         told = self.fingerprint.dim if self.fingerprint else 0
-        self._names = [name for name in self.layout.order if name != self.layout.vector]
         self.shape = (rows, len(first[0][self.layout.vector]) if first else told)
-        self.schema = self._table(first).schema
+        self.schema = _schema(first, self.layout)
 
     def chunks(self, start: int, stop: int, size: int) -> Iterator[Chunk]:
         """Parse so many lines at a time."""
@@ -53,12 +55,13 @@ class JsonRows:
             objects = self._objects(first, lines)
             vectors = [self._vector(o, first + i) for i, o in enumerate(objects)]
             matrix = np.asarray(vectors, dtype=self.dtype).reshape(len(objects), self.shape[1])
-            yield Chunk(first, matrix, self._table(objects), self.layout)
+            yield Chunk(first, matrix, self._table(objects, first), self.layout)
 
-    def others(self) -> pa.Table:
+    def others(self, names: list[str] | None = None) -> pa.Table:
         """Read every column but the vectors."""
         tables = [chunk.others for chunk in self.chunks(0, self.shape[0], 2**14)]
-        return pa.concat_tables(tables, promote_options="permissive")
+        table = pa.concat_tables(tables, promote_options="permissive")
+        return table if names is None else table.select(names)
 
     def _objects(self, first: int, lines: list[str]) -> list[dict[str, Any]]:
         return [self._object(line, first + i) for i, line in enumerate(lines)]
@@ -86,12 +89,37 @@ class JsonRows:
             )
         return vector
 
-    def _table(self, objects: list[dict[str, Any]]) -> pa.Table:
-        columns = {name: pa.array([found.get(name) for found in objects]) for name in self._names}
+    def _table(self, objects: list[dict[str, Any]], first: int) -> pa.Table:
+        known = set(self.layout.order)
+        new = next(((i, name) for i, found in enumerate(objects) for name in found if name not in known), None)
+        if new is not None:
+            raise FileError(
+                f"{self._path} has {new[1]!r} in row {first + new[0]} and not in its first {LOOK_AHEAD} rows: expected "
+                "the same names throughout. Add it to the first row, with null."
+            )
+        columns = {f.name: self._column(objects, f, first) for f in self.schema}
         return pa.table(columns) if columns else empty_others(len(objects))
 
+    def _column(self, objects: list[dict[str, Any]], field: pa.Field, first: int) -> pa.Array:
+        try:
+            return pa.array([found.get(field.name) for found in objects], field.type)
+        except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
+            raise FileError(
+                f"{self._path} has values of another type than {field.type} under {field.name!r} after row {first} "
+                f"({error}): expected one type throughout."
+            ) from error
 
-def _layout(path: Path, found: dict[str, Any], reading: Reading) -> Layout:
+
+def _schema(objects: list[dict[str, Any]], layout: Layout) -> pa.Schema:
+    """Find the types of the other columns in the first rows; one that is null throughout is taken for text."""
+    names = [name for name in layout.order if name != layout.vector]
+    kinds = {name: pa.array([found.get(name) for found in objects]).type for name in names}
+    return pa.schema([(name, pa.string() if pa.types.is_null(kind) else kind) for name, kind in kinds.items()])
+
+
+def _layout(path: Path, objects: list[dict[str, Any]], reading: Reading) -> Layout:
+    found = {name: value for one in reversed(objects) for name, value in one.items()}
+    found = {**dict.fromkeys(name for one in objects for name in one), **found, **objects[0]}
     lists = [name for name, value in found.items() if _is_vector(value)]
     keys = [name for name, value in found.items() if isinstance(value, str | int) and not isinstance(value, bool)]
     vector = choose(path, "vector", reading.vector, found, lists, VECTOR_NAMES)

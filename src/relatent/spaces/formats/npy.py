@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 from relatent._files import FileError
 from relatent.spaces.chunks import Chunk, Held, Layout, Rows, empty_others
 from relatent.spaces.fingerprint import Fingerprint
-from relatent.spaces.formats.columns import KEY_NAMES, Reading, choose
+from relatent.spaces.formats.columns import KEY_NAMES, Reading, choose, conform
 from relatent.spaces.formats.mapped import MappedFile
 from relatent.spaces.formats.sidecar import read_sidecar, sidecar_path, write_sidecar
 
@@ -117,7 +117,7 @@ class Writer:
         """Append a chunk."""
         self._vectors.append(chunk.vectors)
         if self._table is not None:
-            self._table.write_table(chunk.others.cast(self._first.others.schema))
+            self._table.write_table(conform(chunk.others, self._first.others.schema))
 
     def finish(self, fingerprint: Fingerprint) -> None:
         """Complete the header and write what stands beside."""

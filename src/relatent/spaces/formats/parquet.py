@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 
 from relatent.spaces.chunks import Chunk, Rows
 from relatent.spaces.fingerprint import Fingerprint
-from relatent.spaces.formats.columns import META, Reading, table_of
+from relatent.spaces.formats.columns import META, Reading, conform, table_of
 from relatent.spaces.formats.tables import TableRows, regrouped
 
 __all__ = ["ParquetSource", "Writer", "open_rows"]
@@ -73,7 +73,7 @@ class Writer:
 
     def write(self, chunk: Chunk) -> None:
         """Append a chunk."""
-        self._held.append(table_of(chunk).cast(self.schema))
+        self._held.append(conform(table_of(chunk), self.schema))
         if sum(table.nbytes for table in self._held) >= ROW_GROUP_BYTES:
             self._flush()
 

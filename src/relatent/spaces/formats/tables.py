@@ -53,9 +53,9 @@ class TableRows:
         if row != stop and stop > start:
             raise FileError(f"{self._source.path} ends after row {row} of {stop}: get a new copy.")
 
-    def others(self) -> pa.Table:
-        """Read every column but the vectors."""
-        names = self.schema.names
+    def others(self, names: list[str] | None = None) -> pa.Table:
+        """Read every column but the vectors, or some of them."""
+        names = self.schema.names if names is None else names
         if not names:
             return pa.table({"_": pa.nulls(self.shape[0])}).select([])
         with readable(self._source.path):

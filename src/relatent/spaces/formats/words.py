@@ -56,10 +56,11 @@ class WordRows:
             table = pa.table({"word": pa.array(words, pa.string()).cast(self._key_type)})
             yield Chunk(first, vectors, table, self.layout)
 
-    def others(self) -> pa.Table:
+    def others(self, names: list[str] | None = None) -> pa.Table:
         """Read the words."""
         tables = [chunk.others for chunk in self.chunks(0, self.shape[0], 2**14)]
-        return pa.concat_tables(tables)
+        table = pa.concat_tables(tables)
+        return table if names is None else table.select(names)
 
     def _start(self) -> tuple[int, int]:
         """Tell whether the first line is a header, and the dimension."""
