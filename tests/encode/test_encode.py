@@ -1,6 +1,8 @@
 """The loop over batches, the cache, and encoders that need no framework."""
 
 import sqlite3
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -140,8 +142,6 @@ def test_encode_is_a_public_room():
 
 
 def test_missing_packages_name_their_extra(monkeypatch, tmp_path):
-    import sys
-
     calls = {
         "sentence_transformers": (lambda: rl.encode.sentence_transformer("x"), "text"),
         "transformers": (lambda: rl.encode.transformer("x"), "text"),
@@ -154,3 +154,12 @@ def test_missing_packages_name_their_extra(monkeypatch, tmp_path):
             patch.setitem(sys.modules, package, None)
             with pytest.raises(ModuleNotFoundError, match=rf"{package} is needed .*relatent\[{extra}\]"):
                 call()
+
+
+def test_importing_the_room_imports_no_framework():
+    code = (
+        "import sys, relatent; relatent.encode; "
+        "heavy = {'torch', 'transformers', 'sentence_transformers', 'onnxruntime', 'PIL', 'rich'} & set(sys.modules); "
+        "assert not heavy, heavy"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)

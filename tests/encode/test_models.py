@@ -1,7 +1,9 @@
 """The real loaders, on tiny models with random weights; and on real ones where they are installed (slow)."""
 
+import sys
 from importlib import import_module
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -135,27 +137,65 @@ def test_any_torch_module(images):
     torch = pytest.importorskip("torch")
     pytest.importorskip("PIL")
 
-    def preprocess(image):
-        return torch.from_numpy(np.asarray(image.resize((8, 8)), dtype=np.float32) / 255).permute(2, 0, 1)
-
     torch.manual_seed(0)
-    encoder = torch_module(torch.nn.Conv2d(3, 5, 3), preprocess, "tiny-conv", normalize=True)
+    encoder = torch_module(torch.nn.Conv2d(3, 5, 3), to_tensor, "tiny-conv", normalize=True)
     space = encode(images, encoder)
     assert space.shape == (3, 5)
     assert (space.fingerprint.model, space.fingerprint.normalization) == ("tiny-conv", "l2")
+
+
+def to_tensor(image):
+    torch = import_module("torch")
+    return torch.from_numpy(np.asarray(image.resize((8, 8)), dtype=np.float32) / 255).permute(2, 0, 1)
+
+
+def test_timm_is_asked_for_no_head_and_its_own_preprocessing(images, monkeypatch):
+    """Against a stand-in, since timm comes with a large torchvision; the real one is tested below where it is."""
+    torch = pytest.importorskip("torch")
+    asked = []
+
+    def create_model(name, **options):
+        asked.append((name, options))
+        net = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(192, 7))
+        net.pretrained_cfg = {"tag": "in1k", "architecture": name}
+        return net
+
+    data = SimpleNamespace(
+        resolve_model_data_config=lambda model: {"mean": 0},
+        create_transform=lambda mean, is_training: to_tensor,
+    )
+    monkeypatch.setitem(sys.modules, "timm", SimpleNamespace(create_model=create_model, data=data))
+    encoder = timm_model("tiny", normalize=True)
+    assert encoder(images).shape == (3, 7)
+    assert asked == [("tiny", {"pretrained": True, "num_classes": 0})]
+    assert (encoder.model, encoder.revision, encoder.normalization, encoder.kind) == ("tiny", "in1k", "l2", "image")
+
+
+def test_torchvision_loses_its_head_and_keeps_its_preprocessing(images, monkeypatch):
+    torch = pytest.importorskip("torch")
+
+    class Net(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.trunk = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(192, 7))
+            self.fc = torch.nn.Linear(7, 2)
+
+        def forward(self, x):
+            return self.fc(self.trunk(x))
+
+    chosen = SimpleNamespace(name="IMAGENET1K_V1", transforms=lambda: to_tensor)
+    models = SimpleNamespace(get_model_weights=lambda name: {"DEFAULT": chosen}, get_model=lambda name, weights: Net())
+    monkeypatch.setitem(sys.modules, "torchvision", SimpleNamespace(models=models))
+    monkeypatch.setitem(sys.modules, "torchvision.models", models)
+    encoder = torchvision_model("tiny")
+    assert encoder(images).shape == (3, 7)
+    assert (encoder.model, encoder.revision) == ("tiny", "IMAGENET1K_V1")
 
 
 def test_timm(images):
     timm = pytest.importorskip("timm")
     assert "resnet18" in timm.list_models()
     assert timm_model("resnet18", pretrained=False)(images).shape == (3, 512)
-
-
-def test_torchvision(images):
-    pytest.importorskip("torchvision")
-    pytest.importorskip("torchvision.models")
-    with pytest.raises(KeyError):
-        torchvision_model("resnet18", weights="none")(images)
 
 
 def test_the_device_is_picked_from_what_is_there(monkeypatch):

@@ -32,8 +32,11 @@ class VectorCache:
             self._base = sqlite3.connect(self.path)
             self._base.execute("CREATE TABLE IF NOT EXISTS about (fingerprint TEXT)")
             self._base.execute("CREATE TABLE IF NOT EXISTS vectors (item BLOB PRIMARY KEY, dtype TEXT, vector BLOB)")
-            self._base.execute("INSERT INTO about VALUES (?)", (fingerprint.to_json(),))
+            if self._base.execute("SELECT count(*) FROM about").fetchone() == (0,):
+                self._base.execute("INSERT INTO about VALUES (?)", (fingerprint.to_json(),))
+            self._base.commit()
         except sqlite3.DatabaseError as error:
+            self._base.close()
             raise FileError(f"{self.path} is not a cache of vectors or is damaged ({error}): delete it.") from error
 
     def __enter__(self) -> Self:

@@ -19,6 +19,8 @@ ROWS_PER_CHUNK = 1_024
 AGREEMENT = 0.5
 # Fewer coordinates than this cannot correlate by more than luck.
 FEW = 16
+# Squares of larger numbers, and sums of them, may overflow.
+HUGE = 1e100
 
 
 @dataclass(frozen=True)
@@ -126,12 +128,12 @@ class ProbeBuilder:
         self._sums: np.ndarray | None = None
 
     def add(self, vectors: np.ndarray) -> None:
-        """Take a chunk into account. Rows that are not finite are passed over."""
+        """Take a chunk into account. Rows that are not finite, or too large to be squared, are passed over."""
         n, d = vectors.shape
         if n == 0 or d == 0:
             return
         rows = vectors[_spaced(n, ROWS_PER_CHUNK)].astype(np.float64)
-        rows = rows[np.isfinite(rows).all(axis=1)]
+        rows = rows[(np.abs(rows) < HUGE).all(axis=1)]
         lengths = np.linalg.norm(rows, axis=1)
         seen = np.column_stack([lengths, rows[:, _spaced(d, COORDINATES)]])
         sums = np.stack([seen.sum(axis=0), (seen**2).sum(axis=0)])
