@@ -24,10 +24,10 @@ def staged(path: Path, sidecars: Sequence[Path] = ()) -> Iterator[Path]:
     Sidecars are moved first and stale ones removed, so that a file never stands beside those of another. After an
     error nothing is left, and what stood there before is untouched. A folder that is not empty is not replaced.
     """
-    if path.is_dir() and any(path.iterdir()):
-        raise FileError(f"{path} is a folder that is not empty: write to a new one, or delete it first.")
     aside = _aside(path)
     try:
+        if path.is_dir() and any(path.iterdir()):
+            raise FileError(f"{path} is a folder that is not empty: write to a new one, or delete it first.")
         yield aside / path.name
         _sync(aside)
         _move(aside, path, sidecars)

@@ -56,7 +56,7 @@ class IpcSource:
         with self._open() as reader:
             self.schema = reader.schema
         self.metadata: dict[bytes, bytes] | None = self.schema.metadata
-        self.rows = sum(batch.num_rows for batch in self._batches(self._narrow()))
+        self.rows = self._count()
 
     def tables(self, start: int, stop: int, size: int, columns: list[str] | None = None) -> Iterator[pa.Table]:
         """Give slices of the mapped file, and let its pages go behind them."""
@@ -75,16 +75,20 @@ class IpcSource:
                 yield from reader
 
     def _open(self, names: list[str] | None = None) -> Any:
-        # Columns that are not wanted are not decompressed. Nested fields count too, so only whole columns are named.
         options = pa.ipc.IpcReadOptions()
-        if names is not None and self._is_file:
+        if self._is_file and names is not None and names != self.schema.names:
+            # Only these columns are decompressed then; but they are copied, so not when all are wanted.
             options.included_fields = [self.schema.get_field_index(name) for name in names]
         opener = pa.ipc.open_file if self._is_file else pa.ipc.open_stream
         return opener(self._mapped.reader(), options=options)
 
-    def _narrow(self) -> list[str]:
-        """Name one cheap column to count rows by."""
-        return sorted(self.schema.names, key=lambda n: pa.types.is_nested(self.schema.field(n).type))[:1]
+    def _count(self) -> int:
+        """Count the rows, from the metadata alone where the format has it."""
+        if self._is_file:
+            from pyarrow.dataset import dataset
+
+            return int(dataset(str(self.path), format="ipc").count_rows())
+        return sum(batch.num_rows for batch in self._batches(self.schema.names))
 
 
 class Writer:
