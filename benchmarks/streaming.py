@@ -1,23 +1,36 @@
-"""Stream a large space through a matrix product, file to file: throughput beside plain pyarrow, and resident memory.
-
-Run with ``python -m benchmarks.streaming [rows] [dim]``. Each pass runs in a process of its own, so that its peak
-resident memory is its own.
-"""
+"""Files through a matrix product into files: relatent's chunks beside pyarrow and NumPy used by hand."""
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
+import shutil
 import tempfile
-import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from benchmarks.harness import Suite, Target
+from relatent.spaces import read_space, space_writer
+
 ROWS_PER_FILE = 250_000
+# Lives as long as the process, so that its files do.
+PLACE = tempfile.TemporaryDirectory(prefix="relatent-streaming-")
+
+
+def setup(n: int, d: int) -> dict[str, Any]:
+    """Make the files once, and an orthogonal matrix."""
+    folder = Path(PLACE.name)
+    make(folder, n, d)
+    matrix = np.linalg.qr(np.random.default_rng(1).normal(size=(d, d)))[0].astype(np.float32)
+    return {"folder": folder, "matrix": matrix}
+
+
+def fresh(path: Path) -> Path:
+    """Remove what an earlier round left."""
+    shutil.rmtree(path, ignore_errors=True) if path.is_dir() else path.unlink(missing_ok=True)
+    return path
 
 
 def make(folder: Path, rows: int, dim: int) -> None:
@@ -36,7 +49,7 @@ def make(folder: Path, rows: int, dim: int) -> None:
 
 def plain_parquet(folder: Path, matrix: np.ndarray) -> None:
     """Read, multiply and write with pyarrow alone, in batches of the same size and with its default settings."""
-    (folder / "plain").mkdir()
+    fresh(folder / "plain").mkdir()
     for file in sorted((folder / "old").glob("*.parquet")):
         writer = None
         for batch in pq.ParquetFile(file).iter_batches(batch_size=21_845):
@@ -60,48 +73,29 @@ def plain_npy(folder: Path, matrix: np.ndarray) -> None:
     new.flush()
 
 
-def ours(source: Path, target: Path, matrix: np.ndarray) -> None:
+def stream(source: Path, target: Path, matrix: np.ndarray) -> None:
     """Do the same with relatent."""
-    from relatent.spaces import read_space, space_writer
-
-    with space_writer(target) as out:
+    with space_writer(fresh(target)) as out:
         for chunk in read_space(source).chunks():
             out.write(chunk.with_vectors(chunk.vectors @ matrix))
 
 
-def one(what: str, folder: Path, dim: int) -> None:
-    """Run one pass and print its time and peak resident memory."""
-    matrix = np.linalg.qr(np.random.default_rng(1).normal(size=(dim, dim)))[0].astype(np.float32)
-    passes = {
-        "plain parquet": lambda: plain_parquet(folder, matrix),
-        "relatent parquet": lambda: ours(folder / "old", folder / "new", matrix),
-        "plain npy": lambda: plain_npy(folder, matrix),
-        "relatent npy": lambda: ours(folder / "old.npy", folder / "new.npy", matrix),
-    }
-    start = time.perf_counter()
-    passes[what]()
-    print(json.dumps({"what": what, "seconds": time.perf_counter() - start, "peak_mib": peak_mib()}))
-
-
-def peak_mib() -> float:
-    """Give the peak resident memory of this program; what getrusage says includes that of its parent (Linux only)."""
-    status = Path("/proc/self/status").read_text()
-    return int(status.split("VmHWM:")[1].split()[0]) / 1024
-
-
-def main(rows: int = 2_000_000, dim: int = 384) -> None:
-    """Time every pass and print one table."""
-    with tempfile.TemporaryDirectory() as name:
-        make(Path(name), rows, dim)
-        for what in ("plain parquet", "relatent parquet", "plain npy", "relatent npy"):
-            command = [sys.executable, "-m", "benchmarks.streaming", "--one", what, name, str(dim)]
-            result = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
-            rate = rows / result["seconds"]
-            print(f"{what:18} {result['seconds']:6.1f} s  {rate:10,.0f} rows/s  {result['peak_mib']:7,.0f} MiB")
-
-
-if __name__ == "__main__":
-    if sys.argv[1:2] == ["--one"]:
-        one(sys.argv[2], Path(sys.argv[3]), int(sys.argv[4]))
-    else:
-        main(*map(int, sys.argv[1:]))
+SUITE = Suite(
+    title="files through a matrix product into files, float32",
+    setup=setup,
+    size={"n": 2_000_000, "d": 384},
+    quick={"n": 100_000, "d": 384},
+    contenders={
+        "relatent, Parquet": lambda folder, matrix: stream(folder / "old", folder / "new", matrix),
+        "relatent, npy": lambda folder, matrix: stream(folder / "old.npy", folder / "new.npy", matrix),
+        "pyarrow by hand, Parquet": plain_parquet,
+        "NumPy by hand, npy": plain_npy,
+    },
+    bare="NumPy by hand, npy",
+    peer="pyarrow by hand, Parquet",
+    targets=[
+        Target("relatent, Parquet", over="pyarrow by hand, Parquet", at_least=0.7),
+        Target("relatent, npy", over="NumPy by hand, npy", at_least=0.7),
+    ],
+    repeats=1,
+)

@@ -7,8 +7,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from relatent import anchors, encode
+    from relatent import anchors, encode, evaluate
     from relatent.deliver import load
+    from relatent.evaluate import compare
     from relatent.project import (
         RelativeDecoder,
         RelativeEncoder,
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
         similarity,
     )
     from relatent.spaces import Fingerprint, Normalizer, Space, parallel, read_space, write_space
+    from relatent.translate import Summary, Translator, summarize
 
 _HOME = {
     "Fingerprint": "relatent.spaces",
@@ -28,14 +30,19 @@ _HOME = {
     "RelativeProjection": "relatent.project",
     "RelativeTranslator": "relatent.project",
     "Space": "relatent.spaces",
+    "Summary": "relatent.translate",
+    "Translator": "relatent.translate",
     "anchors": "relatent",
+    "compare": "relatent.evaluate",
     "encode": "relatent",
+    "evaluate": "relatent",
     "inverse_relative_projection": "relatent.project",
     "load": "relatent.deliver",
     "parallel": "relatent.spaces",
     "read_space": "relatent.spaces",
     "relative_projection": "relatent.project",
     "similarity": "relatent.project",
+    "summarize": "relatent.translate",
     "write_space": "relatent.spaces",
 }
 
@@ -49,15 +56,20 @@ __all__ = [
     "RelativeProjection",
     "RelativeTranslator",
     "Space",
+    "Summary",
+    "Translator",
     "__version__",
     "anchors",
+    "compare",
     "encode",
+    "evaluate",
     "inverse_relative_projection",
     "load",
     "parallel",
     "read_space",
     "relative_projection",
     "similarity",
+    "summarize",
     "write_space",
 ]
 

@@ -6,8 +6,9 @@ say what was given, what is expected and what to do. Behind the door arrays are 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from difflib import get_close_matches
+from numbers import Real
 from typing import Any
 
 import array_api_compat as compat
@@ -24,6 +25,7 @@ __all__ = [
     "check_count",
     "like",
     "random_generator",
+    "row_chunks",
     "seed_sequence",
     "suggest",
     "take_rows",
@@ -82,7 +84,7 @@ def as_labels(labels: Any, name: str = "labels") -> np.ndarray:
 
 def check_count(k: int, n: int, what: str = "anchors") -> int:
     """Check that k things can be taken out of n."""
-    if isinstance(k, bool) or int(k) != k or k < 1:
+    if isinstance(k, bool) or not isinstance(k, Real) or k < 1 or k % 1 != 0:
         raise ValueError(f"{k!r} {what} were asked for: expected a whole number of at least 1.")
     if k > n:
         raise ValueError(
@@ -119,6 +121,11 @@ def take_rows(x: Array, rows: np.ndarray) -> Array:
     return xp.take(x, xp.asarray(np.array(rows), device=compat.device(x)), axis=0)
 
 
+def row_chunks(n: int, size: int) -> Iterator[slice]:
+    """Cut n rows into consecutive chunks of at most the given size."""
+    return (slice(start, min(start + size, n)) for start in range(0, n, size))
+
+
 def suggest(name: object, known: Iterable[str]) -> str:
     """Say which known name was probably meant, and list them all."""
     known = list(known)
@@ -141,14 +148,22 @@ def seed_sequence(seed: int | np.random.Generator | None, count: int) -> list[in
 
 def _as_array(x: Any, name: str) -> Array:
     """Take arrays as they are; make lists, data frames and whatever else NumPy understands into NumPy arrays."""
-    if compat.is_pydata_sparse_array(x) or type(x).__module__.startswith("scipy.sparse"):
+    if _is_sparse(x):
         raise TypeError(f"{name} is a sparse matrix: expected a dense array. Convert it with .toarray().")
-    if compat.is_array_api_obj(x):
+    if isinstance(x, np.ma.MaskedArray):
+        raise TypeError(f"{name} is a masked array: expected every entry. Drop its masked rows or fill them.")
+    if compat.is_array_api_obj(x) and not isinstance(x, np.ndarray):
         return x
     try:
         return np.asarray(x)
     except ValueError as error:
         raise ValueError(f"{name} cannot be read as a matrix ({error}): expected rows of equal length.") from error
+
+
+def _is_sparse(x: Any) -> bool:
+    if compat.is_torch_array(x):
+        return "strided" not in str(x.layout)
+    return compat.is_pydata_sparse_array(x) or type(x).__module__.startswith("scipy.sparse")
 
 
 def _check_one_namespace(arrays: dict[str, Array]) -> None:
@@ -164,10 +179,12 @@ def _check_one_namespace(arrays: dict[str, Array]) -> None:
 
 def _checked(x: Array, name: str) -> Array:
     if x.ndim != 2:
-        hint = f" Use {name}[None, :] for a single vector." if x.ndim == 1 else ""
+        hint = f" Reshape your data with {name}[None, :] if it is a single vector." if x.ndim == 1 else ""
         raise ValueError(f"{name} has shape {tuple(x.shape)}: expected 2-D, one vector per row.{hint}")
     if 0 in x.shape:
-        raise ValueError(f"{name} has shape {tuple(x.shape)}: expected at least one row and one coordinate.")
+        # scikit-learn's own sentence, which its users know and its checks look for.
+        what = "sample(s)" if x.shape[0] == 0 else "feature(s)"
+        raise ValueError(f"{name} has 0 {what} (shape={tuple(x.shape)}) while a minimum of 1 is required.")
     x = _as_float(x, name)
     _check_finite(x, name)
     return x
@@ -178,13 +195,13 @@ def _as_float(x: Array, name: str) -> Array:
     xp = array_namespace(x)
     if x.dtype in (xp.float32, xp.float64):
         return x
+    if "complex" in str(x.dtype):
+        raise ValueError(f"{name} has dtype {x.dtype}. Complex data not supported: expected real numbers.")
     if isinstance(x, np.ndarray):
         try:
             return x.astype(_numpy_float(x.dtype))
         except (TypeError, ValueError) as error:
-            raise TypeError(f"{name} has dtype {x.dtype}: expected numbers.") from error
-    if xp.isdtype(x.dtype, "complex floating"):
-        raise TypeError(f"{name} has dtype {x.dtype}: expected real numbers.")
+            raise TypeError(f"{name} has dtype {x.dtype} ({error}): expected numbers.") from error
     wide = xp.isdtype(x.dtype, "integral") and xp.iinfo(x.dtype).bits > 16
     return xp.astype(x, xp.float64 if wide else xp.float32)
 
@@ -194,7 +211,7 @@ def _numpy_float(dtype: np.dtype) -> np.dtype:
         return np.dtype(np.float64)
     result = np.result_type(dtype, np.float32)
     if result.kind != "f":
-        raise TypeError("not real")
+        raise TypeError("which holds no numbers")
     return result if result.itemsize <= 8 else np.dtype(np.float64)
 
 

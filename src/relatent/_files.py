@@ -9,13 +9,24 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-__all__ = ["FORMAT_VERSION", "FileError", "Saved", "read_saved", "whole_file", "write_saved"]
+from relatent import __version__
+
+__all__ = [
+    "FORMAT_VERSION",
+    "FileError",
+    "Saved",
+    "from_bytes",
+    "read_saved",
+    "to_bytes",
+    "understood",
+    "whole_file",
+    "write_saved",
+]
 
 FORMAT = "relatent"
 FORMAT_VERSION = 1
@@ -54,60 +65,80 @@ def whole_file(path: str | os.PathLike[str]) -> Iterator[Path]:
 
 
 def write_saved(path: str | os.PathLike[str], saved: Saved) -> None:
-    """Save arrays and metadata with a checksum over both."""
-    from safetensors.numpy import save_file
+    """Save to a file that appears whole or not at all."""
+    _check_arrays(path, saved.arrays)
+    with whole_file(path) as beside:
+        beside.write_bytes(to_bytes(saved))
+
+
+def read_saved(path: str | os.PathLike[str], kind: str | None = None) -> Saved:
+    """Load what :func:`write_saved` wrote, of one kind if given. Runs no code from the file and checks all of it."""
+    saved = from_bytes(Path(path).read_bytes(), str(path))
+    _expect(kind in (None, saved.kind), path, f"holds a {saved.kind}, not a {kind}: use relatent.load")
+    return saved
+
+
+def to_bytes(saved: Saved) -> bytes:
+    """Pack arrays and metadata as a safetensors file, with a checksum over both."""
+    from safetensors.numpy import save
 
     about = json.dumps(saved.about, sort_keys=True, allow_nan=False)
     metadata = {
         "format": FORMAT,
         "format_version": str(FORMAT_VERSION),
-        "library_version": version("relatent"),
+        "library_version": __version__,
         "kind": saved.kind,
         "about": about,
         "sha256": _checksum(saved.kind, about, saved.arrays),
     }
-    arrays = {name: np.ascontiguousarray(a) for name, a in saved.arrays.items()}
-    with whole_file(path) as beside:
-        save_file(arrays, beside, metadata=metadata)
+    return bytes(save({name: np.ascontiguousarray(a) for name, a in saved.arrays.items()}, metadata=metadata))
 
 
-def read_saved(path: str | os.PathLike[str], kind: str | None = None) -> Saved:
-    """Load what :func:`write_saved` wrote, of one kind if given. Runs no code from the file and checks all of it."""
-    from safetensors import SafetensorError, safe_open
+def from_bytes(raw: bytes, name: str = "the data") -> Saved:
+    """Unpack what :func:`to_bytes` packed, checking format, checksum and finiteness."""
+    from safetensors import SafetensorError
+    from safetensors.numpy import load
 
-    metadata = _header(Path(path)).get("__metadata__", {})
-    _expect(isinstance(metadata, dict) and metadata.get("format") == FORMAT, path, "was not written by relatent")
+    metadata = _header(raw, name).get("__metadata__", {})
+    _expect(isinstance(metadata, dict) and metadata.get("format") == FORMAT, name, "was not written by relatent")
     found = str(metadata.get("format_version", ""))
-    _expect(found == str(FORMAT_VERSION), path, f"has format version {found!r} and this library reads {FORMAT_VERSION}")
+    _expect(found == str(FORMAT_VERSION), name, f"has format version {found!r} and this library reads {FORMAT_VERSION}")
     try:
-        with safe_open(path, framework="numpy") as file:
-            arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
-        about = json.loads(metadata["about"])
+        arrays, about, kind = load(raw), json.loads(metadata["about"]), str(metadata["kind"])
+        whole = metadata["sha256"] == _checksum(kind, metadata["about"], arrays) and isinstance(about, dict)
     except (SafetensorError, KeyError, TypeError, ValueError) as error:
-        raise FileError(f"{path} is damaged ({error}): get a new copy.") from error
-    found = str(metadata.get("kind"))
-    whole = metadata.get("sha256") == _checksum(found, metadata["about"], arrays)
-    _expect(whole and isinstance(about, dict), path, "is damaged (its checksum does not match): get a new copy")
-    _expect(kind in (None, found), path, f"holds a {found}, not a {kind}: use relatent.load")
+        raise FileError(f"{name} is damaged ({error}): get a new copy.") from error
+    _expect(whole, name, "is damaged (its checksum does not match): get a new copy")
+    _check_arrays(name, arrays)
+    return Saved(kind, arrays, about)
+
+
+@contextmanager
+def understood(path: str | os.PathLike[str]) -> Iterator[None]:
+    """Say which file it was when a whole file lacks something that its kind should hold."""
+    try:
+        yield
+    except (KeyError, TypeError, AttributeError) as error:
+        raise FileError(
+            f"{path} lacks what its kind should hold ({error}): get a new copy or update relatent."
+        ) from error
+
+
+def _header(raw: bytes, name: str) -> dict[str, Any]:
+    """Read the JSON header by hand: safetensors keeps the last of two equal keys, silently."""
+    length = int.from_bytes(raw[:8], "little")
+    _expect(len(raw) >= 8 and length <= min(HEADER_LIMIT, len(raw) - 8), name, "is not a safetensors file")
+    try:
+        header = json.loads(raw[8 : 8 + length].decode("utf8"), object_pairs_hook=_no_duplicates)
+    except (ValueError, RecursionError) as error:
+        raise FileError(f"{name} is not a safetensors file ({error}).") from error
+    _expect(isinstance(header, dict), name, "is not a safetensors file")
+    return dict(header)
+
+
+def _check_arrays(path: str | os.PathLike[str], arrays: dict[str, np.ndarray]) -> None:
     for name, array in arrays.items():
         _expect(array.dtype.kind != "f" or bool(np.isfinite(array).all()), path, f"holds NaN or infinity in {name!r}")
-    return Saved(found, arrays, about)
-
-
-def _header(path: Path) -> dict[str, Any]:
-    """Read the JSON header by hand: safetensors keeps the last of two equal keys, silently."""
-    with path.open("rb") as file:
-        start = file.read(8)
-        length = int.from_bytes(start, "little")
-        size = path.stat().st_size
-        _expect(len(start) == 8 and length <= min(HEADER_LIMIT, size - 8), path, "is not a safetensors file")
-        raw = file.read(length)
-    try:
-        header = json.loads(raw.decode("utf8"), object_pairs_hook=_no_duplicates)
-    except (ValueError, RecursionError) as error:
-        raise FileError(f"{path} is not a safetensors file ({error}).") from error
-    _expect(isinstance(header, dict), path, "is not a safetensors file")
-    return dict(header)
 
 
 def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

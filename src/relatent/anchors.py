@@ -6,12 +6,21 @@ and use the same rows in the target. For cosine relative spaces farthest points 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from relatent._array import Array, as_labels, as_matrix, check_count, random_generator, seed_sequence, to_numpy
+from relatent._array import (
+    Array,
+    as_labels,
+    as_matrix,
+    check_count,
+    random_generator,
+    row_chunks,
+    seed_sequence,
+    to_numpy,
+)
 from relatent._linalg import row_norms, unit_norm
 
 __all__ = ["by_keys", "farthest_point", "kmeans", "most_frequent", "prune", "stratified", "subspaces", "uniform"]
@@ -103,11 +112,11 @@ def most_frequent(weights: Sequence[float] | Array, k: int, skip: int = 0) -> np
     >>> most_frequent([5, 1, 9, 7], 2, skip=1).tolist()
     [3, 0]
     """
-    weights = as_labels(weights, "weights")
+    weights = as_matrix(as_labels(weights, "weights")[:, None], "weights")[:, 0]
     if skip < 0:
         raise ValueError(f"skip is {skip}: expected 0 or more.")
-    k = check_count(k, len(weights) - skip)
-    return np.argsort(-weights.astype(np.float64), kind="stable")[skip : skip + k]
+    k = check_count(k, max(0, len(weights) - skip))
+    return np.argsort(-weights, kind="stable")[skip : skip + k]
 
 
 def by_keys(keys: Sequence[Any], wanted: Sequence[Any]) -> np.ndarray:
@@ -187,7 +196,7 @@ def _spread(x: np.ndarray, k: int, rng: np.random.Generator, delta: float | None
 def _update(closest: np.ndarray, x: np.ndarray, norms: np.ndarray, rows: list[int], absolute: bool) -> None:
     """Lower the distances of all rows by the newly chosen ones, in one pass over the data."""
     directions = unit_norm(x[rows]).T
-    for chunk in _chunks(len(x)):
+    for chunk in row_chunks(len(x), CHUNK_ROWS):
         similarity = x[chunk] @ directions
         nearest = np.max(np.abs(similarity) if absolute else similarity, axis=1)
         np.divide(nearest, norms[chunk], out=nearest, where=norms[chunk] > 0)
@@ -215,10 +224,6 @@ def _look_ahead(
     return chosen
 
 
-def _chunks(n: int) -> Iterator[slice]:
-    return (slice(start, start + CHUNK_ROWS) for start in range(0, n, CHUNK_ROWS))
-
-
 def _centroids(model: Any, x: np.ndarray) -> np.ndarray:
     import warnings
 
@@ -234,10 +239,9 @@ def _nearest_distinct(x: np.ndarray, centroids: np.ndarray) -> np.ndarray:
     half_square = 0.5 * np.sum(x * x, axis=1, dtype=np.float64)
     taken = np.zeros(len(x), dtype=bool)
     rows = np.empty(len(centroids), dtype=np.intp)
-    for start in range(0, len(centroids), 16):
-        block = slice(start, start + 16)
+    for block in row_chunks(len(centroids), 16):
         distance = half_square - centroids[block].astype(x.dtype) @ x.T
-        for j, d in enumerate(distance, start=start):
+        for j, d in enumerate(distance, start=block.start):
             rows[j] = np.argmin(np.where(taken, np.inf, d))
             taken[rows[j]] = True
     return rows

@@ -7,10 +7,11 @@ from typing import Any
 
 from relatent._files import FileError, read_saved
 from relatent.project import RelativeDecoder, RelativeEncoder, RelativeTranslator
+from relatent.translate import Translator
 
 __all__ = ["load"]
 
-KINDS: dict[str, Any] = {c.kind: c for c in (RelativeEncoder, RelativeDecoder, RelativeTranslator)}
+KINDS: dict[str, Any] = {c.kind: c for c in (RelativeEncoder, RelativeDecoder, RelativeTranslator, Translator)}
 
 
 def load(path: str | os.PathLike[str]) -> Any:

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Self, TypeVar
 
 import numpy as np
 from sklearn.base import BaseEstimator, TransformerMixin
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils.validation import check_is_fitted, validate_data
 
 from relatent import anchors as choose
 from relatent._array import (
@@ -22,7 +22,7 @@ from relatent._array import (
     suggest,
     to_numpy,
 )
-from relatent._files import Saved, read_saved, write_saved
+from relatent._files import Saved, read_saved, understood, write_saved
 from relatent._linalg import Conditioning, conditioning, polar, pseudo_inverse, unit_norm
 from relatent.spaces.normalize import Normalizer, live_dimensions
 
@@ -101,8 +101,8 @@ class RelativeEncoder(TransformerMixin, BaseEstimator):
     def fit(self, anchors: Array, y: Any = None) -> Self:
         """Learn the codes of a space from its anchors."""
         raw, self.normalizer_, a = _prepare(self, anchors)
+        validate_data(self, anchors, reset=True, skip_check_array=True)
         k, d = a.shape
-        self.n_features_in_ = d
         self.conditioning_ = conditioning(a)
         self.subspaces_ = choose.subspaces(a, self.omega, self.delta, self.seed)
         if self.codes == "dual":
@@ -117,11 +117,12 @@ class RelativeEncoder(TransformerMixin, BaseEstimator):
         """Encode vectors of the source: one column per anchor."""
         check_is_fitted(self)
         x = as_matrix(X, "X")
-        _check_width(x, self.n_features_in_, "X")
+        validate_data(self, X, reset=False, skip_check_array=True)
         return self.normalizer_.apply(x) @ like(self.matrix_, x)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write a safetensors file. It holds the anchors in effect."""
+        check_is_fitted(self)
         rows = {f"subspace.{i}": s.astype(np.int64) for i, s in enumerate(self.subspaces_)}
         _save_half(self, path, rows, {"ridge": self.ridge_})
 
@@ -129,7 +130,8 @@ class RelativeEncoder(TransformerMixin, BaseEstimator):
     def load(cls, path: str | os.PathLike[str]) -> Self:
         """Read what :meth:`save` wrote."""
         encoder, saved = _load_half(cls, path)
-        encoder.ridge_ = float(saved.about["ridge"])
+        with understood(path):
+            encoder.ridge_ = float(saved.about["ridge"])
         encoder.n_features_in_ = encoder.matrix_.shape[0]
         names = sorted((n for n in saved.arrays if n.startswith("subspace.")), key=lambda n: int(n.split(".")[1]))
         encoder.subspaces_ = [saved.arrays[n] for n in names]
@@ -180,6 +182,7 @@ class RelativeDecoder(TransformerMixin, BaseEstimator):
         raw, self.normalizer_, a = _prepare(self, anchors)
         self.n_features_in_ = len(a)
         kept = [np.arange(len(a))] if self.subspaces is None else list(self.subspaces)
+        _check_subspaces(kept, len(a))
         self.conditioning_ = max((conditioning(a[rows]) for rows in kept), key=lambda c: c.condition_number)
         matrix = a if self.codes == "dual" else self._inverse(a, kept)
         live = live_dimensions(np.std(raw, axis=0))
@@ -195,13 +198,15 @@ class RelativeDecoder(TransformerMixin, BaseEstimator):
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write a safetensors file. It holds the anchors in effect."""
+        check_is_fitted(self)
         _save_half(self, path, {}, {"rescale": self.rescale})
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
         """Read what :meth:`save` wrote."""
         decoder, saved = _load_half(cls, path)
-        decoder.rescale = bool(saved.about["rescale"])
+        with understood(path):
+            decoder.rescale = bool(saved.about["rescale"])
         decoder.n_features_in_ = decoder.matrix_.shape[0]
         return decoder
 
@@ -265,7 +270,11 @@ class RelativeTranslator(TransformerMixin, BaseEstimator):
     def fit(self, X: Array, Y: Array) -> Self:
         """Learn from parallel anchors: row i of X and row i of Y mean the same."""
         x, y = as_parallel(X=X, Y=Y)
-        self.n_features_in_ = x.shape[1]
+        if self.codes == "dual" and (self.delta, self.omega, self.rtol) != (0, 1, None):
+            raise ValueError(
+                'delta, omega and rtol are steps of codes="cosine": with dual codes they would do nothing.'
+            )
+        validate_data(self, X, reset=True, skip_check_array=True)
         self.encoder_ = RelativeEncoder(
             self.codes, normalize=self.normalize, ridge=self.ridge, delta=self.delta, omega=self.omega, seed=self.seed
         ).fit(x)
@@ -287,7 +296,7 @@ class RelativeTranslator(TransformerMixin, BaseEstimator):
         """Translate vectors of the source into the target."""
         check_is_fitted(self)
         x = as_matrix(X, "X")
-        _check_width(x, self.n_features_in_, "X")
+        validate_data(self, X, reset=False, skip_check_array=True)
         return _finish(self.source_.apply(x) @ like(self.matrix_, x), self.target_, self.rescale)
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -306,11 +315,12 @@ class RelativeTranslator(TransformerMixin, BaseEstimator):
     def load(cls, path: str | os.PathLike[str]) -> Self:
         """Read what :meth:`save` wrote: a translator that transforms, without its halves."""
         saved = read_saved(path, cls.kind)
-        translator = cls(saved.about["codes"], rescale=saved.about["rescale"])
-        translator.matrix_ = saved.arrays["matrix"]
-        translator.n_features_in_ = translator.matrix_.shape[0]
-        translator.source_ = Normalizer.from_saved(saved.arrays, saved.about["source"], "source.")
-        translator.target_ = Normalizer.from_saved(saved.arrays, saved.about["target"], "target.")
+        with understood(path):
+            translator = cls(saved.about["codes"], rescale=saved.about["rescale"])
+            translator.matrix_ = saved.arrays["matrix"]
+            translator.n_features_in_ = translator.matrix_.shape[0]
+            translator.source_ = Normalizer.from_saved(saved.arrays, saved.about["source"], "source.")
+            translator.target_ = Normalizer.from_saved(saved.arrays, saved.about["target"], "target.")
         return translator
 
     def _reach(self) -> np.ndarray:
@@ -327,7 +337,9 @@ def _prepare(half: Any, anchors: Array) -> tuple[np.ndarray, Normalizer, np.ndar
     normalizer = Normalizer.fit(raw, half.normalize or CODES[half.codes])
     a = normalizer.apply(raw.astype(np.float64))
     if not np.any(a):
-        raise ValueError(f"All {len(a)} anchors are the same vector: at least two different ones are needed.")
+        raise ValueError(
+            f"All anchors are the same vector (n_samples={len(a)}): at least two different ones are needed."
+        )
     return raw, normalizer, a
 
 
@@ -337,7 +349,6 @@ def _finish(y: Array, target: Normalizer, rescale: bool) -> Array:
 
 
 def _save_half(half: Any, path: str | os.PathLike[str], arrays: dict[str, np.ndarray], about: dict[str, Any]) -> None:
-    check_is_fitted(half)
     condition = asdict(half.conditioning_)
     if np.isinf(condition["condition_number"]):  # JSON has no infinity
         condition["condition_number"] = None
@@ -347,17 +358,24 @@ def _save_half(half: Any, path: str | os.PathLike[str], arrays: dict[str, np.nda
 
 def _load_half(cls: type[Half], path: str | os.PathLike[str]) -> tuple[Half, Saved]:
     saved = read_saved(path, cls.kind)
-    half = cls(saved.about["codes"], normalize=saved.about["normalizer"]["name"])
-    half.matrix_ = saved.arrays["matrix"]
-    half.normalizer_ = Normalizer.from_saved(saved.arrays, saved.about["normalizer"])
-    condition = saved.about["conditioning"]
-    half.conditioning_ = Conditioning(
-        **{**condition, "condition_number": condition["condition_number"] or float("inf")}
-    )
+    with understood(path):
+        half = cls(saved.about["codes"], normalize=saved.about["normalizer"]["name"])
+        half.matrix_ = saved.arrays["matrix"]
+        half.normalizer_ = Normalizer.from_saved(saved.arrays, saved.about["normalizer"])
+        condition = saved.about["conditioning"]
+        condition["condition_number"] = condition["condition_number"] or float("inf")
+        half.conditioning_ = Conditioning(**condition)
     return half, saved
 
 
-def _check_width(x: Array, expected: int, name: str = "codes") -> None:
-    if x.shape[1] != expected:
-        what = "one column per anchor" if name != "X" else "the width of the space that was fitted"
-        raise ValueError(f"{name} has shape {tuple(x.shape)}: expected {expected} columns, {what}.")
+def _check_subspaces(subspaces: list[np.ndarray], k: int) -> None:
+    if not subspaces or any(len(rows) == 0 or np.min(rows) < 0 or np.max(rows) >= k for rows in subspaces):
+        raise ValueError(
+            f"subspaces does not fit {k} anchors: expected at least one list of numbers from 0 to {k - 1}. "
+            "Fit encoder and decoder on parallel anchors."
+        )
+
+
+def _check_width(codes: Array, k: int) -> None:
+    if codes.shape[1] != k:
+        raise ValueError(f"codes has shape {tuple(codes.shape)}: expected {k} columns, one column per anchor.")

@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from relatent import anchors as choose
 from relatent._array import Array, array_namespace, as_matrix, as_same_space, like, suggest, take_rows, to_numpy
 from relatent._linalg import unit_norm
-from relatent.project.similarity import Similarity, cosine, map_rows, resolve
+from relatent.project.similarity import Similarity, angular, basis, cosine, inner, map_rows, resolve
 from relatent.spaces.normalize import Normalizer
 
 __all__ = ["RelativeProjection", "relative_projection"]
@@ -94,7 +94,7 @@ class RelativeProjection(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
         self.anchor_rows_ = self._choose(x, y)
         self.anchors_ = x if self.anchor_rows_ is None else take_rows(x, self.anchor_rows_)
         self.normalizer_ = Normalizer.fit(self.anchors_, self.normalize)
-        self._warn_off_center()
+        self._check_directions()
         return self
 
     def transform(self, X: Array) -> Array:
@@ -122,6 +122,8 @@ class RelativeProjection(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
         if self.select == "stratified":
             if y is None:
                 raise ValueError('select="stratified" needs the labels: call fit(X, labels).')
+            if len(y) != x.shape[0]:
+                raise ValueError(f"X has {x.shape[0]} rows and there are {len(y)} labels: expected one per row.")
             return choose.stratified(y, self.n_anchors, self.seed)
         strategies = {s.__name__: s for s in (choose.uniform, choose.farthest_point, choose.kmeans)}
         if self.select not in strategies:
@@ -130,11 +132,18 @@ class RelativeProjection(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
             )
         return strategies[self.select](x, self.n_anchors, self.seed)
 
-    def _warn_off_center(self) -> None:
-        if self.normalize not in ("none", "l2") or resolve(self.similarity) is not cosine:
+    def _check_directions(self) -> None:
+        """Refuse anchors that have no direction left, warn of those that all have the same."""
+        if resolve(self.similarity) not in (cosine, inner, angular, basis):
             return
-        direction = np.mean(to_numpy(unit_norm(self.anchors_)), axis=0)
-        if direction @ direction > OFF_CENTER:
+        directions = to_numpy(unit_norm(self.normalizer_.apply(self.anchors_)))
+        if not np.any(directions):
+            raise ValueError(
+                f"Nothing is left of the anchors (n_samples={len(directions)}) after normalize={self.normalize!r}: "
+                "at least two different ones are needed."
+            )
+        direction = np.mean(directions, axis=0)
+        if resolve(self.similarity) is cosine and direction @ direction > OFF_CENTER:
             warnings.warn(
                 f"The anchors have a mean cosine of {direction @ direction:.2f} with each other: the space is off "
                 'centre, and raw cosines hardly tell its vectors apart. Use normalize="center".',

@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from relatent._array import Array, array_namespace, like, suggest, to_numpy
-from relatent._linalg import pseudo_inverse, unit_norm
+from relatent._array import Array, array_namespace, like, row_chunks, suggest, to_numpy
+from relatent._linalg import all_moderate, pseudo_inverse, row_norms, squared_distances, unit_norm
 
 __all__ = [
     "SIMILARITIES",
@@ -35,20 +35,26 @@ __all__ = [
 
 Similarity = Callable[[Array, Array], Array]
 
-# Entries of a chunk's result: small enough to stay in the cache, large enough to keep the matrix product busy.
-CHUNK_ENTRIES = 2**20
+# Entries of a chunk's result: small beside the data, large enough to keep the matrix product busy.
+CHUNK_ENTRIES = 2**22
+
+
+def _rowwise(similarity: Callable[..., Array]) -> Callable[..., Array]:
+    """Mark a similarity that looks at each row of x alone, so that x may be given in chunks."""
+    similarity.rowwise = True  # type: ignore[attr-defined]
+    return similarity
 
 
 def _in_chunks(similarity: Callable[..., Array]) -> Callable[..., Array]:
     """Let a row-wise similarity fill its result chunk by chunk, so that temporaries stay small."""
 
+    @_rowwise
     @wraps(similarity)
     def chunked(x: Array, anchors: Array, **options: Any) -> Array:
         if getattr(anchors, "requires_grad", False):
             return similarity(x, anchors, **options)
         return map_rows(lambda rows: similarity(rows, anchors, **options), x, anchors.shape[0])
 
-    chunked.rowwise = True  # type: ignore[attr-defined]
     return chunked
 
 
@@ -60,12 +66,12 @@ def map_rows(function: Callable[[Array], Array], x: Array, width: int) -> Array:
         return function(x)
     xp = array_namespace(x)
     out = xp.empty((n, width), dtype=x.dtype, device=x.device)
-    for start in range(0, n, rows):
-        out[start : start + rows, :] = function(x[start : start + rows, :])
+    for chunk in row_chunks(n, rows):
+        out[chunk, :] = function(x[chunk, :])
     return out
 
 
-@_in_chunks
+@_rowwise
 def cosine(x: Array, anchors: Array) -> Array:
     r"""Cosine of the angle to every anchor: :math:`\hat x \cdot \hat a`. A zero vector has similarity 0.
 
@@ -74,7 +80,14 @@ def cosine(x: Array, anchors: Array) -> Array:
     >>> cosine(np.asarray([[3.0, 0.0]]), np.eye(2)).tolist()
     [[1.0, 0.0]]
     """
-    return unit_norm(x) @ array_namespace(x).matrix_transpose(unit_norm(anchors))
+    directions = array_namespace(x).matrix_transpose(unit_norm(anchors))
+    length = row_norms(x)[:, None]
+    if not all_moderate(length):
+        return map_rows(lambda rows: unit_norm(rows) @ directions, x, anchors.shape[0])
+    # The anchors are few: scaling the result in place instead of x needs no second matrix of either size.
+    r = x @ directions
+    r /= length
+    return r
 
 
 def inner(x: Array, anchors: Array) -> Array:
@@ -115,10 +128,7 @@ def euclidean(x: Array, anchors: Array) -> Array:
     [[-5.0]]
     """
     xp = array_namespace(x)
-    # The expanded square turns the work into a matrix product. It cancels badly, hence float64 and a nearby origin.
-    center = xp.mean(anchors, axis=0, keepdims=True)
-    wide, a = xp.astype(x - center, xp.float64), xp.astype(anchors - center, xp.float64)
-    square = xp.sum(wide**2, axis=1)[:, None] + xp.sum(a**2, axis=1)[None, :] - 2 * (wide @ xp.matrix_transpose(a))
+    square = squared_distances(x, anchors)
     apart = square > 0
     # The root has no slope at 0: keep that point out of the gradient.
     distance = xp.sqrt(xp.where(apart, square, xp.ones_like(square)))
@@ -151,8 +161,8 @@ def lp(x: Array, anchors: Array, p: float = 3) -> Array:
     xp = array_namespace(x)
     rows = max(1, CHUNK_ENTRIES // (anchors.shape[0] * anchors.shape[1]))
     parts = [
-        xp.linalg.vector_norm(x[start : start + rows, None, :] - anchors[None, :, :], ord=p, axis=-1)
-        for start in range(0, x.shape[0], rows)
+        xp.linalg.vector_norm(x[chunk, None, :] - anchors[None, :, :], ord=p, axis=-1)
+        for chunk in row_chunks(x.shape[0], rows)
     ]
     return -xp.concat(parts, axis=0)
 
@@ -253,7 +263,7 @@ def resolve(similarity: str | Similarity) -> Similarity:
     """
     if callable(similarity):
         return similarity
-    if similarity not in SIMILARITIES:
+    if not isinstance(similarity, str) or similarity not in SIMILARITIES:
         raise ValueError(f"There is no similarity {similarity!r}.{suggest(similarity, SIMILARITIES)}")
     return SIMILARITIES[similarity]
 

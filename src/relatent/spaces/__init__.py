@@ -3,8 +3,8 @@
 from relatent.spaces.chunks import Chunk
 from relatent.spaces.files import SpaceWriter, read_space, space_writer, write_space
 from relatent.spaces.fingerprint import Fingerprint, Match, Probe
+from relatent.spaces.join import Matched, Parallel, duplicate_keys, match_keys, parallel
 from relatent.spaces.normalize import Normalizer, live_dimensions
-from relatent.spaces.parallel import Matched, Parallel, duplicate_keys, match_keys, parallel
 from relatent.spaces.space import Space
 
 __all__ = [

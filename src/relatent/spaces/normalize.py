@@ -10,7 +10,7 @@ import numpy as np
 from relatent._array import Array, as_matrix, like, suggest, to_numpy
 from relatent._linalg import row_norms, unit_norm
 
-__all__ = ["NORMALIZATIONS", "Normalization", "Normalizer", "live_dimensions"]
+__all__ = ["NORMALIZATIONS", "Normalization", "Normalizer", "live_dimensions", "scaled"]
 
 Normalization = Literal["none", "center", "iso", "standard", "whiten", "l2", "center+l2"]
 NORMALIZATIONS: tuple[str, ...] = get_args(Normalization)
@@ -97,13 +97,14 @@ class Normalizer:
 
     def apply(self, x: Array) -> Array:
         """Normalise rows of the fitted space."""
-        x = self._affine(x)
+        x = self._affine(self._checked(x))
         return unit_norm(x) if self.unit else x
 
     def undo(self, x: Array) -> Array:
         """Bring normalised rows back to the fitted space."""
+        x = self._checked(x)
         x = x * self.length if self.unit else x
-        return _scaled(x, like(self.unscale, x)) + like(self.mean, x)
+        return scaled(x, like(self.unscale, x)) + like(self.mean, x)
 
     def arrays(self, prefix: str = "normalizer.") -> dict[str, np.ndarray]:
         """Give the arrays to save."""
@@ -119,13 +120,22 @@ class Normalizer:
         mean, scale, unscale = (arrays[f"{prefix}{name}"] for name in ("mean", "scale", "unscale"))
         return Normalizer(mean=mean, scale=scale, unscale=unscale, **about)
 
+    def _checked(self, x: Array) -> Array:
+        x = as_matrix(x)
+        if x.shape[1] != len(self.mean):
+            raise ValueError(
+                f"x has shape {tuple(x.shape)}: expected {len(self.mean)} columns, as the space that was fitted has."
+            )
+        return x
+
     def _affine(self, x: Array) -> Array:
         if self.name in ("none", "l2"):
             return x
-        return _scaled(x - like(self.mean, x), like(self.scale, x))
+        return scaled(x - like(self.mean, x), like(self.scale, x))
 
 
-def _scaled(x: Array, scale: Array) -> Array:
+def scaled(x: Array, scale: Array) -> Array:
+    """Multiply rows by a matrix, or by a diagonal given as a vector."""
     return x @ scale if scale.ndim == 2 else x * scale
 
 

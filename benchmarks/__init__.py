@@ -1,0 +1,1 @@
+"""Speed and memory, measured the same way for everything: ``python -m benchmarks [suite …] [--quick]``."""

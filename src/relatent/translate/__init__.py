@@ -1,0 +1,7 @@
+"""TRANSLATE: fit a closed-form map between two spaces from parallel anchors."""
+
+from relatent.translate.maps import MAPS
+from relatent.translate.summary import Summary, summarize
+from relatent.translate.translator import Translator
+
+__all__ = ["MAPS", "Summary", "Translator", "summarize"]

@@ -1,0 +1,72 @@
+"""Pairs as they stream by: their sums, and a sample of them."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from relatent._array import Array, to_numpy
+from relatent.spaces.normalize import Normalizer
+from relatent.translate.selection import Prepared
+from relatent.translate.summary import Summary, summarize
+
+__all__ = ["PairStream", "Reservoir"]
+
+UNIT_ROWS = ("l2", "center+l2")
+
+
+class Reservoir:
+    """A uniform sample of all pairs seen, the same however they were chunked."""
+
+    def __init__(self, size: int, seed: int) -> None:
+        self.size = size
+        self.rng = np.random.default_rng(seed)
+        self.keys = np.empty(0)
+        self.x = np.empty((0, 0))
+        self.y = np.empty((0, 0))
+
+    def take(self, x: np.ndarray, y: np.ndarray) -> None:
+        """Give each pair a random number and keep those with the smallest."""
+        new = self.rng.random(len(x))
+        # The first chunk is kept as it is: an array that fits in memory is not copied.
+        self.x = np.concatenate([self.x, x]) if len(self.keys) else x
+        self.y = np.concatenate([self.y, y]) if len(self.keys) else y
+        keys = np.concatenate([self.keys, new])
+        if len(keys) > self.size:
+            kept = np.sort(np.argpartition(keys, self.size)[: self.size])
+            keys, self.x, self.y = keys[kept], self.x[kept], self.y[kept]
+        self.keys = keys
+
+
+class PairStream:
+    """Sums of normalised pairs.
+
+    Affine normalisations are applied to the sums at the end. Unit rows cannot be: there, the mean and length that
+    they need are those of the first chunk.
+    """
+
+    def __init__(self, normalize: str) -> None:
+        self.normalize = normalize
+        self.first: tuple[Normalizer, Normalizer] | None = None
+        self.summary: Summary | None = None
+
+    def take(self, x: Array, y: Array, weights: Array | None, full_x: bool, full_y: bool) -> None:
+        """Add a chunk."""
+        if self.normalize in UNIT_ROWS:
+            if self.first is None:
+                self.first = Normalizer.fit(x, self.normalize), Normalizer.fit(y, self.normalize)
+            x, y = self.first[0].apply(x), self.first[1].apply(y)
+        chunk = summarize(x, y, weights, full_x=full_x, full_y=full_y)
+        self.summary = chunk if self.summary is None else self.summary + chunk
+
+    def prepared(self, x: np.ndarray, y: np.ndarray) -> Prepared:
+        """Give the sums and a sample of raw pairs in normalised coordinates."""
+        s = self.summary
+        assert s is not None
+        source, target = self.first or (
+            Normalizer.from_moments(int(s.n), s.mean_x, s.xx, self.normalize),
+            Normalizer.from_moments(int(s.n), s.mean_y, s.yy, self.normalize),
+        )
+        summary = s if self.first else s.normalized(source, target)
+        wide_x, wide_y = (to_numpy(a).astype(np.float64, copy=False) for a in (x, y))
+        raw = np.mean(wide_y, axis=0), np.std(wide_y, axis=0)
+        return Prepared(source, target, summary, source.apply(wide_x), target.apply(wide_y), *raw)

@@ -1,0 +1,173 @@
+"""What is fitted is something that adds: the second moments of a set of parallel pairs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import reduce
+from operator import add
+
+import numpy as np
+
+from relatent._array import Array, array_namespace, as_labels, as_parallel, to_numpy
+from relatent._files import Saved, from_bytes, to_bytes
+from relatent.spaces.normalize import Normalizer, scaled
+
+__all__ = ["Summary", "summarize"]
+
+# Rows that are centred and cast at a time: bounds the memory beyond the data to two such blocks.
+BLOCK_ROWS = 8_192
+
+
+@dataclass(frozen=True)
+class Summary:
+    r"""Everything that a closed-form map needs to know about parallel pairs, in float64.
+
+    ``n`` (or the sum of the weights), the two means, and the scatter about them:
+    :math:`\sum w (x - \bar x)^\top (x - \bar x)` and likewise for xy and yy. ``xx`` and ``yy`` are matrices, or only
+    their diagonals when no more was asked for. Holding the moments about the means, not about the origin, keeps
+    their precision under any common offset.
+
+    Summaries of parts add to the summary of the whole, in any order; a fold is left out by subtraction.
+
+    >>> x, y = np.arange(6.0).reshape(3, 2), np.arange(3.0).reshape(3, 1)
+    >>> whole = summarize(x, y)
+    >>> first, rest = summarize(x[:1], y[:1]), summarize(x[1:], y[1:])
+    >>> bool(np.allclose((first + rest).xy, whole.xy)), bool(np.allclose((whole - first).xy, rest.xy))
+    (True, True)
+    """
+
+    n: float
+    mean_x: np.ndarray
+    mean_y: np.ndarray
+    xx: np.ndarray
+    xy: np.ndarray
+    yy: np.ndarray
+
+    @property
+    def dims(self) -> tuple[int, int]:
+        """Coordinates of the source and of the target."""
+        return self.mean_x.shape[0], self.mean_y.shape[0]
+
+    def __add__(self, other: Summary) -> Summary:
+        """Summary of both sets of pairs together."""
+        return self._joined(other, sign=1)
+
+    def __sub__(self, other: Summary) -> Summary:
+        """Summary of the pairs that remain when the others are left out."""
+        if other.n >= self.n:
+            raise ValueError(f"{other.n:g} pairs cannot be left out of {self.n:g}: some must remain.")
+        return self._joined(other, sign=-1)
+
+    def _joined(self, other: Summary, sign: int) -> Summary:
+        if self.dims != other.dims or self.xx.ndim != other.xx.ndim or self.yy.ndim != other.yy.ndim:
+            raise ValueError(f"Summaries of {self.dims} and {other.dims} coordinates were given: expected the same.")
+        n = self.n + sign * other.n
+        dx, dy = other.mean_x - self.mean_x, other.mean_y - self.mean_y
+        pull = sign * self.n * other.n / n  # how much the distance of the two means adds to the scatter
+        return Summary(
+            n,
+            self.mean_x + sign * other.n / n * dx,
+            self.mean_y + sign * other.n / n * dy,
+            self.xx + sign * other.xx + pull * _square(dx, self.xx.ndim),
+            self.xy + sign * other.xy + pull * np.outer(dx, dy),
+            self.yy + sign * other.yy + pull * _square(dy, self.yy.ndim),
+        )
+
+    def to_bytes(self) -> bytes:
+        """Pack for another process. No pickle: reading it runs no code."""
+        arrays = {name: getattr(self, name) for name in ("mean_x", "mean_y", "xx", "xy", "yy")}
+        return to_bytes(Saved("summary", arrays, {"n": self.n}))
+
+    @staticmethod
+    def from_bytes(raw: bytes) -> Summary:
+        """Unpack what :meth:`to_bytes` packed."""
+        saved = from_bytes(raw, "the summary")
+        if saved.kind != "summary":
+            raise ValueError(f"The data holds a {saved.kind}, not a summary.")
+        return Summary(saved.about["n"], **saved.arrays)
+
+    def about_origin(self) -> Summary:
+        """Give the same pairs with their moments about the origin, for maps that have no offset."""
+        x, y, root = self.mean_x, self.mean_y, self.n**0.5
+        return Summary(
+            self.n,
+            np.zeros_like(x),
+            np.zeros_like(y),
+            self.xx + _square(root * x, self.xx.ndim),
+            self.xy + self.n * np.outer(x, y),
+            self.yy + _square(root * y, self.yy.ndim),
+        )
+
+    def normalized(self, source: Normalizer, target: Normalizer) -> Summary:
+        """Give the summary that the pairs would have after two affine normalisations."""
+        x, y = source.scale, target.scale
+        return Summary(
+            self.n,
+            scaled(self.mean_x - source.mean, x),
+            scaled(self.mean_y - target.mean, y),
+            _both_sides(x, self.xx),
+            scaled(scaled(self.xy.T, x).T, y),
+            _both_sides(y, self.yy),
+        )
+
+    def reversed(self) -> Summary:
+        """Swap source and target."""
+        return replace(
+            self, mean_x=self.mean_y, mean_y=self.mean_x, xx=self.yy, xy=np.ascontiguousarray(self.xy.T), yy=self.xx
+        )
+
+
+def summarize(x: Array, y: Array, weights: Array | None = None, *, full_x: bool = True, full_y: bool = True) -> Summary:
+    """Summarise parallel pairs; ``full_x=False`` and ``full_y=False`` keep only the diagonal of xx and yy.
+
+    >>> summarize(np.eye(2), np.eye(2)).xy.tolist()
+    [[0.5, -0.5], [-0.5, 0.5]]
+    """
+    x, y = as_parallel(x=x, y=y)
+    w = None if weights is None else _checked_weights(weights, x.shape[0])
+    blocks = (slice(start, start + BLOCK_ROWS) for start in range(0, x.shape[0], BLOCK_ROWS))
+    return reduce(add, (_block(x[b, :], y[b, :], None if w is None else w[b], full_x, full_y) for b in blocks))
+
+
+def _block(x: Array, y: Array, weights: np.ndarray | None, full_x: bool, full_y: bool) -> Summary:
+    xp = array_namespace(x)
+    n = float(x.shape[0] if weights is None else np.sum(weights))
+    w = None if weights is None else xp.asarray(weights, dtype=xp.float64, device=x.device)[:, None]
+    (mean_x, x), (mean_y, y) = (_centred(xp.astype(a, xp.float64), w, n) for a in (x, y))
+    moments = _square(x, 1 + full_x), xp.matrix_transpose(x) @ y, _square(y, 1 + full_y)
+    return Summary(n, *map(to_numpy, (mean_x, mean_y, *moments)))
+
+
+def _centred(x: Array, weights: Array | None, n: float) -> tuple[Array, Array]:
+    """Mean of the rows, and the rows about it, scaled by the roots of their weights."""
+    xp = array_namespace(x)
+    if weights is None:
+        mean = xp.mean(x, axis=0)
+        return mean, x - mean
+    mean = xp.sum(weights * x, axis=0) / n
+    return mean, xp.sqrt(weights) * (x - mean)
+
+
+def _both_sides(scale: np.ndarray, moments: np.ndarray) -> np.ndarray:
+    """S M S for a symmetric S given as a matrix or a diagonal, and M given likewise."""
+    if moments.ndim == 1:
+        return np.asarray(moments * scale**2)
+    return np.asarray(scaled(scaled(moments, scale).T, scale))
+
+
+def _checked_weights(weights: Array, n: int) -> np.ndarray:
+    w = as_labels(weights, "weights").astype(np.float64)
+    if len(w) != n:
+        raise ValueError(f"There are {len(w)} weights for {n} pairs: expected one per pair.")
+    if not np.all(np.isfinite(w)) or np.any(w < 0) or not np.any(w > 0):
+        row = int(np.argmin(np.where(np.isfinite(w), w, -np.inf)))
+        raise ValueError(f"Weights must be finite, 0 or more, and not all 0; weight {row} is {w[row]}.")
+    return w
+
+
+def _square(x: Array, ndim: int) -> Array:
+    """XᵀX of rows (or of one row), or only its diagonal."""
+    xp = array_namespace(x)
+    rows = x if x.ndim == 2 else x[None, :]
+    # Spelt with one and the same operand, so that BLAS computes only half of the symmetric product.
+    return xp.matrix_transpose(rows) @ rows if ndim == 2 else xp.sum(rows * rows, axis=0)

@@ -1,0 +1,45 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import array_api_strict
+import numpy as np
+import pytest
+import torch
+from hypothesis import settings
+
+# The machine decides how long an example takes, not the code under test.
+settings.register_profile("relatent", deadline=None, max_examples=40, derandomize=True)
+settings.load_profile("relatent")
+
+
+def _read_only(a: np.ndarray) -> np.ndarray:
+    a = np.array(a)
+    a.setflags(write=False)
+    return a
+
+
+KINDS: dict[str, Callable[[np.ndarray], Any]] = {
+    "numpy": np.array,
+    "read-only": _read_only,
+    "torch": lambda a: torch.from_numpy(np.array(a)),
+    "strict": lambda a: array_api_strict.asarray(np.array(a)),
+}
+
+
+@pytest.fixture(params=KINDS, scope="session")
+def xp(request: pytest.FixtureRequest) -> Callable[[np.ndarray], Any]:
+    """A function that turns a NumPy array into an array of one kind; every kind must give the same mathematics."""
+    return KINDS[request.param]
+
+
+@pytest.fixture
+def rng() -> np.random.Generator:
+    return np.random.default_rng(20)
+
+
+@pytest.fixture
+def orthogonal(rng: np.random.Generator) -> Callable[[int], np.ndarray]:
+    """Draw a random orthogonal matrix."""
+    return lambda d: np.linalg.qr(rng.normal(size=(d, d)))[0]

@@ -1,0 +1,291 @@
+import itertools
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.metrics import pairwise_distances_argmin
+
+from relatent import anchors
+from relatent._array import to_numpy
+from relatent._linalg import conditioning
+
+CHOOSERS = {
+    "uniform": anchors.uniform,
+    "farthest_point": anchors.farthest_point,
+    "kmeans": anchors.kmeans,
+    "stratified": lambda x, k, seed=0: anchors.stratified(np.arange(len(x)) % 4, k, seed),
+}
+
+
+def unit(x):
+    return x / np.linalg.norm(x, axis=1, keepdims=True)
+
+
+def correlated(rng, n=60, d=12):
+    """Rows around a few directions, as real encoders have them."""
+    return rng.normal(size=(n, 4)) @ rng.normal(size=(4, d)) + 0.3 * rng.normal(size=(n, d))
+
+
+def brute_force(x, k, first):
+    """Farthest point by its definition: all distances, one at a time."""
+    distance = 1 - unit(x) @ unit(x).T
+    chosen = [first]
+    while len(chosen) < k:
+        nearest = np.min(distance[:, chosen], axis=1)
+        nearest[chosen] = -np.inf
+        chosen.append(int(np.argmax(nearest)))
+    return chosen
+
+
+@pytest.mark.parametrize("choose", CHOOSERS.values(), ids=CHOOSERS)
+@pytest.mark.parametrize("k", [1, 7, 40])
+def test_k_distinct_rows_the_same_for_the_same_seed(rng, choose, k):
+    x = rng.normal(size=(40, 5))
+    rows = choose(x, k, seed=3)
+    assert len(set(rows.tolist())) == k
+    assert rows.min() >= 0
+    assert rows.max() < 40
+    assert rows.tolist() == choose(x, k, seed=3).tolist()
+    assert rows.tolist() == choose(x, k, seed=np.random.default_rng(3)).tolist()
+
+
+@pytest.mark.parametrize("choose", CHOOSERS.values(), ids=CHOOSERS)
+def test_another_seed_gives_other_rows(rng, choose):
+    x = rng.normal(size=(40, 5))
+    assert len({tuple(sorted(choose(x, 7, seed=s).tolist())) for s in range(10)}) > 1
+
+
+@pytest.mark.parametrize("choose", CHOOSERS.values(), ids=CHOOSERS)
+def test_more_anchors_than_rows_says_both_numbers(choose):
+    with pytest.raises(ValueError, match="11 anchors were asked for but there are only 10 rows"):
+        choose(np.eye(10), 11)
+
+
+@pytest.mark.parametrize("name", ["uniform", "farthest_point", "kmeans"])
+def test_every_kind_of_array_gives_the_same_rows(xp, rng, name):
+    x = rng.normal(size=(50, 6))
+    assert CHOOSERS[name](xp(x), 9).tolist() == CHOOSERS[name](x, 9).tolist()
+
+
+@pytest.mark.parametrize("name", ["uniform", "farthest_point", "kmeans"])
+@pytest.mark.parametrize("bad", [np.zeros((0, 3)), np.full((4, 2), np.nan)])
+def test_bad_spaces_are_refused(name, bad):
+    with pytest.raises(ValueError, match=r"0 sample\(s\)|NaN or infinity"):
+        CHOOSERS[name](bad, 1)
+
+
+@pytest.mark.parametrize("choose", CHOOSERS.values(), ids=CHOOSERS)
+def test_one_row_is_one_anchor(choose):
+    assert choose(np.ones((1, 3)), 1).tolist() == [0]
+
+
+def test_uniform_is_uniform():
+    x = np.zeros((5, 1))
+    counts = np.bincount(np.concatenate([anchors.uniform(x, 2, seed=s) for s in range(2000)]), minlength=5)
+    # Each row is in 2 of 5 draws: 800 ± 22 (one standard deviation).
+    assert np.all(np.abs(counts - 800) < 5 * 22)
+
+
+@pytest.mark.parametrize("pool", [1, 3, 16, 2048])
+@pytest.mark.parametrize("chunk", [5, 4096])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_farthest_point_is_exact_for_every_pool(rng, monkeypatch, pool, chunk, dtype):
+    monkeypatch.setattr(anchors, "POOL_ROWS", pool)
+    monkeypatch.setattr(anchors, "CHUNK_ROWS", chunk)
+    x = correlated(rng, 200, 8)
+    rows = anchors.farthest_point(x.astype(dtype), 60, seed=1)
+    assert rows.tolist() == brute_force(x, 60, rows[0])
+
+
+@given(n=st.integers(1, 40), d=st.integers(2, 6), seed=st.integers(0, 99), scale=st.sampled_from([1e-9, 1.0, 1e9]))
+def test_farthest_point_takes_the_farthest(n, d, seed, scale):
+    x = np.random.default_rng(seed).normal(size=(n, d)) * scale
+    rows = anchors.farthest_point(x, n, seed)
+    distance = 1 - unit(x) @ unit(x).T
+    for t in range(1, n):
+        nearest = np.min(distance[:, rows[:t]], axis=1)
+        left = np.setdiff1d(np.arange(n), rows[:t])
+        assert nearest[rows[t]] >= np.max(nearest[left]) - 1e-12
+
+
+def test_farthest_point_looks_at_directions_only(rng):
+    x = rng.normal(size=(100, 5))
+    longer = x * rng.uniform(0.1, 10, size=(100, 1))
+    assert anchors.farthest_point(x, 20).tolist() == anchors.farthest_point(longer, 20).tolist()
+
+
+def test_zero_and_repeated_rows_come_last(rng):
+    x = rng.normal(size=(6, 4))
+    padded = np.concatenate([np.zeros((3, 4)), x, x])
+    rows = anchors.farthest_point(padded, 15, seed=0)
+    assert set(rows[-3:]) == {0, 1, 2}
+    assert {(row - 3) % 6 for row in rows[:6]} == set(range(6))
+    assert sorted(anchors.farthest_point(np.zeros((4, 2)), 4).tolist()) == [0, 1, 2, 3]
+
+
+def test_farthest_point_needs_fewer_passes_than_anchors(rng, monkeypatch):
+    passes = []
+    update = anchors._update
+    monkeypatch.setattr(anchors, "_update", lambda *a, **kw: passes.append(1) or update(*a, **kw))
+    anchors.farthest_point(rng.normal(size=(5000, 16)), 300)
+    assert len(passes) < 300 / 3
+
+
+def test_kmeans_takes_the_row_nearest_to_each_clear_centroid(rng):
+    centers = 100 * np.eye(5)
+    x = np.concatenate([c + rng.normal(size=(20, 5)) for c in centers])
+    rows = anchors.kmeans(x, 5)
+    means = np.stack([x[20 * i : 20 * i + 20].mean(axis=0) for i in range(5)])
+    assert sorted(rows.tolist()) == sorted(pairwise_distances_argmin(means, x).tolist())
+
+
+def test_kmeans_on_repeated_rows_still_gives_distinct_rows():
+    x = np.repeat(np.eye(2), 5, axis=0)
+    assert len(set(anchors.kmeans(x, 6).tolist())) == 6
+
+
+def test_kmeans_in_mini_batches_too(rng, monkeypatch):
+    monkeypatch.setattr(anchors, "MINI_BATCH_ROWS", 50)
+    x = np.concatenate([c + rng.normal(size=(40, 3)) for c in 100 * np.eye(3)]).astype(np.float32)
+    assert sorted((anchors.kmeans(x, 3) // 40).tolist()) == [0, 1, 2]
+
+
+@given(labels=st.lists(st.sampled_from("abcd"), min_size=1, max_size=40), data=st.data())
+def test_stratified_deals_round_robin(labels, data):
+    k = data.draw(st.integers(1, len(labels)))
+    rows = anchors.stratified(labels, k, seed=data.draw(st.integers(0, 9)))
+    assert len(set(rows.tolist())) == k
+    sizes = {c: labels.count(c) for c in set(labels)}
+    taken = {c: [labels[row] for row in rows].count(c) for c in sizes}
+    # A class lags behind another by more than one only when it has run out.
+    assert all(taken[a] >= min(sizes[a], taken[b] - 1) for a in sizes for b in sizes)
+
+
+def test_stratified_takes_tensors_and_refuses_tables():
+    assert len(anchors.stratified(torch.tensor([0, 1, 1]), 2)) == 2
+    with pytest.raises(ValueError, match=r"labels has shape \(3, 1\)"):
+        anchors.stratified([[0], [1], [1]], 2)
+
+
+def test_most_frequent_sorts_skips_and_keeps_the_order_of_ties(xp):
+    weights = xp(np.asarray([5.0, 9.0, 5.0, 1.0]))
+    assert anchors.most_frequent(weights, 3).tolist() == [1, 0, 2]
+    assert anchors.most_frequent(weights, 2, skip=1).tolist() == [0, 2]
+
+
+@pytest.mark.parametrize(
+    ("weights", "k", "skip", "message"),
+    [
+        ([1, 2], 1, 5, "1 anchors were asked for but there are only 0 rows"),
+        ([1, 2], 2, 1, "2 anchors were asked for but there are only 1 rows"),
+        ([1, 2], 1, -1, "skip is -1: expected 0 or more"),
+        ([1, np.nan], 1, 0, "weights holds NaN"),
+    ],
+)
+def test_most_frequent_says_what_is_wrong(weights, k, skip, message):
+    with pytest.raises(ValueError, match=message):
+        anchors.most_frequent(weights, k, skip)
+
+
+def test_words_are_no_weights():
+    with pytest.raises(TypeError, match="weights has dtype <U1"):
+        anchors.most_frequent(["a", "b"], 1)
+
+
+def test_keys_are_found_in_the_order_given():
+    assert anchors.by_keys(np.asarray(["a", "b", "c"]), ["c", "a"]).tolist() == [2, 0]
+    assert anchors.by_keys([3, 1, 2], [1]).tolist() == [1]
+    assert anchors.by_keys(["a", "a", "b"], ["b"]).tolist() == [2]
+
+
+def test_keys_that_cannot_be_rows_are_refused():
+    with pytest.raises(KeyError, match="1 of the 2 wanted keys are not in the space, first 'z'"):
+        anchors.by_keys(["a", "b"], ["a", "z"])
+    with pytest.raises(ValueError, match="1 of the 2 wanted keys are repeated"):
+        anchors.by_keys(["a", "b"], ["a", "a"])
+    with pytest.raises(ValueError, match="1 wanted keys stand for several rows, first 'a'"):
+        anchors.by_keys(["a", "a"], ["a"])
+
+
+@settings(max_examples=80)
+@given(
+    n=st.integers(1, 30),
+    d=st.integers(1, 6),
+    delta=st.floats(0.01, 1),
+    seed=st.integers(0, 99),
+    scale=st.sampled_from([1e-6, 1.0, 1e6]),
+)
+def test_pruned_anchors_are_apart_and_none_could_be_added(n, d, delta, seed, scale):
+    a = np.random.default_rng(seed).normal(size=(n, d)) * scale
+    kept = anchors.prune(a, delta, seed)
+    cos = np.abs(unit(a) @ unit(a).T)
+    among = cos[np.ix_(kept, kept)][~np.eye(len(kept), dtype=bool)]
+    assert np.all(among <= 1 - delta + 1e-12)
+    dropped = np.setdiff1d(np.arange(n), kept)
+    assert np.all(np.max(cos[np.ix_(dropped, kept)], axis=1) > 1 - delta - 1e-12)
+    assert kept.tolist() == anchors.prune(a, delta, seed).tolist()
+
+
+def test_pruning_looks_at_lines_not_at_arrows(xp, rng):
+    a = rng.normal(size=(30, 5))
+    flipped = a * rng.choice([-2.0, 1.0], size=(30, 1))
+    assert anchors.prune(xp(flipped), 0.4).tolist() == anchors.prune(a, 0.4).tolist()
+
+
+def test_delta_zero_keeps_all_even_repeats():
+    assert anchors.prune(np.ones((5, 2)), 0).tolist() == [0, 1, 2, 3, 4]
+
+
+def test_repeats_and_zeros_are_dropped(rng):
+    a = rng.normal(size=(4, 6))
+    kept = anchors.prune(np.concatenate([a, -3 * a, np.zeros((2, 6))]), 1e-6)
+    assert sorted((kept % 4).tolist()) == [0, 1, 2, 3]
+    assert kept.max() < 8
+
+
+def test_raising_delta_keeps_a_prefix_and_lowers_the_condition_number(rng):
+    a = correlated(rng, 40, 40)
+    runs = [anchors.prune(a, delta, seed=2) for delta in (0.02, 0.1, 0.3, 0.5, 0.7, 0.9)]
+    for more, fewer in itertools.pairwise(runs):
+        assert len(fewer) <= len(more)
+        assert fewer.tolist() == more[: len(fewer)].tolist()
+        # Up to d anchors, taking rows away can only raise the smallest singular value and lower the largest.
+        assert conditioning(unit(a[fewer])).condition_number <= conditioning(unit(a[more])).condition_number * (
+            1 + 1e-9
+        )
+    assert len(runs[0]) > len(runs[-1])
+    assert conditioning(unit(a[runs[0]])).condition_number > conditioning(unit(a[runs[-1]])).condition_number
+
+
+@pytest.mark.parametrize("delta", [-0.1, 1.1, np.nan])
+def test_delta_is_a_share(delta):
+    with pytest.raises(ValueError, match="expected between 0"):
+        anchors.prune(np.eye(3), delta)
+
+
+def test_subspaces_are_prunings_from_consecutive_seeds(xp, rng):
+    a = correlated(rng)
+    spaces = anchors.subspaces(xp(a), omega=5, delta=0.6, seed=11)
+    assert [s.tolist() for s in spaces] == [anchors.prune(a, 0.6, seed=11 + i).tolist() for i in range(5)]
+    assert len({tuple(sorted(s.tolist())) for s in spaces}) > 1
+    with pytest.raises(ValueError, match="0 subspaces were asked for"):
+        anchors.subspaces(a, omega=0, delta=0.5)
+
+
+def test_nothing_is_modified(xp, rng):
+    x = xp(rng.normal(size=(30, 4)))
+    before = to_numpy(x).copy()
+    for choose in (anchors.uniform, anchors.farthest_point, anchors.kmeans):
+        choose(x, 5)
+    anchors.prune(x, 0.5)
+    assert np.array_equal(to_numpy(x), before)
+
+
+def test_views_need_not_be_contiguous(rng):
+    x = rng.normal(size=(60, 8))
+    view = x[::2, ::-2]
+    assert not view.flags.c_contiguous
+    for choose in (anchors.farthest_point, anchors.kmeans):
+        assert choose(view, 6).tolist() == choose(view.copy(), 6).tolist()

@@ -1,0 +1,113 @@
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from relatent._array import to_numpy
+from relatent._linalg import conditioning, polar, pseudo_inverse, row_norms, unit_norm
+
+shapes = hnp.array_shapes(min_dims=2, max_dims=2, min_side=1, max_side=7)
+matrices = hnp.arrays(np.float64, shapes, elements=st.floats(-1e3, 1e3, allow_subnormal=False))
+
+
+@given(matrices)
+def test_unit_rows_have_length_one_or_zero(x):
+    lengths = np.linalg.norm(unit_norm(x), axis=1)
+    assert np.allclose(lengths, np.any(x, axis=1))
+
+
+@pytest.mark.parametrize("scale", [1e-40, 1e-30, 1e-20, 1.0, 1e20, 1e30, 1e37])
+def test_length_does_not_matter_to_a_direction(xp, rng, scale):
+    x = rng.normal(size=(5, 4))
+    out = unit_norm(xp((x * scale).astype(np.float32)))
+    # Below the normal range a float32 itself holds only a few digits.
+    assert np.allclose(
+        to_numpy(out), x / np.linalg.norm(x, axis=1, keepdims=True), atol=1e-6 if scale > 1e-38 else 1e-3
+    )
+
+
+def test_a_zero_row_stays_zero_among_others(xp):
+    out = to_numpy(unit_norm(xp(np.asarray([[0.0, 0.0], [3.0, 4.0], [0.0, -2.0]]))))
+    assert out.tolist() == [[0, 0], [0.6, 0.8], [0, -1]]
+
+
+def test_a_zero_row_has_a_finite_gradient():
+    x = torch.tensor([[0.0, 0.0], [3.0, 4.0]], dtype=torch.float64, requires_grad=True)
+    unit_norm(x).sum().backward()
+    assert torch.isfinite(x.grad).all()
+
+
+@given(matrices)
+def test_pseudo_inverse_is_that_of_numpy(a):
+    expected = np.linalg.pinv(a, rcond=max(a.shape) * np.finfo(float).eps)
+    assert np.allclose(pseudo_inverse(a), expected, rtol=1e-6, atol=1e-6 * max(1.0, np.max(np.abs(expected))))
+
+
+def test_pseudo_inverse_on_every_kind(xp, rng):
+    a = rng.normal(size=(5, 3))
+    assert np.allclose(to_numpy(pseudo_inverse(xp(a))), np.linalg.pinv(a))
+
+
+def test_the_cut_off_drops_weak_directions():
+    a = np.diag([1.0, 0.5, 0.01])
+    assert np.allclose(pseudo_inverse(a, rtol=0.1), np.diag([1.0, 2.0, 0.0]))
+
+
+def test_the_ridge_is_that_of_tikhonov(rng):
+    a, ridge = rng.normal(size=(9, 4)), 0.3
+    penalty = ridge * np.trace(a.T @ a) / 4
+    assert np.allclose(pseudo_inverse(a, ridge=ridge), np.linalg.solve(a.T @ a + penalty * np.eye(4), a.T))
+    with pytest.raises(ValueError, match=r"ridge is -0.1: expected 0 or more"):
+        pseudo_inverse(a, ridge=-0.1)
+
+
+def test_a_driver_that_gives_up_is_replaced(xp, rng, monkeypatch):
+    def gives_up(*args, **kwargs):
+        raise np.linalg.LinAlgError("SVD did not converge")
+
+    a = rng.normal(size=(5, 3))
+    expected = np.linalg.pinv(a)
+    monkeypatch.setattr(np.linalg, "svd", gives_up)
+    assert np.allclose(to_numpy(pseudo_inverse(xp(a))), expected)
+
+
+@pytest.mark.parametrize("shape", [(4, 4), (3, 5), (5, 3)])
+def test_polar_is_the_nearest_semi_orthogonal_matrix(xp, rng, shape):
+    m = rng.normal(size=shape)
+    q = to_numpy(polar(xp(m)))
+    gram = q @ q.T if shape[0] <= shape[1] else q.T @ q
+    assert np.allclose(gram, np.eye(min(shape)))
+    for _ in range(20):
+        u, _, vt = np.linalg.svd(rng.normal(size=shape), full_matrices=False)
+        assert np.linalg.norm(m - q) < np.linalg.norm(m - u @ vt)
+
+
+def test_polar_turns_no_direction_that_is_not_there(rng):
+    thin = rng.normal(size=(6, 2)) @ rng.normal(size=(2, 6))
+    q = polar(thin)
+    assert np.linalg.matrix_rank(q) == 2
+    assert np.allclose(np.linalg.svd(q, compute_uv=False)[:2], 1)
+
+
+def test_conditioning_of_known_spectra():
+    flat = conditioning(np.eye(5)[:3])
+    assert (flat.anchors, flat.rank, flat.condition_number) == (3, 3, 1.0)
+    assert flat.effective_rank == pytest.approx(3)
+    assert conditioning(np.diag([4.0, 2.0])).condition_number == pytest.approx(2)
+    peaked = conditioning(np.diag([1.0, 1e-9, 1e-9]))
+    assert 1 <= peaked.effective_rank < 1.001
+    assert conditioning(np.diag([1.0, 1.0, 0.0])).condition_number == np.inf
+    assert conditioning(np.zeros((2, 2))) == conditioning(np.zeros((2, 2)))
+    assert conditioning(np.zeros((2, 2))).rank == 0
+
+
+def test_condition_number_is_that_of_numpy(rng):
+    a = rng.normal(size=(8, 5))
+    assert conditioning(a).condition_number == pytest.approx(np.linalg.cond(a))
+    assert str(conditioning(a)).startswith("8 anchors, rank 5, effective rank")
+
+
+def test_row_norms(xp):
+    assert to_numpy(row_norms(xp(np.asarray([[3.0, 4.0], [0.0, 0.0]])))).tolist() == [5, 0]
