@@ -14,8 +14,8 @@ __all__ = ["Fingerprint", "Match", "Probe", "ProbeBuilder"]
 COORDINATES = 64
 # Rows that a probe takes from one chunk, spread evenly over it: enough for a std to within 3 %.
 ROWS_PER_CHUNK = 1_024
-# Measured on real encoders: samples of one model agree to 0.75–1.0, and to 0.3–0.9 across very different domains;
-# two related models of equal dimension (two MiniLMs) to 0.2–0.45, unrelated ones to 0 ± 0.2.
+# Chosen on a few real encoders: samples of one model agree to 0.75–1.0, and to 0.2–0.9 across different domains;
+# two related models of equal dimension (two MiniLMs) to 0.15–0.45, rotated or unrelated ones to 0 ± 0.15.
 AGREEMENT = 0.5
 # Fewer coordinates than this cannot correlate by more than luck.
 FEW = 16
