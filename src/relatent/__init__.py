@@ -7,7 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from relatent import anchors, evaluate
+    from relatent import anchors, encode, evaluate
     from relatent.deliver import load
     from relatent.evaluate import compare
     from relatent.project import (
@@ -19,46 +19,58 @@ if TYPE_CHECKING:
         relative_projection,
         similarity,
     )
-    from relatent.spaces import Normalizer
+    from relatent.spaces import Fingerprint, Normalizer, Space, parallel, read_space, write_space
     from relatent.translate import Summary, Translator, summarize
 
 _HOME = {
+    "Fingerprint": "relatent.spaces",
     "Normalizer": "relatent.spaces",
     "RelativeDecoder": "relatent.project",
     "RelativeEncoder": "relatent.project",
     "RelativeProjection": "relatent.project",
     "RelativeTranslator": "relatent.project",
+    "Space": "relatent.spaces",
     "Summary": "relatent.translate",
     "Translator": "relatent.translate",
     "anchors": "relatent",
     "compare": "relatent.evaluate",
+    "encode": "relatent",
     "evaluate": "relatent",
     "inverse_relative_projection": "relatent.project",
     "load": "relatent.deliver",
+    "parallel": "relatent.spaces",
+    "read_space": "relatent.spaces",
     "relative_projection": "relatent.project",
     "similarity": "relatent.project",
     "summarize": "relatent.translate",
+    "write_space": "relatent.spaces",
 }
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "Fingerprint",
     "Normalizer",
     "RelativeDecoder",
     "RelativeEncoder",
     "RelativeProjection",
     "RelativeTranslator",
+    "Space",
     "Summary",
     "Translator",
     "__version__",
     "anchors",
     "compare",
+    "encode",
     "evaluate",
     "inverse_relative_projection",
     "load",
+    "parallel",
+    "read_space",
     "relative_projection",
     "similarity",
     "summarize",
+    "write_space",
 ]
 
 
