@@ -239,7 +239,7 @@ class OnNumbers(rl.Translator):
 
 
 REASONS = {
-    "check_sample_weight_equivalence_on_dense_data": "the penalty is chosen by leaving out one pair: of a weighted pair "
+    "check_sample_weight_equivalence_on_dense_data": "the penalty is chosen by leaving out one pair: of a weighted one "
     "nothing remains, of a repeated one its copies do. With the penalty given, weights are repetitions (tested above).",
 }
 

@@ -1,7 +1,8 @@
 """TRANSLATE: fit a closed-form map between two spaces from parallel anchors."""
 
+from relatent.translate.joins import Joins, SpaceMismatchError
 from relatent.translate.maps import MAPS
 from relatent.translate.summary import Summary, summarize
 from relatent.translate.translator import Translator
 
-__all__ = ["MAPS", "Summary", "Translator", "summarize"]
+__all__ = ["MAPS", "Joins", "SpaceMismatchError", "Summary", "Translator", "summarize"]

@@ -17,8 +17,11 @@ from relatent._files import Saved, read_saved, understood, write_saved
 from relatent._linalg import pseudo_inverse
 from relatent.evaluate.fidelity import r2
 from relatent.evaluate.retrieval import mrr
+from relatent.spaces.join import parallel
 from relatent.spaces.normalize import NORMALIZATIONS, live_dimensions
+from relatent.spaces.space import Space
 from relatent.translate.folded import FoldedMap, fold
+from relatent.translate.joins import Joins
 from relatent.translate.maps import RidgePath, find_map
 from relatent.translate.selection import (
     Prepared,
@@ -101,8 +104,11 @@ class Translator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         self.reservoir = reservoir
         self.seed = seed
 
-    def fit(self, X: Array, y: Array, sample_weight: Array | None = None) -> Self:
-        """Learn from parallel anchors: row i of X and row i of y, the target's vectors, mean the same."""
+    def fit(self, X: Array | Space, y: Array | Space, sample_weight: Array | None = None) -> Self:
+        """Learn from parallel anchors: row i of X and row i of y, the target's vectors, mean the same.
+
+        Two spaces (:class:`relatent.Space`) are joined on their keys first, and their fingerprints remembered.
+        """
         self._forget()
         return self.partial_fit(X, y, sample_weight)
 
@@ -113,10 +119,16 @@ class Translator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
     def accumulate(self, X: Array, y: Array, sample_weight: Array | None = None) -> Self:
         """Take in one more chunk without solving; call :meth:`finish` after the last."""
         self._check_parameters()
-        x, y = as_parallel(X=X, Y=_refuse_labels(y))
         first = not hasattr(self, "streams_")
+        if isinstance(X, Space) and isinstance(y, Space):
+            joins = Joins.of(X, y)
+            X, y = parallel(X, y)
+        else:
+            joins = None
+        x, y = as_parallel(X=X, Y=_refuse_labels(y))
         validate_data(self, X, reset=first, skip_check_array=True)
         if first:
+            self.joins_ = joins or Joins.of(to_numpy(x), to_numpy(y))
             self.streams_ = {name: PairStream(name) for name in self._preparations()}
             self.pairs_ = Reservoir(self.reservoir, self.seed)
             self.n_pairs_, self._dtype = 0, np.result_type(to_numpy(x[:1, :]), to_numpy(y[:1, :]))
@@ -151,13 +163,17 @@ class Translator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
             self.target_map_ = None
         return self
 
-    def transform(self, X: Array) -> Array:
-        """Translate vectors of the source."""
+    def transform(self, X: Array | Space) -> Array | Space:
+        """Translate vectors of the source. A space gives a space, if its fingerprint is that of the source."""
+        if isinstance(X, Space):
+            return self._translated(X, "source")
         x = self._checked(X)
         return self.map_(x)
 
-    def transform_target(self, Y: Array) -> Array:
+    def transform_target(self, Y: Array | Space) -> Array | Space:
         """Prepare vectors of the target for comparison; changes them only if the goal is retrieval."""
+        if isinstance(Y, Space):
+            return self._translated(Y, "target")
         y = as_matrix(Y, "Y")
         self._check_fitted()
         if self.target_map_ is None:
@@ -167,6 +183,12 @@ class Translator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
                 f"Y has shape {tuple(y.shape)}: expected {self.target_map_.dims_in} columns, as when fitted."
             )
         return self.target_map_(y)
+
+    def accept(self, space: Space) -> Self:
+        """Let a space pass whose fingerprint is not the one of the source or target. It is recorded, and saved."""
+        self._check_fitted()
+        self.joins_ = self.joins_.accepting(space.fingerprint)
+        return self
 
     def inverse_transform(self, Y: Array) -> Array:
         """Translate back: exact for invertible maps, of least norm otherwise."""
@@ -203,6 +225,7 @@ class Translator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         about: dict[str, Any] = {
             "parameters": self.get_params(),
             "map": self.map_.about(),
+            "joins": self.joins_.about(),
             "dims": [self.n_features_in_, self.map_.width],
             "n_pairs": self.n_pairs_,
             "selection": None if self.selection_ is None else asdict(self.selection_),
@@ -219,6 +242,7 @@ class Translator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         with understood(path):
             about = saved.about
             t = cls(**about["parameters"])
+            t.joins_ = Joins.from_saved(about["joins"])
             t.map_ = FoldedMap.from_saved(saved.arrays, about["map"], "map.")
             t.target_map_ = (
                 FoldedMap.from_saved(saved.arrays, about["target"], "target.") if "target" in about else None
@@ -274,6 +298,16 @@ class Translator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         if self.frozen_target and self.goal != "retrieval":
             raise ValueError(f'frozen_target is for goal="retrieval", and the goal is {self.goal!r}.')
 
+    def _translated(self, space: Space, side: str) -> Space:
+        self._check_fitted()
+        self.joins_.check(space, side)
+        transform = self.transform if side == "source" else self.transform_target
+        vectors = transform(space.vectors)
+        if side == "target" and self.target_map_ is None:
+            return space
+        keys = space.key_column()
+        return Space(vectors, keys, space.name, self.joins_.outcome(vectors.shape[1]))
+
     def _checked(self, X: Array) -> Array:
         self._check_fitted()
         x = as_matrix(X, "X")
@@ -286,7 +320,7 @@ class Translator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
             raise NotFittedError("This Translator is not fitted yet: call fit with parallel anchors first.")
 
     def _forget(self) -> None:
-        for name in ("streams_", "pairs_", "map_", "target_map_", "selection_", "n_pairs_"):
+        for name in ("streams_", "pairs_", "map_", "target_map_", "selection_", "n_pairs_", "joins_"):
             self.__dict__.pop(name, None)
 
     @property
