@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import ndtr
 
 from relatent._array import random_generator
 from relatent._linalg import unit_norm
@@ -35,8 +34,6 @@ FEW = 50
 # A nonlinear map needs many anchors, and must earn its cost.
 AUGMENT_FROM, AUGMENT_GAIN = 300, 0.98
 LIKELIHOOD_PENALTIES = (1e-3, 1e-2, 3e-2, 0.1, 0.3, 1.0, 3.0, 10.0)
-# Out-of-fold ranks are carried over to a gallery of this size, so that few anchors still tell two good maps apart.
-GALLERY = 10_000
 # Share of the orthogonal map in the blend for stitching.
 BLEND = 0.25
 
@@ -124,7 +121,8 @@ def for_retrieval(candidates: dict[str, Prepared], seed: int = 0) -> tuple[Likel
         gains = np.zeros(len(LIKELIHOOD_PENALTIES))
         for rest, rows in p.folds(3, seed):
             path = LikelihoodPath.of(rest)
-            gains += [expected_rank_score(*_scored(path.at(e), p, rows)) / 3 for e in LIKELIHOOD_PENALTIES]
+            gains += [reciprocal_rank(*_scored(path.at(e), p, rows)) / 3 for e in LIKELIHOOD_PENALTIES]
+        gains = _smoothed(gains)
         scores |= {f"{name}, penalty {e:g}": s for e, s in zip(LIKELIHOOD_PENALTIES, gains.tolist(), strict=True)}
     selection = Selection.best("out-of-fold reciprocal rank", scores)
     name, penalty = selection.chosen.split(", penalty ")
@@ -139,7 +137,7 @@ def for_frozen_target(p: Prepared, seed: int = 0) -> tuple[Affine, Selection]:
         for name, rule in FROZEN_TARGET_MAPS.items():
             a = rule(rest, p.target)
             predicted = unit_norm(p.target.undo(p.x[rows] @ a.matrix + a.offset))
-            scores[name] += expected_rank_score(predicted, raw) / 3
+            scores[name] += reciprocal_rank(predicted, raw) / 3
     selection = Selection.best("out-of-fold reciprocal rank", scores)
     return FROZEN_TARGET_MAPS[selection.chosen](p.summary, p.target), selection
 
@@ -171,19 +169,18 @@ def best_penalty(path: RidgePath, p: Prepared) -> float:
     return min(PENALTIES[::3], key=lambda penalty: float(np.sum((y - _leave_one_out(path, p, penalty)) ** 2)))
 
 
-def expected_rank_score(queries: np.ndarray, gallery: np.ndarray) -> float:
-    """Mean reciprocal rank of row i for query i, carried over to a large gallery.
-
-    The scores of all other rows give each query a distribution; where its own row stands in it tells how many rows of
-    a gallery of 10,000 would come before. Counting ranks directly, every good map would score 1 on few anchors.
-    """
+def reciprocal_rank(queries: np.ndarray, gallery: np.ndarray) -> float:
+    """Mean reciprocal rank of row i for query i among all rows, by inner product; equals share their places."""
     scores = queries @ gallery.T
-    own = np.diagonal(scores)
-    n = len(scores)
-    mean = (np.sum(scores, axis=1) - own) / max(n - 1, 1)
-    square = (np.sum(scores**2, axis=1) - own**2) / max(n - 1, 1)
-    spread = np.sqrt(np.maximum(square - mean**2, np.finfo(np.float64).tiny))
-    return float(np.mean(1 / (1 + GALLERY * ndtr((mean - own) / spread))))
+    own = np.diagonal(scores)[:, None]
+    rank = 0.5 + np.sum(scores > own, axis=1) + 0.5 * np.sum(scores == own, axis=1)
+    return float(np.mean(1 / rank))
+
+
+def _smoothed(scores: np.ndarray) -> np.ndarray:
+    """Average each score with its neighbours: of a broad summit the middle, and no lucky spike."""
+    padded = np.pad(scores, 1, mode="edge")
+    return (padded[:-2] + padded[1:-1] + padded[2:]) / 3
 
 
 def _leave_one_out(path: RidgePath, p: Prepared, penalty: float) -> np.ndarray:
