@@ -40,7 +40,7 @@ TARGET_RATIO = {100: 0.70, 300: 0.78, 1000: 0.90}
 
 @dataclass(frozen=True)
 class Cell:
-    """One pair, anchor count and seed: ours beside best6. Accuracies are shares of the head's own, if there are labels."""
+    """One pair, anchor count and seed: ours beside best6. Accuracies are shares of the head's own."""
 
     pair: str
     anchors: int

@@ -180,7 +180,7 @@ def reciprocal_rank(queries: np.ndarray, gallery: np.ndarray) -> float:
 def _smoothed(scores: np.ndarray) -> np.ndarray:
     """Average each score with its neighbours: of a broad summit the middle, and no lucky spike."""
     padded = np.pad(scores, 1, mode="edge")
-    return (padded[:-2] + padded[1:-1] + padded[2:]) / 3
+    return np.asarray(padded[:-2] + padded[1:-1] + padded[2:]) / 3
 
 
 def _leave_one_out(path: RidgePath, p: Prepared, penalty: float) -> np.ndarray:
