@@ -62,9 +62,9 @@ SUITE = Suite(
     bare="bare products",
     peer="Gram form",
     targets=[
-        Target("cka", over="Gram form", at_least=100.0),
+        Target("cka", over="Gram form", at_least=10.0),
         Target("cka", over="bare products", at_least=1 / 1.3),
     ],
     notes=agreement,
-    repeats=3,
+    repeats=5,
 )
