@@ -11,7 +11,7 @@ import numpy as np
 
 from relatent._array import Array, as_parallel, random_generator, row_chunks, to_numpy
 from relatent.evaluate import linear, pairwise
-from relatent.evaluate.door import check_varies
+from relatent.evaluate.door import check_fewer, check_varies
 from relatent.evaluate.moments import CHUNK_ROWS, Axes, Centred, as_moments, principal_axes
 from relatent.evaluate.readings import READINGS, Reading
 from relatent.evaluate.table import render
@@ -166,7 +166,7 @@ def _linear_values(m: Centred, ax: Axes, ay: Axes) -> dict[str, float]:
 def _pairwise_scorer(x: np.ndarray, y: np.ndarray, k: int, rng: np.random.Generator) -> Scorer:
     """Relate the rows of each space once; a pairing then only reorders one side."""
     n = len(x)
-    k = min(k, n - 2)
+    check_fewer(k, n - 1)
     of_x, of_y = (_relations(a, k) for a in (x, y))
     anchors = rng.choice(n, min(ANCHORS, max(2, n // 2)), replace=False)
     relative_x = pairwise.relative_relation(x, anchors)
