@@ -66,5 +66,5 @@ SUITE = Suite(
         Target("cka", over="bare products", at_least=1 / 1.3),
     ],
     notes=agreement,
-    repeats=5,
+    repeats=3,
 )
