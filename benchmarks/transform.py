@@ -27,7 +27,9 @@ def one_row(t: Translator, x: np.ndarray, m: np.ndarray) -> list[str]:
             times[name].append(time.perf_counter() - start)
     ours, bare = (1e6 * statistics.median(times[name]) for name in ("ours", "bare"))
     verdict = "met" if ours - bare <= 10 else "MISSED"
-    return [f"one row: {ours:.1f} µs, bare product {bare:.1f} µs; target overhead ≤ 10 µs: {ours - bare:.1f} — {verdict}"]
+    return [
+        f"one row: {ours:.1f} µs, bare product {bare:.1f} µs; target overhead ≤ 10 µs: {ours - bare:.1f} — {verdict}"
+    ]
 
 
 SUITE = Suite(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -63,12 +64,18 @@ class Prepared:
     source: Normalizer
     target: Normalizer
     summary: Summary
-    x: np.ndarray
-    y: np.ndarray
-    level: np.ndarray
-    """Mean of the target's coordinates before normalisation."""
-    spread: np.ndarray
-    """Their std."""
+    raw_x: np.ndarray
+    raw_y: np.ndarray
+
+    @cached_property
+    def x(self) -> np.ndarray:
+        """Sampled source rows, normalised."""
+        return np.asarray(self.source.apply(self.raw_x.astype(np.float64)))
+
+    @cached_property
+    def y(self) -> np.ndarray:
+        """Sampled target rows, normalised."""
+        return np.asarray(self.target.apply(self.raw_y.astype(np.float64)))
 
     def folds(self, count: int, seed: int = 0) -> Iterator[tuple[Summary, np.ndarray]]:
         """Give, for each fold, the summary of all other pairs and the rows held out."""
@@ -84,7 +91,7 @@ def for_vectors(p: Prepared, penalty: float | None = None, seed: int = 0) -> tup
     path = RidgePath.of(p.summary)
     penalty = best_penalty(path, p) if penalty is None else penalty
     found: dict[str, tuple[RidgePath, float, Features | None, Summary]] = {"ridge": (path, penalty, None, p.summary)}
-    if len(p.x) >= max(AUGMENT_FROM, p.summary.n):  # all pairs are at hand
+    if len(p.raw_x) >= max(AUGMENT_FROM, p.summary.n):  # all pairs are at hand
         for reach, weight in ((0.5, 1.0), (0.5, 2.0), (2.0, 2.0)):
             features = landmark_features(p.x, reach, weight, seed)
             summary = summarize(features.of(p.x), p.y, full_y=False)
@@ -163,7 +170,7 @@ FROZEN_TARGET_MAPS: dict[str, Callable[[Summary, Normalizer], Affine]] = {
 
 def best_penalty(path: RidgePath, p: Prepared) -> float:
     """Generalised cross-validation, or exact leave-one-out where anchors are too few for an approximation of it."""
-    if path.n > max(FEW, 3 * len(path.values)) or len(p.x) < path.n:
+    if path.n > max(FEW, 3 * len(path.values)) or len(p.raw_x) < path.n:
         return path.best()
     y = p.y - p.summary.mean_y
     return min(PENALTIES[::3], key=lambda penalty: float(np.sum((y - _leave_one_out(path, p, penalty)) ** 2)))

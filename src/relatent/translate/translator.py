@@ -268,7 +268,8 @@ class Translator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         else:
             solved, features, selection = for_vectors(p, self.penalty, self.seed)
         folded = fold(solved, p.source, p.target, dtype=self._dtype, features=features)
-        return folded.guarded(live_dimensions(p.spread), p.level), selection
+        level, spread = self.streams_[self.normalize].target_statistics(p.raw_y)
+        return folded.guarded(live_dimensions(spread), level), selection
 
     @property
     def _two_sided(self) -> bool:
