@@ -27,6 +27,9 @@ class Reservoir:
     def take(self, x: np.ndarray, y: np.ndarray) -> None:
         """Give each pair a random number and keep those with the smallest."""
         new = self.rng.random(len(x))
+        if len(self.keys) == self.size:  # of a long stream, few rows get in
+            enters = new < np.max(self.keys)
+            x, y, new = x[enters], y[enters], new[enters]
         # The first chunk is kept as it is: an array that fits in memory is not copied.
         self.x = np.concatenate([self.x, x]) if len(self.keys) else x
         self.y = np.concatenate([self.y, y]) if len(self.keys) else y
