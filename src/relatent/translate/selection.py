@@ -71,7 +71,12 @@ class Prepared:
         fold = random_generator(seed).permutation(len(self.x)) % count
         for i in range(count):
             rows = np.flatnonzero(fold == i)
-            yield self.summary - summarize(self.x[rows], self.y[rows]), rows
+            yield self.summary - self.part(rows), rows
+
+    def part(self, rows: np.ndarray) -> Summary:
+        """Summarise some of the sampled pairs, as fully as all are summarised."""
+        full = {"full_x": self.summary.xx.ndim == 2, "full_y": self.summary.yy.ndim == 2}
+        return summarize(self.x[rows], self.y[rows], **full)
 
 
 def for_vectors(p: Prepared, penalty: float | None = None, seed: int = 0) -> tuple[Affine, Features | None, Selection]:
@@ -169,13 +174,16 @@ def expected_rank_score(queries: np.ndarray, gallery: np.ndarray) -> float:
     The scores of all other rows give each query a distribution; where its own row stands in it tells how many rows of
     a gallery of 10,000 would come before. Counting ranks directly, every good map would score 1 on few anchors.
     """
-    scores = queries @ gallery.T
+    return float(np.mean(1 / (1 + GALLERY * ndtr(-standings(queries @ gallery.T)))))
+
+
+def standings(scores: np.ndarray) -> np.ndarray:
+    """Tell by how many standard deviations each query's score of its own row exceeds those of all other rows."""
     own = np.diagonal(scores)
     n = len(scores)
     mean = (np.sum(scores, axis=1) - own) / max(n - 1, 1)
     square = (np.sum(scores**2, axis=1) - own**2) / max(n - 1, 1)
-    spread = np.sqrt(np.maximum(square - mean**2, np.finfo(np.float64).tiny))
-    return float(np.mean(1 / (1 + GALLERY * ndtr((mean - own) / spread))))
+    return np.asarray((own - mean) / np.sqrt(np.maximum(square - mean**2, np.finfo(np.float64).tiny)))
 
 
 def _leave_one_out(path: RidgePath, p: Prepared, penalty: float) -> np.ndarray:

@@ -1,0 +1,279 @@
+"""What a translation will be worth, told before anything is migrated."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from relatent._array import Array, as_matrix, random_generator, to_numpy
+from relatent._linalg import unit_norm
+from relatent.evaluate.interval import Estimate, Statistic, bootstrap
+from relatent.evaluate.neighbors import nearest
+from relatent.evaluate.table import render
+from relatent.translate.folded import FoldedMap, fold
+from relatent.translate.retrieval import LikelihoodPath
+from relatent.translate.selection import FROZEN_TARGET_MAPS, Prepared
+
+if TYPE_CHECKING:
+    from relatent.translate.translator import Translator
+
+__all__ = ["LearningCurve", "Quality", "expected_quality"]
+
+MEASURES = ("recall@1", "recall@10", "mrr", "cosine")
+FOLDS = 10
+# Folds that are fitted again on fewer anchors, and on which shares of them.
+CURVE_FOLDS, CURVE_SHARES = 5, (0.125, 0.25, 0.5)
+# Queries beyond which more would narrow the interval by less than what one cares about.
+QUERIES = 2_000
+# Fewer pairs than this leave folds too small to rank in.
+LEAST_PAIRS = 20
+# Falling powers of the number of anchors by which what is missing may shrink.
+POWERS = (0.25, 0.5, 0.75, 1.0, 1.5)
+
+
+@dataclass(frozen=True)
+class LearningCurve:
+    r"""How quality grows with the number of anchors, and what more of them would give.
+
+    .. math:: q(k) = a - b\,k^{-c} \qquad b \ge 0
+
+    with a and b by least squares and c the best of five powers; ``scores`` (queries, sizes) are the scores of the same
+    held-out queries at every size, so that gains are differences of pairs. Extrapolating beyond a few times the
+    anchors at hand is guessing, and the interval says nothing about that.
+    """
+
+    measure: str
+    anchors: tuple[int, ...]
+    scores: np.ndarray
+
+    @property
+    def values(self) -> tuple[float, ...]:
+        """Mean score at each number of anchors."""
+        return tuple(np.mean(self.scores, axis=0).tolist())
+
+    def gain(self, start: float, stop: float) -> Estimate:
+        """Estimate how much the mean score changes from one number of anchors to another."""
+        return bootstrap(self.scores, _growth(np.asarray(self.anchors, dtype=np.float64), start, stop))
+
+
+@dataclass(frozen=True)
+class Quality:
+    """What to expect of a translator on items it has not seen, measure by measure, each with its interval.
+
+    ``recall@1``, ``recall@10`` and ``mrr`` (at 10) rank each held-out target among ``gallery`` vectors; ``cosine`` is
+    that of the translated vector with its target, absent where the two sides meet in coordinates of their own (the
+    likelihood ratio). Print it for a table, ask it with ``quality["mrr"]`` and ``quality.more(2000)``.
+    """
+
+    anchors: int
+    queries: int
+    gallery: int
+    estimates: dict[str, Estimate]
+    curve: LearningCurve
+
+    def __getitem__(self, measure: str) -> Estimate:
+        """Find a measure by its name."""
+        if measure not in self.estimates:
+            raise KeyError(f"{measure!r} was not estimated. There are: {', '.join(self.estimates)}.")
+        return self.estimates[measure]
+
+    def more(self, anchors: int) -> Estimate:
+        """Estimate what so many more anchors would add to the measure of the learning curve."""
+        return self.curve.gain(self.anchors, self.anchors + anchors)
+
+    def outlook(self) -> str:
+        """Say in words what twice the anchors would add."""
+        gain = self.more(self.anchors)
+        half = (gain.high - gain.low) / 2
+        return f"{self.anchors:,} more anchors: {self.curve.measure} {gain.value:+.3f} ± {half:.3f}"
+
+    def __str__(self) -> str:
+        """Lay the table out for a person."""
+        cells = [(m, f"{e.value:.4f}", f"{e.low:.4f}", f"{e.high:.4f}") for m, e in self.estimates.items()]
+        points = zip(self.curve.anchors, self.curve.values, strict=True)
+        return "\n".join(
+            [
+                f"{self.anchors:,} anchors; {self.queries:,} held-out queries among {self.gallery:,} vectors",
+                render(("measure", "expected", "low", "high"), cells, numbers=(1, 2, 3)),
+                f"{self.curve.measure} by anchors: " + ", ".join(f"{k:,}: {v:.3f}" for k, v in points),
+                self.outlook(),
+            ]
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Give plain values, for JSON."""
+        return {
+            "anchors": self.anchors,
+            "queries": self.queries,
+            "gallery": self.gallery,
+            **{measure: e.to_dict() for measure, e in self.estimates.items()},
+            "curve": {
+                "measure": self.curve.measure,
+                "anchors": list(self.curve.anchors),
+                "values": list(self.curve.values),
+            },
+            "twice_the_anchors": self.more(self.anchors).to_dict(),
+        }
+
+
+def expected_quality(translator: Translator, index: Array | None = None, *, seed: int = 0) -> Quality:
+    r"""Predict how well a fitted translator will do, from its own anchors.
+
+    The pairs that it kept are cut into ten folds. For each, a translator of the same settings is fitted on all other
+    pairs, and the fold's sources are looked up among the fold's targets and the vectors of ``index``. Training
+    anchors are never among them: a map draws its own anchors to where they belong, or past it, as it does no other
+    vector, so index rows that are anchors are left out. Folds train on a tenth fewer anchors, for which the learning
+    curve makes up. Without an index only the fold's targets, a tenth of the pairs, are ranked among: the
+    cosine is as good, but ranks in a real index will be lower.
+
+    An interval is the bootstrap's over queries, widened by :math:`\sqrt{1 + n_{test} f / n_{train}}` (f folds): the
+    folds share most of their anchors, so their errors do not average out as those of strangers would.
+
+    What breaks it: anchors that are not drawn from what will be translated, near-copies of anchors in the index, and
+    mismatched anchors (:func:`relatent.audit`).
+
+    References: Nadeau & Bengio, Machine Learning 52, 2003 (the widening).
+
+    >>> from relatent.translate import Translator
+    >>> rng = np.random.default_rng(0)
+    >>> x, turn = rng.normal(size=(400, 8)), np.linalg.qr(rng.normal(size=(8, 8)))[0]
+    >>> y = x @ turn + 0.3 * rng.normal(size=x.shape)
+    >>> q = Translator().fit(x[:200], y[:200]).expected_quality(index=y)
+    >>> q.gallery, q["mrr"].low < q["mrr"].value < q["mrr"].high
+    (220, True)
+    """
+    p = _prepared(translator)
+    raw = to_numpy(translator.pairs_.x), to_numpy(translator.pairs_.y)
+    gallery = _without(raw[1], index)
+    folds = list(_folds(p, seed))
+    scores = [_scores(_solved(translator, rest), raw, rows, gallery) for rest, rows in folds]
+    shrunk = [_shrunken(translator, folds[:CURVE_FOLDS], share, raw, gallery, seed) for share in CURVE_SHARES]
+    trained = float(np.mean([rest.summary.n for rest, _ in folds]))
+    sizes = [round(share * (len(p.x) - len(folds[0][1]))) for share in CURVE_SHARES] + [round(trained)]
+    columns = np.stack([*shrunk, np.concatenate(scores[:CURVE_FOLDS])], axis=2)
+    measured = MEASURES[: 3 if translator.target_map_ is not None else 4]
+    curves = {m: LearningCurve(m, tuple(sizes), columns[:, i]) for i, m in enumerate(measured)}
+    every, n = np.concatenate(scores), p.summary.n
+    widened = float(np.sqrt(1 + len(folds) * (n - trained) / trained))
+    estimates = {
+        m: _calibrated(bootstrap(every[:, i], seed=seed), widened, curves[m].gain(trained, n).value)
+        for i, m in enumerate(measured)
+    }
+    return Quality(int(n), len(every), len(folds[0][1]) + len(gallery), estimates, curves["mrr"])
+
+
+def _prepared(t: Translator) -> Prepared:
+    """Give the pairs in the coordinates in which the chosen map was solved."""
+    pairs = getattr(t, "pairs_", None)
+    if pairs is None or not hasattr(t, "map_"):
+        raise ValueError(
+            "This translator has no pairs to hold out: it is not fitted, or was loaded from a file, which keeps none. "
+            "Fit it, and ask for its expected quality before saving."
+        )
+    if len(pairs.x) < LEAST_PAIRS:
+        raise ValueError(f"There are {len(pairs.x)} pairs: expected at least {LEAST_PAIRS} to hold some out.")
+    name = next(iter(t.streams_)) if t.target_map_ is None else _chosen(t)[0]
+    return t.streams_[name].prepared(pairs.x, pairs.y)
+
+
+def _chosen(t: Translator) -> tuple[str, float]:
+    """Give the preparation and the penalty of a likelihood ratio."""
+    assert t.selection_ is not None
+    name, penalty = t.selection_.chosen.split(", penalty ")
+    return name, float(penalty)
+
+
+def _folds(p: Prepared, seed: int) -> Iterator[tuple[Prepared, np.ndarray]]:
+    """Give, for each fold, all other pairs and the rows held out."""
+    for rest, rows in p.folds(FOLDS, seed):
+        others = np.delete(np.arange(len(p.x)), rows)
+        yield replace(p, summary=rest, x=p.x[others], y=p.y[others]), rows
+
+
+def _solved(t: Translator, p: Prepared) -> tuple[FoldedMap, FoldedMap | None]:
+    """Solve for other pairs as the translator was solved for its own, keeping what was chosen by ranking."""
+    dtype = t.map_.matrix.dtype
+    if t.target_map_ is not None:
+        # The same absolute penalty: in units of the mean eigenvalue it grows as anchors get fewer.
+        ratio = LikelihoodPath.of(p.summary).at(_chosen(t)[1] * t.n_pairs_ / p.summary.n)
+        target = fold(ratio.target, p.target, None, dtype=dtype, bias=ratio.bias)
+        return fold(ratio.query, p.source, None, dtype=dtype), target
+    if t.frozen_target and t.selection_ is not None:
+        return fold(FROZEN_TARGET_MAPS[t.selection_.chosen](p.summary, p.target), p.source, p.target, dtype=dtype), None
+    return t._solve(p)[0], None
+
+
+def _shrunken(
+    t: Translator,
+    folds: list[tuple[Prepared, np.ndarray]],
+    share: float,
+    raw: tuple[np.ndarray, np.ndarray],
+    gallery: np.ndarray,
+    seed: int,
+) -> np.ndarray:
+    """Score the queries of some folds with a share of the anchors."""
+    scores = []
+    for i, (rest, rows) in enumerate(folds):
+        kept = random_generator(seed + i).permutation(len(rest.x))[: max(2, round(share * len(rest.x)))]
+        fewer = replace(rest, summary=rest.part(kept), x=rest.x[kept], y=rest.y[kept])
+        scores.append(_scores(_solved(t, fewer), raw, rows, gallery))
+    return np.concatenate(scores)
+
+
+def _scores(
+    maps: tuple[FoldedMap, FoldedMap | None], raw: tuple[np.ndarray, np.ndarray], rows: np.ndarray, gallery: np.ndarray
+) -> np.ndarray:
+    """Recall at 1 and at 10, reciprocal rank and cosine of each held-out query, (queries, 4)."""
+    asked = rows[: max(1, QUERIES // FOLDS)]
+    source, target = maps
+    queries, own = source(raw[0][asked]), raw[1][rows]
+    found_among = np.concatenate([own, gallery])
+    if target is None:
+        cosine = np.sum(unit_norm(queries) * unit_norm(own[: len(asked)]), axis=1)
+        found = nearest(queries, found_among, min(10, len(found_among)))
+    else:
+        cosine = np.zeros(len(asked))
+        found = nearest(queries, target(found_among), min(10, len(found_among)), "inner")
+    mine = found.indices == np.arange(len(asked))[:, None]
+    reciprocal = np.where(np.any(mine, axis=1), 1 / (np.argmax(mine, axis=1) + 1), 0.0)
+    return np.stack([reciprocal == 1, reciprocal > 0, reciprocal, cosine], axis=1).astype(np.float64)
+
+
+def _without(anchors: np.ndarray, index: Array | None) -> np.ndarray:
+    """Give the rows of the index that are no anchors."""
+    if index is None:
+        return anchors[:0]
+    rows = to_numpy(as_matrix(index, "index"))
+    if rows.shape[1] != anchors.shape[1]:
+        raise ValueError(
+            f"index has shape {rows.shape}: expected {anchors.shape[1]} columns, vectors of the target as stored."
+        )
+    known = {row.tobytes() for row in np.ascontiguousarray(anchors, dtype=np.float32)}
+    kept = [row.tobytes() not in known for row in np.ascontiguousarray(rows, dtype=np.float32)]
+    return np.asarray(rows[np.asarray(kept)], dtype=anchors.dtype)
+
+
+def _calibrated(e: Estimate, widened: float, shift: float) -> Estimate:
+    value = e.value + shift
+    low, high = value - widened * (e.value - e.low), value + widened * (e.high - e.value)
+    return Estimate(*(float(np.clip(v, -1, 1)) for v in (value, low, high)))
+
+
+def _growth(sizes: np.ndarray, start: float, stop: float) -> Statistic:
+    """Fit a − b·k^−c to mean scores at several sizes, many at once, and give what it says between two others."""
+
+    def gain(means: np.ndarray) -> np.ndarray:
+        errors, gains = [], []
+        for power in POWERS:
+            basis = -(sizes**-power)
+            slope = np.maximum((means - np.mean(means, axis=1, keepdims=True)) @ (basis - basis.mean()), 0.0)
+            slope /= np.sum((basis - basis.mean()) ** 2)
+            rest = means - slope[:, None] * basis
+            errors.append(np.var(rest, axis=1))
+            gains.append(slope * (start**-power - stop**-power))
+        return np.asarray(np.take_along_axis(np.stack(gains), np.argmin(np.stack(errors), axis=0)[None], axis=0)[0])
+
+    return gain
