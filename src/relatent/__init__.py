@@ -20,9 +20,10 @@ if TYPE_CHECKING:
         similarity,
     )
     from relatent.spaces import Normalizer
-    from relatent.translate import Summary, Translator, summarize
+    from relatent.translate import Hub, Summary, Translator, audit, bootstrap, summarize
 
 _HOME = {
+    "Hub": "relatent.translate",
     "Normalizer": "relatent.spaces",
     "RelativeDecoder": "relatent.project",
     "RelativeEncoder": "relatent.project",
@@ -31,6 +32,8 @@ _HOME = {
     "Summary": "relatent.translate",
     "Translator": "relatent.translate",
     "anchors": "relatent",
+    "audit": "relatent.translate",
+    "bootstrap": "relatent.translate",
     "compare": "relatent.evaluate",
     "evaluate": "relatent",
     "inverse_relative_projection": "relatent.project",
@@ -43,6 +46,7 @@ _HOME = {
 __version__ = "0.1.0"
 
 __all__ = [
+    "Hub",
     "Normalizer",
     "RelativeDecoder",
     "RelativeEncoder",
@@ -52,6 +56,8 @@ __all__ = [
     "Translator",
     "__version__",
     "anchors",
+    "audit",
+    "bootstrap",
     "compare",
     "evaluate",
     "inverse_relative_projection",

@@ -14,8 +14,10 @@ from relatent.evaluate.interval import Estimate, Statistic, bootstrap
 from relatent.evaluate.neighbors import nearest
 from relatent.evaluate.table import render
 from relatent.translate.folded import FoldedMap, fold
+from relatent.translate.maps import ridge
 from relatent.translate.retrieval import LikelihoodPath
 from relatent.translate.selection import FROZEN_TARGET_MAPS, Prepared
+from relatent.translate.summary import summarize
 
 if TYPE_CHECKING:
     from relatent.translate.translator import Translator
@@ -194,16 +196,21 @@ def _folds(p: Prepared, seed: int) -> Iterator[tuple[Prepared, np.ndarray]]:
 
 
 def _solved(t: Translator, p: Prepared) -> tuple[FoldedMap, FoldedMap | None]:
-    """Solve for other pairs as the translator was solved for its own, keeping what was chosen by ranking."""
+    """Solve for other pairs as the translator was solved for its own, keeping what was chosen there."""
     dtype = t.map_.matrix.dtype
     if t.target_map_ is not None:
         # The same absolute penalty: in units of the mean eigenvalue it grows as anchors get fewer.
         ratio = LikelihoodPath.of(p.summary).at(_chosen(t)[1] * t.n_pairs_ / p.summary.n)
         target = fold(ratio.target, p.target, None, dtype=dtype, bias=ratio.bias)
         return fold(ratio.query, p.source, None, dtype=dtype), target
-    if t.frozen_target and t.selection_ is not None:
+    if t.selection_ is None or t.goal == "stitching":  # nothing was chosen by comparing
+        return t._solve(p)[0], None
+    if t.goal == "retrieval":
         return fold(FROZEN_TARGET_MAPS[t.selection_.chosen](p.summary, p.target), p.source, p.target, dtype=dtype), None
-    return t._solve(p)[0], None
+    features = t.map_.features
+    summary = p.summary if features is None else summarize(features.of(p.x), p.y, full_y=False)
+    solved = ridge(summary, t.penalty if features is None else None)
+    return fold(solved, p.source, p.target, dtype=dtype, features=features), None
 
 
 def _shrunken(
