@@ -107,7 +107,7 @@ class Hub(BaseEstimator):
         _check_anchors(name, x)
         if len(x) != len(self.codes_):
             raise ValueError(
-                f"{name} has {len(x)} rows: expected the {len(self.codes_)} anchors that the hub has, in order."
+                f"{name} has {len(x)} rows: expected the hub's {len(self.codes_)} anchors, in their order."
             )
         self.spokes_ = {**self.spokes_, name: self._spoke(x)}
         return self

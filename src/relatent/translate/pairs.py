@@ -133,7 +133,7 @@ def bootstrap(
     let the pairs settle.
 
     The gate: all of this is done five times with a fifth of the seeds held out. Only if these are found better than
-    without growing, by more than a standard error, are the grown pairs returned.
+    without growing, by more than two standard errors, are the grown pairs returned.
 
     What breaks it: fewer than about 50 seeds, items present on one side only, spaces that share little.
 
@@ -155,7 +155,7 @@ def bootstrap(
         before[fold == i] = _found(x, y, rest, rest, held)
         after[fold == i] = _found(x, y, _grow(x, y, rest), rest, held)
     gain = after - before
-    succeeded = bool(np.mean(gain) > np.std(gain, ddof=1) / len(gain) ** 0.5)
+    succeeded = bool(np.mean(gain) > 2 * np.std(gain, ddof=1) / len(gain) ** 0.5)
     pairs = _grow(x, y, known) if succeeded else known
     return Grown(pairs[:, 0], pairs[:, 1], interval(before, seed=seed), interval(after, seed=seed), succeeded)
 

@@ -14,10 +14,10 @@ from relatent.evaluate.interval import Estimate, Statistic, bootstrap
 from relatent.evaluate.neighbors import nearest
 from relatent.evaluate.table import render
 from relatent.translate.folded import FoldedMap, fold
-from relatent.translate.maps import ridge
+from relatent.translate.maps import RidgePath, ridge
 from relatent.translate.retrieval import LikelihoodPath
-from relatent.translate.selection import FROZEN_TARGET_MAPS, Prepared
-from relatent.translate.summary import summarize
+from relatent.translate.selection import FROZEN_TARGET_MAPS, Prepared, best_penalty
+from relatent.translate.summary import Summary, summarize
 
 if TYPE_CHECKING:
     from relatent.translate.translator import Translator
@@ -150,9 +150,9 @@ def expected_quality(translator: Translator, index: Array | None = None, *, seed
     p = _prepared(translator)
     raw = to_numpy(translator.pairs_.x), to_numpy(translator.pairs_.y)
     gallery = _without(raw[1], index)
-    folds = list(_folds(p, seed))
-    scores = [_scores(_solved(translator, rest), raw, rows, gallery) for rest, rows in folds]
-    shrunk = [_shrunken(translator, folds[:CURVE_FOLDS], share, raw, gallery, seed) for share in CURVE_SHARES]
+    folds, penalty = list(_folds(p, seed)), _penalty(translator, p)
+    scores = [_scores(_solved(translator, rest, penalty), raw, rows, gallery) for rest, rows in folds]
+    shrunk = [_shrunken(translator, folds[:CURVE_FOLDS], share, penalty, raw, gallery, seed) for share in CURVE_SHARES]
     trained = float(np.mean([rest.summary.n for rest, _ in folds]))
     sizes = [round(share * (len(p.x) - len(folds[0][1]))) for share in CURVE_SHARES] + [round(trained)]
     columns = np.stack([*shrunk, np.concatenate(scores[:CURVE_FOLDS])], axis=2)
@@ -188,6 +188,24 @@ def _chosen(t: Translator) -> tuple[str, float]:
     return name, float(penalty)
 
 
+def _penalty(t: Translator, p: Prepared) -> float:
+    """Give the penalty that the translator was solved with, where choosing it again could end elsewhere."""
+    if t.target_map_ is not None:
+        return _chosen(t)[1]
+    if t.selection_ is None or t.goal != "vectors":
+        return 0.0
+    path = RidgePath.of(_featured(t, p))
+    if t.map_.features is not None:
+        return path.best()
+    return best_penalty(path, p) if t.penalty is None else t.penalty
+
+
+def _featured(t: Translator, p: Prepared) -> Summary:
+    """Summarise pairs with the features that the translator computes first, if any."""
+    features = t.map_.features
+    return p.summary if features is None else summarize(features.of(p.x), p.y, full_y=False)
+
+
 def _folds(p: Prepared, seed: int) -> Iterator[tuple[Prepared, np.ndarray]]:
     """Give, for each fold, all other pairs and the rows held out."""
     for rest, rows in p.folds(FOLDS, seed):
@@ -195,28 +213,28 @@ def _folds(p: Prepared, seed: int) -> Iterator[tuple[Prepared, np.ndarray]]:
         yield replace(p, summary=rest, x=p.x[others], y=p.y[others]), rows
 
 
-def _solved(t: Translator, p: Prepared) -> tuple[FoldedMap, FoldedMap | None]:
+def _solved(t: Translator, p: Prepared, penalty: float) -> tuple[FoldedMap, FoldedMap | None]:
     """Solve for other pairs as the translator was solved for its own, keeping what was chosen there."""
     dtype = t.map_.matrix.dtype
+    # The same absolute penalty: in units of the mean eigenvalue it grows as anchors get fewer.
+    penalty *= t.n_pairs_ / p.summary.n
     if t.target_map_ is not None:
-        # The same absolute penalty: in units of the mean eigenvalue it grows as anchors get fewer.
-        ratio = LikelihoodPath.of(p.summary).at(_chosen(t)[1] * t.n_pairs_ / p.summary.n)
+        ratio = LikelihoodPath.of(p.summary).at(penalty)
         target = fold(ratio.target, p.target, None, dtype=dtype, bias=ratio.bias)
         return fold(ratio.query, p.source, None, dtype=dtype), target
     if t.selection_ is None or t.goal == "stitching":  # nothing was chosen by comparing
         return t._solve(p)[0], None
     if t.goal == "retrieval":
         return fold(FROZEN_TARGET_MAPS[t.selection_.chosen](p.summary, p.target), p.source, p.target, dtype=dtype), None
-    features = t.map_.features
-    summary = p.summary if features is None else summarize(features.of(p.x), p.y, full_y=False)
-    solved = ridge(summary, t.penalty if features is None else None)
-    return fold(solved, p.source, p.target, dtype=dtype, features=features), None
+    solved = ridge(_featured(t, p), penalty)
+    return fold(solved, p.source, p.target, dtype=dtype, features=t.map_.features), None
 
 
 def _shrunken(
     t: Translator,
     folds: list[tuple[Prepared, np.ndarray]],
     share: float,
+    penalty: float,
     raw: tuple[np.ndarray, np.ndarray],
     gallery: np.ndarray,
     seed: int,
@@ -226,7 +244,7 @@ def _shrunken(
     for i, (rest, rows) in enumerate(folds):
         kept = random_generator(seed + i).permutation(len(rest.x))[: max(2, round(share * len(rest.x)))]
         fewer = replace(rest, summary=rest.part(kept), x=rest.x[kept], y=rest.y[kept])
-        scores.append(_scores(_solved(t, fewer), raw, rows, gallery))
+        scores.append(_scores(_solved(t, fewer, penalty), raw, rows, gallery))
     return np.concatenate(scores)
 
 
