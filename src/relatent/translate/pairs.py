@@ -141,7 +141,7 @@ def bootstrap(
 
     >>> rng = np.random.default_rng(0)
     >>> x, order = rng.normal(size=(400, 30)), rng.permutation(400)
-    >>> y = x @ np.linalg.qr(rng.normal(size=(30, 30)))[0] + 0.5 * rng.normal(size=x.shape)
+    >>> y = x @ np.linalg.qr(rng.normal(size=(30, 30)))[0] + 0.8 * rng.normal(size=x.shape)
     >>> grown = bootstrap(x, y[order], seeds=(order[:50], np.arange(50)))
     >>> grown.succeeded, float(np.mean(order[grown.rows_y] == grown.rows_x)) > 0.95
     (True, True)

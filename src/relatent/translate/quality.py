@@ -10,9 +10,10 @@ import numpy as np
 
 from relatent._array import Array, as_matrix, random_generator, to_numpy
 from relatent._linalg import unit_norm
-from relatent.evaluate.interval import Estimate, Statistic, bootstrap
+from relatent.evaluate.interval import Estimate, bootstrap
 from relatent.evaluate.neighbors import nearest
 from relatent.evaluate.table import render
+from relatent.translate.curve import LearningCurve
 from relatent.translate.folded import FoldedMap, fold
 from relatent.translate.maps import RidgePath, ridge
 from relatent.translate.retrieval import LikelihoodPath
@@ -22,43 +23,18 @@ from relatent.translate.summary import Summary, summarize
 if TYPE_CHECKING:
     from relatent.translate.translator import Translator
 
-__all__ = ["LearningCurve", "Quality", "expected_quality"]
+__all__ = ["Quality", "expected_quality"]
 
 MEASURES = ("recall@1", "recall@10", "mrr", "cosine")
 FOLDS = 10
 # Folds that are fitted again on fewer anchors, and on which shares of them.
 CURVE_FOLDS, CURVE_SHARES = 5, (0.125, 0.25, 0.5)
+# Fewer anchors may need a stricter penalty by these factors.
+STRICTER = (1.0, 8.0, 64.0)
 # Queries beyond which more would narrow the interval by less than what one cares about.
 QUERIES = 2_000
 # Fewer pairs than this leave folds too small to rank in.
 LEAST_PAIRS = 20
-# Falling powers of the number of anchors by which what is missing may shrink.
-POWERS = (0.25, 0.5, 0.75, 1.0, 1.5)
-
-
-@dataclass(frozen=True)
-class LearningCurve:
-    r"""How quality grows with the number of anchors, and what more of them would give.
-
-    .. math:: q(k) = a - b\,k^{-c} \qquad b \ge 0
-
-    with a and b by least squares and c the best of five powers; ``scores`` (queries, sizes) are the scores of the same
-    held-out queries at every size, so that gains are differences of pairs. Extrapolating beyond a few times the
-    anchors at hand is guessing, and the interval says nothing about that.
-    """
-
-    measure: str
-    anchors: tuple[int, ...]
-    scores: np.ndarray
-
-    @property
-    def values(self) -> tuple[float, ...]:
-        """Mean score at each number of anchors."""
-        return tuple(np.mean(self.scores, axis=0).tolist())
-
-    def gain(self, start: float, stop: float) -> Estimate:
-        """Estimate how much the mean score changes from one number of anchors to another."""
-        return bootstrap(self.scores, _growth(np.asarray(self.anchors, dtype=np.float64), start, stop))
 
 
 @dataclass(frozen=True)
@@ -239,13 +215,16 @@ def _shrunken(
     gallery: np.ndarray,
     seed: int,
 ) -> np.ndarray:
-    """Score the queries of some folds with a share of the anchors."""
-    scores = []
-    for i, (rest, rows) in enumerate(folds):
-        kept = random_generator(seed + i).permutation(len(rest.x))[: max(2, round(share * len(rest.x)))]
-        fewer = replace(rest, summary=rest.part(kept), x=rest.x[kept], y=rest.y[kept])
-        scores.append(_scores(_solved(t, fewer, penalty), raw, rows, gallery))
-    return np.concatenate(scores)
+    """Score the queries of some folds with a share of the anchors, and the penalty that suits so few."""
+    tried = []
+    for times in STRICTER if penalty else (1.0,):
+        scores = []
+        for i, (rest, rows) in enumerate(folds):
+            kept = random_generator(seed + i).permutation(len(rest.x))[: max(2, round(share * len(rest.x)))]
+            fewer = replace(rest, summary=rest.part(kept), x=rest.x[kept], y=rest.y[kept])
+            scores.append(_scores(_solved(t, fewer, times * penalty), raw, rows, gallery))
+        tried.append(np.concatenate(scores))
+    return max(tried, key=lambda scores: float(np.mean(scores[:, MEASURES.index("mrr")])))
 
 
 def _scores(
@@ -285,20 +264,3 @@ def _calibrated(e: Estimate, widened: float, shift: float) -> Estimate:
     value = e.value + shift
     low, high = value - widened * (e.value - e.low), value + widened * (e.high - e.value)
     return Estimate(*(float(np.clip(v, -1, 1)) for v in (value, low, high)))
-
-
-def _growth(sizes: np.ndarray, start: float, stop: float) -> Statistic:
-    """Fit a − b·k^−c to mean scores at several sizes, many at once, and give what it says between two others."""
-
-    def gain(means: np.ndarray) -> np.ndarray:
-        errors, gains = [], []
-        for power in POWERS:
-            basis = -(sizes**-power)
-            slope = np.maximum((means - np.mean(means, axis=1, keepdims=True)) @ (basis - basis.mean()), 0.0)
-            slope /= np.sum((basis - basis.mean()) ** 2)
-            rest = means - slope[:, None] * basis
-            errors.append(np.var(rest, axis=1))
-            gains.append(slope * (start**-power - stop**-power))
-        return np.asarray(np.take_along_axis(np.stack(gains), np.argmin(np.stack(errors), axis=0)[None], axis=0)[0])
-
-    return gain
