@@ -59,6 +59,13 @@ def test_intervals_hold_the_truth_as_often_as_they_should():
     assert np.mean(held) >= 0.9
 
 
+def test_a_perfect_score_is_not_certain():
+    x, y = noisy_pairs(60, noise=0.0)
+    told = rl.Translator(map="affine").fit(x, y).expected_quality()["recall@1"]
+    assert told.value == told.high == 1
+    assert 0.85 < told.low < 0.99
+
+
 def test_training_anchors_are_no_distractors():
     x, y = noisy_pairs(400)
     t = rl.Translator(goal="retrieval").fit(x[:200], y[:200])

@@ -52,6 +52,8 @@ class Audit:
         n, dropped = len(self.scores), len(self.scores) - len(self.kept)
         if self.bimodal:
             return f"{dropped} of {n} pairs do not belong together: their scores form a group of their own. Drop them."
+        if not len(self.suspicious):
+            return f"All {n} pairs look as if they belonged together; nothing is dropped."
         return (
             f"{len(self.suspicious)} of {n} pairs look doubtful, but the scores form one group, so nothing is dropped: "
             "hard pairs and wrong ones cannot be told apart."

@@ -33,6 +33,8 @@ CURVE_FOLDS, CURVE_SHARES = 5, (0.125, 0.25, 0.5)
 STRICTER = (1.0, 8.0, 64.0)
 # Queries beyond which more would narrow the interval by less than what one cares about.
 QUERIES = 2_000
+# Two failures and two successes that were not seen, so that a perfect score has an interval too.
+PSEUDO = (0.0, 0.0, 1.0, 1.0)
 # Fewer pairs than this leave folds too small to rank in.
 LEAST_PAIRS = 20
 
@@ -60,7 +62,8 @@ class Quality:
 
     def more(self, anchors: int) -> Estimate:
         """Estimate what so many more anchors would add to the measure of the learning curve."""
-        return self.curve.gain(self.anchors, self.anchors + anchors)
+        gain, room = self.curve.gain(self.anchors, self.anchors + anchors), 1 - self[self.curve.measure].value
+        return Estimate(min(gain.value, room), min(gain.low, room), min(gain.high, room))
 
     def outlook(self) -> str:
         """Say in words what twice the anchors would add."""
@@ -108,12 +111,14 @@ def expected_quality(translator: Translator, index: Array | None = None, *, seed
     cosine is as good, but ranks in a real index will be lower.
 
     An interval is the bootstrap's over queries, widened by :math:`\sqrt{1 + n_{test} f / n_{train}}` (f folds): the
-    folds share most of their anchors, so their errors do not average out as those of strangers would.
+    folds share most of their anchors, so their errors do not average out as those of strangers would. Two unseen
+    failures and successes are drawn along with the queries.
 
-    What breaks it: anchors that are not drawn from what will be translated, near-copies of anchors in the index, and
-    mismatched anchors (:func:`relatent.audit`).
+    What breaks it: anchors that are not drawn from what will be translated, near-copies of anchors in the index,
+    mismatched anchors (:func:`relatent.audit`), and anchors of unequal weight.
 
-    References: Nadeau & Bengio, Machine Learning 52, 2003 (the widening).
+    References: Nadeau & Bengio, Machine Learning 52, 2003 (the widening); Agresti & Coull, American Statistician 52,
+    1998 (the unseen).
 
     >>> from relatent.translate import Translator
     >>> rng = np.random.default_rng(0)
@@ -123,24 +128,67 @@ def expected_quality(translator: Translator, index: Array | None = None, *, seed
     >>> q.gallery, q["mrr"].low < q["mrr"].value < q["mrr"].high
     (220, True)
     """
-    p = _prepared(translator)
-    raw = to_numpy(translator.pairs_.x), to_numpy(translator.pairs_.y)
-    gallery = _without(raw[1], index)
-    folds, penalty = list(_folds(p, seed)), _penalty(translator, p)
-    scores = [_scores(_solved(translator, rest, penalty), raw, rows, gallery) for rest, rows in folds]
-    shrunk = [_shrunken(translator, folds[:CURVE_FOLDS], share, penalty, raw, gallery, seed) for share in CURVE_SHARES]
+    trial = _Trial.of(translator, index)
+    folds = list(_folds(trial.pairs, seed))
+    scores = [trial.scores(rest, rows) for rest, rows in folds]
+    every, n = np.concatenate(scores), trial.pairs.summary.n
     trained = float(np.mean([rest.summary.n for rest, _ in folds]))
-    sizes = [round(share * (len(p.x) - len(folds[0][1]))) for share in CURVE_SHARES] + [round(trained)]
-    columns = np.stack([*shrunk, np.concatenate(scores[:CURVE_FOLDS])], axis=2)
-    measured = MEASURES[: 3 if translator.target_map_ is not None else 4]
-    curves = {m: LearningCurve(m, tuple(sizes), columns[:, i]) for i, m in enumerate(measured)}
-    every, n = np.concatenate(scores), p.summary.n
     widened = float(np.sqrt(1 + len(folds) * (n - trained) / trained))
+    some, at_full = folds[:CURVE_FOLDS], np.concatenate(scores[:CURVE_FOLDS])
+    columns = np.stack([*(trial.scores_with(share, some, seed) for share in CURVE_SHARES), at_full], axis=2)
+    sizes = (*(round(share * len(folds[0][0].x)) for share in CURVE_SHARES), round(trained))
+    measured = MEASURES[: 3 if translator.target_map_ is not None else 4]
+    curves = {m: LearningCurve(m, sizes, columns[:, i]) for i, m in enumerate(measured)}
     estimates = {
-        m: _calibrated(bootstrap(every[:, i], seed=seed), widened, curves[m].gain(trained, n).value)
+        m: _calibrated(every[:, i], -1.0 if m == "cosine" else 0.0, widened, curves[m].gain(trained, n).value, seed)
         for i, m in enumerate(measured)
     }
-    return Quality(int(n), len(every), len(folds[0][1]) + len(gallery), estimates, curves["mrr"])
+    return Quality(int(n), len(every), len(folds[0][1]) + len(trial.gallery), estimates, curves["mrr"])
+
+
+@dataclass(frozen=True)
+class _Trial:
+    """A translator put to the test: fitted again on some of its pairs, and asked for others."""
+
+    translator: Translator
+    pairs: Prepared
+    gallery: np.ndarray
+    penalty: float
+
+    @staticmethod
+    def of(t: Translator, index: Array | None) -> _Trial:
+        pairs = _prepared(t)
+        return _Trial(t, pairs, _without(to_numpy(t.pairs_.y), index), _penalty(t, pairs))
+
+    def scores(self, rest: Prepared, rows: np.ndarray, stricter: float = 1.0) -> np.ndarray:
+        """Recall at 1 and at 10, reciprocal rank and cosine of each held-out query, (queries, 4)."""
+        source, target = _solved(self.translator, rest, stricter * self.penalty)
+        asked = rows[: max(1, QUERIES // FOLDS)]
+        queries, own = source(self.translator.pairs_.x[asked]), self.translator.pairs_.y[rows]
+        index = np.concatenate([own, self.gallery])
+        cosine = np.zeros(len(asked))
+        if target is None:
+            cosine = np.sum(unit_norm(queries) * unit_norm(own[: len(asked)]), axis=1)
+        metric = "cosine" if target is None else "inner"
+        found = nearest(queries, index if target is None else target(index), min(10, len(index)), metric)
+        mine = found.indices == np.arange(len(asked))[:, None]
+        reciprocal = np.where(np.any(mine, axis=1), 1 / (np.argmax(mine, axis=1) + 1), 0.0)
+        return np.stack([reciprocal == 1, reciprocal > 0, reciprocal, cosine], axis=1).astype(np.float64)
+
+    def scores_with(self, share: float, folds: list[tuple[Prepared, np.ndarray]], seed: int) -> np.ndarray:
+        """Score the queries of some folds with a share of the anchors, and the penalty that suits so few."""
+        fewer = [(_drawn(rest, share, seed + i), rows) for i, (rest, rows) in enumerate(folds)]
+        tried = [
+            np.concatenate([self.scores(rest, rows, stricter) for rest, rows in fewer])
+            for stricter in (STRICTER if self.penalty else (1.0,))
+        ]
+        return max(tried, key=lambda scores: float(np.mean(scores[:, MEASURES.index("mrr")])))
+
+
+def _drawn(p: Prepared, share: float, seed: int) -> Prepared:
+    """Draw a share of the pairs."""
+    kept = random_generator(seed).permutation(len(p.x))[: max(2, round(share * len(p.x)))]
+    return replace(p, summary=p.part(kept), x=p.x[kept], y=p.y[kept])
 
 
 def _prepared(t: Translator) -> Prepared:
@@ -206,46 +254,6 @@ def _solved(t: Translator, p: Prepared, penalty: float) -> tuple[FoldedMap, Fold
     return fold(solved, p.source, p.target, dtype=dtype, features=t.map_.features), None
 
 
-def _shrunken(
-    t: Translator,
-    folds: list[tuple[Prepared, np.ndarray]],
-    share: float,
-    penalty: float,
-    raw: tuple[np.ndarray, np.ndarray],
-    gallery: np.ndarray,
-    seed: int,
-) -> np.ndarray:
-    """Score the queries of some folds with a share of the anchors, and the penalty that suits so few."""
-    tried = []
-    for times in STRICTER if penalty else (1.0,):
-        scores = []
-        for i, (rest, rows) in enumerate(folds):
-            kept = random_generator(seed + i).permutation(len(rest.x))[: max(2, round(share * len(rest.x)))]
-            fewer = replace(rest, summary=rest.part(kept), x=rest.x[kept], y=rest.y[kept])
-            scores.append(_scores(_solved(t, fewer, times * penalty), raw, rows, gallery))
-        tried.append(np.concatenate(scores))
-    return max(tried, key=lambda scores: float(np.mean(scores[:, MEASURES.index("mrr")])))
-
-
-def _scores(
-    maps: tuple[FoldedMap, FoldedMap | None], raw: tuple[np.ndarray, np.ndarray], rows: np.ndarray, gallery: np.ndarray
-) -> np.ndarray:
-    """Recall at 1 and at 10, reciprocal rank and cosine of each held-out query, (queries, 4)."""
-    asked = rows[: max(1, QUERIES // FOLDS)]
-    source, target = maps
-    queries, own = source(raw[0][asked]), raw[1][rows]
-    found_among = np.concatenate([own, gallery])
-    if target is None:
-        cosine = np.sum(unit_norm(queries) * unit_norm(own[: len(asked)]), axis=1)
-        found = nearest(queries, found_among, min(10, len(found_among)))
-    else:
-        cosine = np.zeros(len(asked))
-        found = nearest(queries, target(found_among), min(10, len(found_among)), "inner")
-    mine = found.indices == np.arange(len(asked))[:, None]
-    reciprocal = np.where(np.any(mine, axis=1), 1 / (np.argmax(mine, axis=1) + 1), 0.0)
-    return np.stack([reciprocal == 1, reciprocal > 0, reciprocal, cosine], axis=1).astype(np.float64)
-
-
 def _without(anchors: np.ndarray, index: Array | None) -> np.ndarray:
     """Give the rows of the index that are no anchors."""
     if index is None:
@@ -260,7 +268,9 @@ def _without(anchors: np.ndarray, index: Array | None) -> np.ndarray:
     return np.asarray(rows[np.asarray(kept)], dtype=anchors.dtype)
 
 
-def _calibrated(e: Estimate, widened: float, shift: float) -> Estimate:
-    value = e.value + shift
-    low, high = value - widened * (e.value - e.low), value + widened * (e.high - e.value)
-    return Estimate(*(float(np.clip(v, -1, 1)) for v in (value, low, high)))
+def _calibrated(scores: np.ndarray, least: float, widened: float, shift: float, seed: int) -> Estimate:
+    """Estimate the mean of scores between ``least`` and 1, moved by a shift, with a widened interval."""
+    drawn = bootstrap(np.concatenate([scores, PSEUDO]), seed=seed)
+    value = float(np.mean(scores)) + shift
+    low, high = value - widened * (drawn.value - drawn.low), value + widened * (drawn.high - drawn.value)
+    return Estimate(*(float(np.clip(v, least, 1)) for v in (value, low, high)))
