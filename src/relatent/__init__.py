@@ -7,7 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from relatent import anchors, evaluate
+    from relatent import anchors, encode, evaluate
     from relatent.deliver import load
     from relatent.evaluate import compare
     from relatent.project import (
@@ -19,39 +19,47 @@ if TYPE_CHECKING:
         relative_projection,
         similarity,
     )
-    from relatent.spaces import Normalizer
+    from relatent.spaces import Fingerprint, Normalizer, Space, parallel, read_space, write_space
     from relatent.translate import Hub, Summary, Translator, audit, bootstrap, summarize
 
 _HOME = {
+    "Fingerprint": "relatent.spaces",
     "Hub": "relatent.translate",
     "Normalizer": "relatent.spaces",
     "RelativeDecoder": "relatent.project",
     "RelativeEncoder": "relatent.project",
     "RelativeProjection": "relatent.project",
     "RelativeTranslator": "relatent.project",
+    "Space": "relatent.spaces",
     "Summary": "relatent.translate",
     "Translator": "relatent.translate",
     "anchors": "relatent",
     "audit": "relatent.translate",
     "bootstrap": "relatent.translate",
     "compare": "relatent.evaluate",
+    "encode": "relatent",
     "evaluate": "relatent",
     "inverse_relative_projection": "relatent.project",
     "load": "relatent.deliver",
+    "parallel": "relatent.spaces",
+    "read_space": "relatent.spaces",
     "relative_projection": "relatent.project",
     "similarity": "relatent.project",
     "summarize": "relatent.translate",
+    "write_space": "relatent.spaces",
 }
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "Fingerprint",
     "Hub",
     "Normalizer",
     "RelativeDecoder",
     "RelativeEncoder",
     "RelativeProjection",
     "RelativeTranslator",
+    "Space",
     "Summary",
     "Translator",
     "__version__",
@@ -59,12 +67,16 @@ __all__ = [
     "audit",
     "bootstrap",
     "compare",
+    "encode",
     "evaluate",
     "inverse_relative_projection",
     "load",
+    "parallel",
+    "read_space",
     "relative_projection",
     "similarity",
     "summarize",
+    "write_space",
 ]
 
 

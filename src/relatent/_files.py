@@ -82,15 +82,14 @@ def to_bytes(saved: Saved) -> bytes:
     """Pack arrays and metadata as a safetensors file, with a checksum over both."""
     from safetensors.numpy import save
 
-    about = json.dumps(saved.about, sort_keys=True, allow_nan=False)
     metadata = {
         "format": FORMAT,
         "format_version": str(FORMAT_VERSION),
         "library_version": __version__,
         "kind": saved.kind,
-        "about": about,
-        "sha256": _checksum(saved.kind, about, saved.arrays),
+        "about": json.dumps(saved.about, sort_keys=True, allow_nan=False),
     }
+    metadata["sha256"] = _checksum(metadata, saved.arrays)
     return bytes(save({name: np.ascontiguousarray(a) for name, a in saved.arrays.items()}, metadata=metadata))
 
 
@@ -105,7 +104,7 @@ def from_bytes(raw: bytes, name: str = "the data") -> Saved:
     _expect(found == str(FORMAT_VERSION), name, f"has format version {found!r} and this library reads {FORMAT_VERSION}")
     try:
         arrays, about, kind = load(raw), json.loads(metadata["about"]), str(metadata["kind"])
-        whole = metadata["sha256"] == _checksum(kind, metadata["about"], arrays) and isinstance(about, dict)
+        whole = metadata.pop("sha256") == _checksum(metadata, arrays) and isinstance(about, dict)
     except (SafetensorError, KeyError, TypeError, ValueError) as error:
         raise FileError(f"{name} is damaged ({error}): get a new copy.") from error
     _expect(whole, name, "is damaged (its checksum does not match): get a new copy")
@@ -153,8 +152,8 @@ def _expect(condition: bool, path: str | os.PathLike[str], problem: str) -> None
         raise FileError(f"{path} {problem}.")
 
 
-def _checksum(kind: str, about: str, arrays: dict[str, np.ndarray]) -> str:
-    digest = hashlib.sha256(f"{kind}\n{about}".encode())
+def _checksum(metadata: dict[str, str], arrays: dict[str, np.ndarray]) -> str:
+    digest = hashlib.sha256(json.dumps(metadata, sort_keys=True).encode())
     for name in sorted(arrays):
         array = np.ascontiguousarray(arrays[name])
         digest.update(f"\n{name} {array.dtype.str} {array.shape}\n".encode())

@@ -139,6 +139,8 @@ def test_bad_input(pair):
         rl.compare(np.ones_like(x), y)
     with pytest.raises(ValueError, match="holds NaN or infinity"):
         rl.compare(x, np.where(y > 2, np.nan, y))
+    with pytest.raises(ValueError, match="149 neighbours were asked for among 149 rows"):
+        rl.compare(x, y, k=149)
     with pytest.raises(ValueError, match="permutations is 0"):
         rl.compare(x, y, permutations=0)
     with pytest.raises(ValueError, match="max_rows is 1"):

@@ -1,3 +1,5 @@
+import sys
+import tracemalloc
 from itertools import pairwise
 
 import faiss
@@ -172,3 +174,24 @@ def test_bad_options(rng, options, message):
 def test_excluding_self_needs_one_gallery_row_per_query(rng):
     with pytest.raises(ValueError, match="x has 3 rows and the gallery 5"):
         nearest(rng.normal(size=(3, 2)), rng.normal(size=(5, 2)), 1, exclude_self=True)
+
+
+def test_memory_does_not_grow_with_the_gallery(monkeypatch, rng):
+    monkeypatch.setattr(neighbors, "GALLERY_ROWS", 2_000)
+
+    def peak(rows):
+        gallery = rng.normal(size=(rows, 16)).astype(np.float32)
+        tracemalloc.start()
+        nearest(gallery[:300], gallery, 10)
+        _, highest = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        return highest
+
+    assert peak(40_000) < 1.1 * peak(4_000)
+
+
+def test_a_missing_faiss_is_named(monkeypatch, rng):
+    monkeypatch.setitem(sys.modules, "faiss", None)
+    x = rng.normal(size=(10, 2))
+    with pytest.raises(ImportError, match=r"relatent\[faiss\]"):
+        nearest(x, x, 2, method="approximate")

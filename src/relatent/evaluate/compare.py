@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from relatent._array import Array, as_parallel, random_generator, to_numpy
+from relatent._array import Array, as_parallel, random_generator, row_chunks, to_numpy
 from relatent.evaluate import linear, pairwise
-from relatent.evaluate.door import check_varies
-from relatent.evaluate.moments import Axes, Centred, as_moments, centred_chunks, principal_axes
+from relatent.evaluate.door import check_fewer, check_varies
+from relatent.evaluate.moments import CHUNK_ROWS, Axes, Centred, as_moments, principal_axes
 from relatent.evaluate.readings import READINGS, Reading
 from relatent.evaluate.table import render
 
@@ -135,17 +135,15 @@ def _linear_scorer(x: np.ndarray, y: np.ndarray) -> Scorer:
     moments = as_moments(x, y)
     ax, ay = principal_axes(moments.xx), principal_axes(moments.yy)
     linear.warn_few_rows(moments.n, ax, ay)
-    identity = np.arange(len(x))
+    mean_x, mean_y = (np.mean(a, axis=0, dtype=np.float64) for a in (x, y))
 
     def score(order: np.ndarray) -> dict[str, float]:
-        xy = moments.xy if np.array_equal(order, identity) else _cross(x, y, order)
+        xy = np.zeros(moments.xy.shape)
+        for rows in row_chunks(len(x), CHUNK_ROWS):
+            xy += (x[rows] - mean_x).T @ (y[order[rows]] - mean_y)
         return _linear_values(Centred(moments.n, moments.xx, xy, moments.yy), ax, ay)
 
     return score
-
-
-def _cross(x: np.ndarray, y: np.ndarray, order: np.ndarray) -> np.ndarray:
-    return np.asarray(sum(a.T @ b for a, b in centred_chunks(x, y[order], wide=True)))
 
 
 def _linear_values(m: Centred, ax: Axes, ay: Axes) -> dict[str, float]:
@@ -168,7 +166,7 @@ def _linear_values(m: Centred, ax: Axes, ay: Axes) -> dict[str, float]:
 def _pairwise_scorer(x: np.ndarray, y: np.ndarray, k: int, rng: np.random.Generator) -> Scorer:
     """Relate the rows of each space once; a pairing then only reorders one side."""
     n = len(x)
-    k = min(k, n - 2)
+    check_fewer(k, n - 1)
     of_x, of_y = (_relations(a, k) for a in (x, y))
     anchors = rng.choice(n, min(ANCHORS, max(2, n // 2)), replace=False)
     relative_x = pairwise.relative_relation(x, anchors)

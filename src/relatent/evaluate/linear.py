@@ -49,10 +49,8 @@ def cka(x: Any, y: Any = None, *, unbiased: bool = False) -> Array:
         return _unbiased_cka(x, y)
     m = as_moments(x, y, wide=False)
     xp = array_namespace(m.xy)
-    # Traces first: squares of large float32 moments would overflow, and shares of the trace cannot.
-    xx, yy = m.xx / _trace(m.xx), m.yy / _trace(m.yy)
-    xy = m.xy / xp.sqrt(_trace(m.xx)) / xp.sqrt(_trace(m.yy))
-    return _of_dtype(xp.sum(xy**2) / xp.sqrt(xp.sum(xx**2)) / xp.sqrt(xp.sum(yy**2)), x, y)
+    xx, xy, yy = (xp.sum(moment**2) for moment in (m.xx, m.xy, m.yy))
+    return _of_dtype(xy / xp.sqrt(xx) / xp.sqrt(yy), x, y)
 
 
 def minibatch_cka(batches: Iterable[tuple[Array, Array]]) -> float:

@@ -1,5 +1,27 @@
-"""HOLD: vectors, and the normalisations that are fitted on anchors and applied to samples."""
+"""HOLD: vectors with keys, in memory or on disk, and the normalisations that are fitted on anchors."""
 
+from relatent.spaces.chunks import Chunk
+from relatent.spaces.files import SpaceWriter, read_space, space_writer, write_space
+from relatent.spaces.fingerprint import Fingerprint, Match, Probe
+from relatent.spaces.join import Matched, Parallel, duplicate_keys, match_keys, parallel
 from relatent.spaces.normalize import Normalizer, live_dimensions
+from relatent.spaces.space import Space
 
-__all__ = ["Normalizer", "live_dimensions"]
+__all__ = [
+    "Chunk",
+    "Fingerprint",
+    "Match",
+    "Matched",
+    "Normalizer",
+    "Parallel",
+    "Probe",
+    "Space",
+    "SpaceWriter",
+    "duplicate_keys",
+    "live_dimensions",
+    "match_keys",
+    "parallel",
+    "read_space",
+    "space_writer",
+    "write_space",
+]

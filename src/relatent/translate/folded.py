@@ -36,7 +36,8 @@ class FoldedMap:
             x = self.before.apply(x)
         if self.features is not None:
             x = self.features.of(x)
-        y = x @ like(self.matrix, x) + like(self.offset, x)
+        y = x @ like(self.matrix, x)
+        y += like(self.offset, y)  # in place: the product is ours, and a second result of that size is not needed
         if self.bias is None:
             return y
         return array_namespace(x).concat([y, (y * y) @ like(self.bias, y)[:, None]], axis=1)

@@ -17,7 +17,7 @@ from relatent._linalg import polar, unit_norm
 from relatent.spaces.normalize import Normalizer, live_dimensions
 from relatent.translate.folded import FoldedMap, fold
 from relatent.translate.maps import Affine, RidgePath, ridge, spectrum
-from relatent.translate.selection import expected_rank_score
+from relatent.translate.selection import reciprocal_rank
 from relatent.translate.summary import summarize
 
 __all__ = ["Hub"]
@@ -179,7 +179,7 @@ class Hub(BaseEstimator):
                 codes = _correlated_codes(rest, penalty)
                 maps = [ridge(summarize(x, codes, full_y=False), penalty) for x in rest]
                 held = [unit_norm(x[fold == i] @ m.matrix + m.offset) for x, m in zip(ready, maps, strict=True)]
-                scores[penalty] += sum(expected_rank_score(a, b) for a in held for b in held if a is not b)
+                scores[penalty] += sum(reciprocal_rank(a, b) for a in held for b in held if a is not b)
         return max(scores, key=scores.__getitem__)
 
     def _through(self, x: Array, space: str, way: str) -> Array:

@@ -136,8 +136,10 @@ class RidgePath:
     vectors: np.ndarray
     rotated: np.ndarray
     """Vᵀ XᵀY."""
-    total: float
-    """Sum of squares of Y."""
+    power: np.ndarray
+    """Squared length of each row of it."""
+    unreached: float
+    """Sum of squares of Y that no matrix explains."""
     unit: float
 
     @staticmethod
@@ -145,7 +147,10 @@ class RidgePath:
         """Decompose XᵀX, dropping the directions that no anchor reaches."""
         values, vectors = spectrum(summary.xx)
         unit = _trace(summary.xx) / summary.dims[0] or 1.0
-        return RidgePath(summary.n, values, vectors, vectors.T @ summary.xy, _trace(summary.yy), unit)
+        rotated = vectors.T @ summary.xy
+        power, total = np.sum(rotated**2, axis=1), _trace(summary.yy)
+        rest = total - float(np.sum(power / values))
+        return RidgePath(summary.n, values, vectors, rotated, power, rest if rest > 1e-10 * total else 0.0, unit)
 
     def matrix(self, penalty: float) -> np.ndarray:
         """Give W for a penalty."""
@@ -154,10 +159,8 @@ class RidgePath:
     def residual(self, penalty: float) -> float:
         """Sum of squared residuals on the anchors themselves."""
         # What no matrix explains, plus what the penalty leaves unexplained: neither cancels as the penalty vanishes.
-        unreached = self.total - float(np.sum(self._power / self.values))
-        unreached = unreached if unreached > 1e-10 * self.total else 0.0
         weight = penalty * self.unit
-        return unreached + float(np.sum(self._power / self.values * (weight / (self.values + weight)) ** 2))
+        return self.unreached + float(np.sum(self.power / self.values * (weight / (self.values + weight)) ** 2))
 
     def freedom(self, penalty: float) -> float:
         """Degrees of freedom that the residuals keep: n, less the mean, less those that the matrix uses."""
@@ -168,10 +171,6 @@ class RidgePath:
         """Generalised cross-validation error: (RSS/n) / (freedom/n)²."""
         freedom = self.freedom(penalty) / self.n
         return self.residual(penalty) / self.n / freedom**2 if freedom > 0 else np.inf
-
-    @property
-    def _power(self) -> np.ndarray:
-        return np.asarray(np.sum(self.rotated**2, axis=1))
 
     def best(self) -> float:
         """Penalty of least generalised cross-validation error, coming from strong penalties.
@@ -188,7 +187,7 @@ class RidgePath:
         return best
 
 
-PENALTIES: tuple[float, ...] = tuple(float(p) for p in np.logspace(-6, 3, 73))
+PENALTIES: tuple[float, ...] = tuple(float(p) for p in np.logspace(-9, 3, 97))
 
 
 @dataclass(frozen=True)
@@ -223,6 +222,8 @@ class Map:
     full_x: bool = False
     full_y: bool = False
     options: tuple[str, ...] = ()
+    shrinks: bool = False
+    """Whether its penalty is chosen from the anchors when none is given."""
 
 
 MAPS: dict[str, Map] = {
@@ -232,8 +233,8 @@ MAPS: dict[str, Map] = {
     "orthogonal_least_squares": Map(orthogonal_least_squares, full_x=True),
     "scaled_orthogonal": Map(scaled_orthogonal),
     "affine": Map(affine, full_x=True),
-    "ridge": Map(ridge, full_x=True, options=("penalty",)),
-    "low_rank": Map(low_rank, full_x=True, options=("penalty", "rank")),
+    "ridge": Map(ridge, full_x=True, options=("penalty",), shrinks=True),
+    "low_rank": Map(low_rank, full_x=True, options=("penalty", "rank"), shrinks=True),
     "whitened": Map(whitened, full_x=True, full_y=True, options=("penalty",)),
 }
 

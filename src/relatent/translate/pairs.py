@@ -13,13 +13,15 @@ from relatent.evaluate.interval import Estimate
 from relatent.evaluate.interval import bootstrap as interval
 from relatent.evaluate.neighbors import Neighbors, nearest
 from relatent.translate.retrieval import LikelihoodPath, LikelihoodRatio
-from relatent.translate.selection import Prepared, for_retrieval, standings
+from relatent.translate.selection import Prepared, for_retrieval
 from relatent.translate.stream import PairStream
 
 __all__ = ["Audit", "Grown", "audit", "bootstrap"]
 
 LEAST_PAIRS = 30
 AUDIT_FOLDS = 5
+# A weak penalty excuses mismatched pairs as noise along the few directions that they differ in.
+STRICT = 0.1
 # A mismatched pair scores 0 ± 1 by construction; a pair that scores less than this could well be one.
 DOUBTFUL = 1.0
 # Two modes: this much better by BIC, and this far apart in pooled standard deviations (Ashman's D).
@@ -91,7 +93,7 @@ def audit(x: Array, y: Array, *, seed: int = 0) -> Audit:
         raise ValueError(f"There are {len(x)} pairs: expected at least {LEAST_PAIRS} to tell which do not belong.")
     candidates = {name: _prepared(x, y, name) for name in ("iso", "center+l2")}
     _, name, selection = for_retrieval(candidates, seed)
-    p, penalty = candidates[name], float(selection.chosen.split("penalty ")[1])
+    p, penalty = candidates[name], max(float(selection.chosen.split("penalty ")[1]), STRICT)
     scores = _belonging(p, penalty, np.ones(len(x), dtype=bool), seed)
     wrong = _lower_mode(scores)
     if np.any(wrong):
@@ -175,8 +177,16 @@ def _belonging(p: Prepared, penalty: float, trusted: np.ndarray, seed: int) -> n
     for i in range(AUDIT_FOLDS):
         ratio = LikelihoodPath.of(p.part(np.flatnonzero(trusted & (fold != i)))).at(penalty)
         table = ratio.query_vectors(p.x[fold == i]) @ ratio.target_vectors(p.y[fold == i]).T
-        scores[fold == i] = (standings(table) + standings(table.T)) / 2
+        scores[fold == i] = (_standings(table) + _standings(table.T)) / 2
     return scores
+
+
+def _standings(scores: np.ndarray) -> np.ndarray:
+    """Tell by how many standard deviations each row's own score exceeds its scores of all others."""
+    own, n = np.diagonal(scores), len(scores)
+    mean = (np.sum(scores, axis=1) - own) / (n - 1)
+    square = (np.sum(scores**2, axis=1) - own**2) / (n - 1)
+    return np.asarray((own - mean) / np.sqrt(np.maximum(square - mean**2, np.finfo(np.float64).tiny)))
 
 
 def _lower_mode(scores: np.ndarray) -> np.ndarray:

@@ -136,7 +136,7 @@ def expected_quality(translator: Translator, index: Array | None = None, *, seed
     widened = float(np.sqrt(1 + len(folds) * (n - trained) / trained))
     some, at_full = folds[:CURVE_FOLDS], np.concatenate(scores[:CURVE_FOLDS])
     columns = np.stack([*(trial.scores_with(share, some, seed) for share in CURVE_SHARES), at_full], axis=2)
-    sizes = (*(round(share * len(folds[0][0].x)) for share in CURVE_SHARES), round(trained))
+    sizes = (*(round(share * len(folds[0][0].raw_x)) for share in CURVE_SHARES), round(trained))
     measured = MEASURES[: 3 if translator.target_map_ is not None else 4]
     curves = {m: LearningCurve(m, sizes, columns[:, i]) for i, m in enumerate(measured)}
     estimates = {
@@ -187,8 +187,8 @@ class _Trial:
 
 def _drawn(p: Prepared, share: float, seed: int) -> Prepared:
     """Draw a share of the pairs."""
-    kept = random_generator(seed).permutation(len(p.x))[: max(2, round(share * len(p.x)))]
-    return replace(p, summary=p.part(kept), x=p.x[kept], y=p.y[kept])
+    kept = random_generator(seed).permutation(len(p.raw_x))[: max(2, round(share * len(p.raw_x)))]
+    return replace(p, summary=p.part(kept), raw_x=p.raw_x[kept], raw_y=p.raw_y[kept])
 
 
 def _prepared(t: Translator) -> Prepared:
@@ -233,8 +233,8 @@ def _featured(t: Translator, p: Prepared) -> Summary:
 def _folds(p: Prepared, seed: int) -> Iterator[tuple[Prepared, np.ndarray]]:
     """Give, for each fold, all other pairs and the rows held out."""
     for rest, rows in p.folds(FOLDS, seed):
-        others = np.delete(np.arange(len(p.x)), rows)
-        yield replace(p, summary=rest, x=p.x[others], y=p.y[others]), rows
+        others = np.delete(np.arange(len(p.raw_x)), rows)
+        yield replace(p, summary=rest, raw_x=p.raw_x[others], raw_y=p.raw_y[others]), rows
 
 
 def _solved(t: Translator, p: Prepared, penalty: float) -> tuple[FoldedMap, FoldedMap | None]:

@@ -83,7 +83,7 @@ def _svd(m: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         v, s, u = _svd(m.T)
         return u, s, v
     values, v = np.linalg.eigh(m.T @ m)
-    live = values > 1e-12 * values[-1]
+    live = values > 1e-12 * np.max(values, initial=0.0)
     s = np.sqrt(values[live])[::-1]
     v = v[:, live][:, ::-1]
     return m @ v / s, s, v

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
-from scipy.special import ndtr
 
 from relatent._array import random_generator
 from relatent._linalg import unit_norm
@@ -20,15 +20,21 @@ from relatent.translate.maps import PENALTIES, Affine, RidgePath, orthogonal, ri
 from relatent.translate.retrieval import LikelihoodPath, LikelihoodRatio
 from relatent.translate.summary import Summary, summarize
 
-__all__ = ["Prepared", "Selection", "for_frozen_target", "for_retrieval", "for_stitching", "for_vectors"]
+__all__ = [
+    "Prepared",
+    "Selection",
+    "best_penalty",
+    "for_frozen_target",
+    "for_retrieval",
+    "for_stitching",
+    "for_vectors",
+]
 
 # Below this many anchors a smooth approximation of leave-one-out is not to be trusted.
 FEW = 50
 # A nonlinear map needs many anchors, and must earn its cost.
 AUGMENT_FROM, AUGMENT_GAIN = 300, 0.98
 LIKELIHOOD_PENALTIES = (1e-3, 1e-2, 3e-2, 0.1, 0.3, 1.0, 3.0, 10.0)
-# Out-of-fold ranks are carried over to a gallery of this size, so that few anchors still tell two good maps apart.
-GALLERY = 10_000
 # Share of the orthogonal map in the blend for stitching.
 BLEND = 0.25
 
@@ -58,12 +64,18 @@ class Prepared:
     source: Normalizer
     target: Normalizer
     summary: Summary
-    x: np.ndarray
-    y: np.ndarray
-    level: np.ndarray
-    """Mean of the target's coordinates before normalisation."""
-    spread: np.ndarray
-    """Their std."""
+    raw_x: np.ndarray
+    raw_y: np.ndarray
+
+    @cached_property
+    def x(self) -> np.ndarray:
+        """Sampled source rows, normalised."""
+        return np.asarray(self.source.apply(self.raw_x.astype(np.float64)))
+
+    @cached_property
+    def y(self) -> np.ndarray:
+        """Sampled target rows, normalised."""
+        return np.asarray(self.target.apply(self.raw_y.astype(np.float64)))
 
     def folds(self, count: int, seed: int = 0) -> Iterator[tuple[Summary, np.ndarray]]:
         """Give, for each fold, the summary of all other pairs and the rows held out."""
@@ -84,7 +96,7 @@ def for_vectors(p: Prepared, penalty: float | None = None, seed: int = 0) -> tup
     path = RidgePath.of(p.summary)
     penalty = best_penalty(path, p) if penalty is None else penalty
     found: dict[str, tuple[RidgePath, float, Features | None, Summary]] = {"ridge": (path, penalty, None, p.summary)}
-    if len(p.x) >= max(AUGMENT_FROM, p.summary.n):  # all pairs are at hand
+    if len(p.raw_x) >= max(AUGMENT_FROM, p.summary.n):  # all pairs are at hand
         for reach, weight in ((0.5, 1.0), (0.5, 2.0), (2.0, 2.0)):
             features = landmark_features(p.x, reach, weight, seed)
             summary = summarize(features.of(p.x), p.y, full_y=False)
@@ -121,7 +133,8 @@ def for_retrieval(candidates: dict[str, Prepared], seed: int = 0) -> tuple[Likel
         gains = np.zeros(len(LIKELIHOOD_PENALTIES))
         for rest, rows in p.folds(3, seed):
             path = LikelihoodPath.of(rest)
-            gains += [expected_rank_score(*_scored(path.at(e), p, rows)) / 3 for e in LIKELIHOOD_PENALTIES]
+            gains += [reciprocal_rank(*_scored(path.at(e), p, rows)) / 3 for e in LIKELIHOOD_PENALTIES]
+        gains = _smoothed(gains)
         scores |= {f"{name}, penalty {e:g}": s for e, s in zip(LIKELIHOOD_PENALTIES, gains.tolist(), strict=True)}
     selection = Selection.best("out-of-fold reciprocal rank", scores)
     name, penalty = selection.chosen.split(", penalty ")
@@ -136,7 +149,7 @@ def for_frozen_target(p: Prepared, seed: int = 0) -> tuple[Affine, Selection]:
         for name, rule in FROZEN_TARGET_MAPS.items():
             a = rule(rest, p.target)
             predicted = unit_norm(p.target.undo(p.x[rows] @ a.matrix + a.offset))
-            scores[name] += expected_rank_score(predicted, raw) / 3
+            scores[name] += reciprocal_rank(predicted, raw) / 3
     selection = Selection.best("out-of-fold reciprocal rank", scores)
     return FROZEN_TARGET_MAPS[selection.chosen](p.summary, p.target), selection
 
@@ -161,29 +174,25 @@ FROZEN_TARGET_MAPS: dict[str, Callable[[Summary, Normalizer], Affine]] = {
 
 
 def best_penalty(path: RidgePath, p: Prepared) -> float:
-    """Generalised cross-validation, or exact leave-one-out where anchors are few."""
-    if path.n >= FEW or len(p.x) < path.n:
+    """Generalised cross-validation, or exact leave-one-out where anchors are too few for an approximation of it."""
+    if path.n > max(FEW, 3 * len(path.values)) or len(p.raw_x) < path.n:
         return path.best()
     y = p.y - p.summary.mean_y
-    return min(PENALTIES, key=lambda penalty: float(np.sum((y - _leave_one_out(path, p, penalty)) ** 2)))
+    return min(PENALTIES[::3], key=lambda penalty: float(np.sum((y - _leave_one_out(path, p, penalty)) ** 2)))
 
 
-def expected_rank_score(queries: np.ndarray, gallery: np.ndarray) -> float:
-    """Mean reciprocal rank of row i for query i, carried over to a large gallery.
+def reciprocal_rank(queries: np.ndarray, gallery: np.ndarray) -> float:
+    """Mean reciprocal rank of row i for query i among all rows, by inner product; equals share their places."""
+    scores = queries @ gallery.T
+    own = np.diagonal(scores)[:, None]
+    rank = 0.5 + np.sum(scores > own, axis=1) + 0.5 * np.sum(scores == own, axis=1)
+    return float(np.mean(1 / rank))
 
-    The scores of all other rows give each query a distribution; where its own row stands in it tells how many rows of
-    a gallery of 10,000 would come before. Counting ranks directly, every good map would score 1 on few anchors.
-    """
-    return float(np.mean(1 / (1 + GALLERY * ndtr(-standings(queries @ gallery.T)))))
 
-
-def standings(scores: np.ndarray) -> np.ndarray:
-    """Tell by how many standard deviations each query's score of its own row exceeds those of all other rows."""
-    own = np.diagonal(scores)
-    n = len(scores)
-    mean = (np.sum(scores, axis=1) - own) / max(n - 1, 1)
-    square = (np.sum(scores**2, axis=1) - own**2) / max(n - 1, 1)
-    return np.asarray((own - mean) / np.sqrt(np.maximum(square - mean**2, np.finfo(np.float64).tiny)))
+def _smoothed(scores: np.ndarray) -> np.ndarray:
+    """Average each score with its neighbours: of a broad summit the middle, and no lucky spike."""
+    padded = np.pad(scores, 1, mode="edge")
+    return np.asarray(padded[:-2] + padded[1:-1] + padded[2:]) / 3
 
 
 def _leave_one_out(path: RidgePath, p: Prepared, penalty: float) -> np.ndarray:
@@ -192,7 +201,7 @@ def _leave_one_out(path: RidgePath, p: Prepared, penalty: float) -> np.ndarray:
     rotated = x @ path.vectors
     leverage = np.sum(rotated**2 / (path.values + penalty * path.unit), axis=1) + 1 / path.n
     residual = y - x @ path.matrix(penalty)
-    return np.asarray(y - residual / np.maximum(1 - leverage, 1e-6)[:, None])
+    return np.asarray(y - residual / np.maximum(1 - leverage, 1e-12)[:, None])
 
 
 def _scored(ratio: LikelihoodRatio, p: Prepared, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

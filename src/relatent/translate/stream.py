@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from relatent._array import Array, to_numpy
+from relatent._array import Array
 from relatent.spaces.normalize import Normalizer
 from relatent.translate.selection import Prepared
 from relatent.translate.summary import Summary, summarize
@@ -66,7 +66,12 @@ class PairStream:
             Normalizer.from_moments(int(s.n), s.mean_x, s.xx, self.normalize),
             Normalizer.from_moments(int(s.n), s.mean_y, s.yy, self.normalize),
         )
-        summary = s if self.first else s.normalized(source, target)
-        wide_x, wide_y = (to_numpy(a).astype(np.float64, copy=False) for a in (x, y))
-        raw = np.mean(wide_y, axis=0), np.std(wide_y, axis=0)
-        return Prepared(source, target, summary, source.apply(wide_x), target.apply(wide_y), *raw)
+        return Prepared(source, target, s if self.first else s.normalized(source, target), x, y)
+
+    def target_statistics(self, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Mean and std of the target's coordinates, from the sums, or from a sample where rows were scaled."""
+        s = self.summary
+        if s is None or self.first:
+            wide = y.astype(np.float64)
+            return np.asarray(wide.mean(axis=0)), np.asarray(wide.std(axis=0))
+        return s.mean_y, np.sqrt((np.diagonal(s.yy) if s.yy.ndim == 2 else s.yy) / s.n)

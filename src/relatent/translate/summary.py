@@ -8,7 +8,7 @@ from operator import add
 
 import numpy as np
 
-from relatent._array import Array, array_namespace, as_labels, as_parallel, to_numpy
+from relatent._array import Array, array_namespace, as_labels, as_parallel, row_chunks, to_numpy
 from relatent._files import Saved, from_bytes, to_bytes
 from relatent.spaces.normalize import Normalizer, scaled
 
@@ -125,7 +125,7 @@ def summarize(x: Array, y: Array, weights: Array | None = None, *, full_x: bool 
     """
     x, y = as_parallel(x=x, y=y)
     w = None if weights is None else _checked_weights(weights, x.shape[0])
-    blocks = (slice(start, start + BLOCK_ROWS) for start in range(0, x.shape[0], BLOCK_ROWS))
+    blocks = row_chunks(x.shape[0], BLOCK_ROWS)
     return reduce(add, (_block(x[b, :], y[b, :], None if w is None else w[b], full_x, full_y) for b in blocks))
 
 
@@ -159,9 +159,11 @@ def _checked_weights(weights: Array, n: int) -> np.ndarray:
     w = as_labels(weights, "weights").astype(np.float64)
     if len(w) != n:
         raise ValueError(f"There are {len(w)} weights for {n} pairs: expected one per pair.")
-    if not np.all(np.isfinite(w)) or np.any(w < 0) or not np.any(w > 0):
+    if not np.all(np.isfinite(w)) or np.any(w < 0):
         row = int(np.argmin(np.where(np.isfinite(w), w, -np.inf)))
-        raise ValueError(f"Weights must be finite, 0 or more, and not all 0; weight {row} is {w[row]}.")
+        raise ValueError(f"Weight {row} is {w[row]}: expected finite weights of 0 or more.")
+    if not np.any(w > 0):
+        raise ValueError("Every weight is zero: at least one pair must count.")
     return w
 
 

@@ -17,13 +17,17 @@ from relatent._files import Saved, read_saved, understood, write_saved
 from relatent._linalg import pseudo_inverse
 from relatent.evaluate.fidelity import r2
 from relatent.evaluate.retrieval import mrr
+from relatent.spaces.join import parallel
 from relatent.spaces.normalize import NORMALIZATIONS, live_dimensions
+from relatent.spaces.space import Space
 from relatent.translate.folded import FoldedMap, fold
-from relatent.translate.maps import find_map
+from relatent.translate.joins import Joins
+from relatent.translate.maps import RidgePath, find_map
 from relatent.translate.quality import Quality, expected_quality
 from relatent.translate.selection import (
     Prepared,
     Selection,
+    best_penalty,
     for_frozen_target,
     for_retrieval,
     for_stitching,
@@ -101,22 +105,31 @@ class Translator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         self.reservoir = reservoir
         self.seed = seed
 
-    def fit(self, X: Array, Y: Array, sample_weight: Array | None = None) -> Self:
-        """Learn from parallel anchors: row i of X and row i of Y mean the same."""
+    def fit(self, X: Array | Space, y: Array | Space, sample_weight: Array | None = None) -> Self:
+        """Learn from parallel anchors: row i of X and row i of y, the target's vectors, mean the same.
+
+        Two spaces (:class:`relatent.Space`) are joined on their keys first, and their fingerprints remembered.
+        """
         self._forget()
-        return self.partial_fit(X, Y, sample_weight)
+        return self.partial_fit(X, y, sample_weight)
 
-    def partial_fit(self, X: Array, Y: Array, sample_weight: Array | None = None) -> Self:
+    def partial_fit(self, X: Array, y: Array, sample_weight: Array | None = None) -> Self:
         """Learn from one more chunk of parallel anchors; the translator is ready after each."""
-        return self.accumulate(X, Y, sample_weight).finish()
+        return self.accumulate(X, y, sample_weight).finish()
 
-    def accumulate(self, X: Array, Y: Array, sample_weight: Array | None = None) -> Self:
+    def accumulate(self, X: Array, y: Array, sample_weight: Array | None = None) -> Self:
         """Take in one more chunk without solving; call :meth:`finish` after the last."""
         self._check_parameters()
-        x, y = as_parallel(X=X, Y=_refuse_labels(Y))
         first = not hasattr(self, "streams_")
+        if isinstance(X, Space) and isinstance(y, Space):
+            joins = Joins.of(X, y)
+            X, y = parallel(X, y)
+        else:
+            joins = None
+        x, y = as_parallel(X=X, Y=_refuse_labels(y))
         validate_data(self, X, reset=first, skip_check_array=True)
         if first:
+            self.joins_ = joins or Joins.of(to_numpy(x), to_numpy(y))
             self.streams_ = {name: PairStream(name) for name in self._preparations()}
             self.pairs_ = Reservoir(self.reservoir, self.seed)
             self.n_pairs_, self._dtype = 0, np.result_type(to_numpy(x[:1, :]), to_numpy(y[:1, :]))
@@ -151,12 +164,17 @@ class Translator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
             self.target_map_ = None
         return self
 
-    def transform(self, X: Array) -> Array:
-        """Translate vectors of the source."""
-        return self.map_(self._checked(X))
+    def transform(self, X: Array | Space) -> Array | Space:
+        """Translate vectors of the source. A space gives a space, if its fingerprint is that of the source."""
+        if isinstance(X, Space):
+            return self._translated(X, "source")
+        x = self._checked(X)
+        return self.map_(x)
 
-    def transform_target(self, Y: Array) -> Array:
+    def transform_target(self, Y: Array | Space) -> Array | Space:
         """Prepare vectors of the target for comparison; changes them only if the goal is retrieval."""
+        if isinstance(Y, Space):
+            return self._translated(Y, "target")
         y = as_matrix(Y, "Y")
         self._check_fitted()
         if self.target_map_ is None:
@@ -166,6 +184,12 @@ class Translator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
                 f"Y has shape {tuple(y.shape)}: expected {self.target_map_.dims_in} columns, as when fitted."
             )
         return self.target_map_(y)
+
+    def accept(self, space: Space) -> Self:
+        """Let a space pass whose fingerprint is not the one of the source or target. It is recorded, and saved."""
+        self._check_fitted()
+        self.joins_ = self.joins_.accepting(space.fingerprint)
+        return self
 
     def inverse_transform(self, Y: Array) -> Array:
         """Translate back: exact for invertible maps, of least norm otherwise."""
@@ -177,9 +201,9 @@ class Translator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         x = (y - like(m.offset, y)) @ like(pseudo_inverse(m.matrix.astype(np.float64)), y)
         return x if m.before is None else m.before.undo(x)
 
-    def score(self, X: Array, Y: Array) -> float:
-        """R² of the translation; for retrieval the mean reciprocal rank (at 10) of row i of Y for row i of X."""
-        x, y = as_parallel(X=X, Y=Y)
+    def score(self, X: Array, y: Array) -> float:
+        """R² of the translation; for retrieval the mean reciprocal rank (at 10) of row i of y for row i of X."""
+        x, y = as_parallel(X=X, Y=y)
         if self.goal == "retrieval":
             metric = "cosine" if self.target_map_ is None else "inner"
             return mrr(self.transform(x), self.transform_target(y), min(10, x.shape[0]), metric)
@@ -206,6 +230,7 @@ class Translator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         about: dict[str, Any] = {
             "parameters": self.get_params(),
             "map": self.map_.about(),
+            "joins": self.joins_.about(),
             "dims": [self.n_features_in_, self.map_.width],
             "n_pairs": self.n_pairs_,
             "selection": None if self.selection_ is None else asdict(self.selection_),
@@ -222,6 +247,7 @@ class Translator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         with understood(path):
             about = saved.about
             t = cls(**about["parameters"])
+            t.joins_ = Joins.from_saved(about["joins"])
             t.map_ = FoldedMap.from_saved(saved.arrays, about["map"], "map.")
             t.target_map_ = (
                 FoldedMap.from_saved(saved.arrays, about["target"], "target.") if "target" in about else None
@@ -233,8 +259,12 @@ class Translator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
     def _solve(self, p: Prepared) -> tuple[FoldedMap, Selection | None]:
         selection, features = None, None
         if self.map != "auto":
-            options = {"penalty": self.penalty, "rank": self.rank}
             found = find_map(self.map)
+            chosen = self.penalty is None and found.shrinks
+            options = {
+                "penalty": best_penalty(RidgePath.of(p.summary), p) if chosen else self.penalty,
+                "rank": self.rank,
+            }
             solved = found.rule(p.summary, **{k: v for k, v in options.items() if v is not None and k in found.options})
         elif self.goal == "retrieval":
             solved, selection = for_frozen_target(p, self.seed)
@@ -243,7 +273,8 @@ class Translator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         else:
             solved, features, selection = for_vectors(p, self.penalty, self.seed)
         folded = fold(solved, p.source, p.target, dtype=self._dtype, features=features)
-        return folded.guarded(live_dimensions(p.spread), p.level), selection
+        level, spread = self.streams_[self.normalize].target_statistics(p.raw_y)
+        return folded.guarded(live_dimensions(spread), level), selection
 
     @property
     def _two_sided(self) -> bool:
@@ -273,6 +304,16 @@ class Translator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         if self.frozen_target and self.goal != "retrieval":
             raise ValueError(f'frozen_target is for goal="retrieval", and the goal is {self.goal!r}.')
 
+    def _translated(self, space: Space, side: str) -> Space:
+        self._check_fitted()
+        self.joins_.check(space, side)
+        transform = self.transform if side == "source" else self.transform_target
+        vectors = transform(space.vectors)
+        if side == "target" and self.target_map_ is None:
+            return space
+        keys = space.key_column()
+        return Space(vectors, keys, space.name, self.joins_.outcome(vectors.shape[1]))
+
     def _checked(self, X: Array) -> Array:
         self._check_fitted()
         x = as_matrix(X, "X")
@@ -285,7 +326,7 @@ class Translator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
             raise NotFittedError("This Translator is not fitted yet: call fit with parallel anchors first.")
 
     def _forget(self) -> None:
-        for name in ("streams_", "pairs_", "map_", "target_map_", "selection_", "n_pairs_"):
+        for name in ("streams_", "pairs_", "map_", "target_map_", "selection_", "n_pairs_", "joins_"):
             self.__dict__.pop(name, None)
 
     @property
@@ -307,9 +348,10 @@ class Translator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
 
 def _refuse_labels(Y: Any) -> Any:
     """Class labels are no vectors, though a scikit-learn pipeline would pass them on to be fitted on."""
+    if Y is None:
+        raise ValueError("A Translator requires y to be passed, but the target y is None: give the target's vectors.")
     y = Y if hasattr(Y, "ndim") and hasattr(Y, "dtype") else np.asarray(Y)
-    integers = not isinstance(y, np.ndarray) or y.dtype.kind in "iub"
-    if y.ndim == 1 or (integers and "int" in str(y.dtype)) or "bool" in str(y.dtype):
+    if y.ndim == 1 or "int" in str(y.dtype) or "bool" in str(y.dtype):
         raise ValueError(
             f"Y has shape {tuple(y.shape)} and dtype {y.dtype}, like class labels: expected the target's vectors, one "
             "float row per row of X. In a scikit-learn pipeline, fit the translator first and pass it in a "

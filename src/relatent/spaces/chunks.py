@@ -1,0 +1,180 @@
+"""Chunks: rows in order, a bounded number at a time, from memory or from any file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from relatent.spaces.fingerprint import Fingerprint
+
+__all__ = ["Chunk", "Held", "Joined", "Layout", "Rows", "chunk_rows", "empty_others", "shard_range"]
+
+# A chunk of about this size fills the caches of a matrix product and leaves room for several in memory.
+CHUNK_BYTES = 32 * 2**20
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How the columns of a table are named: the vectors', the keys' if there are keys, and the order of all."""
+
+    vector: str = "vector"
+    key: str | None = "key"
+    order: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """Consecutive rows: their vectors, and every other column (keys among them) as an Arrow table."""
+
+    start: int
+    vectors: np.ndarray
+    others: pa.Table
+    layout: Layout = field(default_factory=Layout)
+
+    def __len__(self) -> int:
+        """Count the rows."""
+        return len(self.vectors)
+
+    @property
+    def keys(self) -> pa.ChunkedArray | None:
+        """The keys of these rows, or None when the space has none."""
+        return None if self.layout.key is None else self.others.column(self.layout.key)
+
+    def with_vectors(self, vectors: np.ndarray) -> Chunk:
+        """Give the same rows with other vectors: what a translation makes of them."""
+        if len(vectors) != len(self):
+            raise ValueError(f"{len(vectors)} vectors were given for a chunk of {len(self)} rows: expected as many.")
+        return replace(self, vectors=vectors)
+
+
+class Rows(Protocol):
+    """Where rows come from: memory, a file, several files. Each reader of a format gives one."""
+
+    @property
+    def shape(self) -> tuple[int, int]: ...  # noqa: D102
+    @property
+    def dtype(self) -> np.dtype: ...  # noqa: D102
+    @property
+    def layout(self) -> Layout: ...  # noqa: D102
+    @property
+    def fingerprint(self) -> Fingerprint | None: ...  # noqa: D102
+    @property
+    def schema(self) -> pa.Schema: ...  # noqa: D102
+
+    def chunks(self, start: int, stop: int, size: int) -> Iterator[Chunk]:
+        """Give rows start to stop in order, at most size at a time; at least one chunk, empty if there is no row."""
+        ...
+
+    def others(self, names: list[str] | None = None) -> pa.Table:
+        """Read every column but the vectors, or some of them."""
+        ...
+
+
+@dataclass(frozen=True)
+class Held:
+    """Rows whose vectors are an array, in memory or memory-mapped."""
+
+    vectors: np.ndarray
+    table: pa.Table
+    layout: Layout = field(default_factory=Layout)
+    fingerprint: Fingerprint | None = None
+    forget: Callable[[], None] | None = None
+    """Lets go of the pages of a memory-mapped file, called behind each chunk."""
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows and coordinates."""
+        return (int(self.vectors.shape[0]), int(self.vectors.shape[1]))
+
+    @property
+    def dtype(self) -> np.dtype:
+        """The dtype of the vectors."""
+        return self.vectors.dtype
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The types of the other columns."""
+        return self.table.schema
+
+    def chunks(self, start: int, stop: int, size: int) -> Iterator[Chunk]:
+        """Give slices, without a copy."""
+        for first in range(start, max(stop, start + 1), size):
+            last = min(first + size, stop)
+            yield Chunk(first, self.vectors[first:last], self.table.slice(first, last - first), self.layout)
+            if self.forget is not None:
+                self.forget()
+
+    def others(self, names: list[str] | None = None) -> pa.Table:
+        """Give every column but the vectors, or some of them."""
+        return self.table if names is None else self.table.select(names)
+
+
+class Joined:
+    """Rows of several files, one after the other."""
+
+    def __init__(self, parts: Sequence[Rows], names: Sequence[str]) -> None:
+        self._parts = list(parts)
+        self._starts = np.concatenate([[0], np.cumsum([part.shape[0] for part in parts])]).astype(int).tolist()
+        filled = [i for i, part in enumerate(parts) if part.shape[0]] or [0]
+        first = filled[0]
+        for i in filled[1:]:
+            _check_alike(parts[first], parts[i], names[first], names[i])
+        lead = parts[first]
+        self.shape = (self._starts[-1], lead.shape[1])
+        self.dtype, self.layout, self.schema = lead.dtype, lead.layout, lead.schema
+        self.fingerprint = lead.fingerprint
+
+    def chunks(self, start: int, stop: int, size: int) -> Iterator[Chunk]:
+        """Give the chunks of each file in turn; none reaches over the end of a file."""
+        if start >= stop:
+            yield from self._parts[0].chunks(0, 0, size)
+        for part, first, last in zip(self._parts, self._starts, self._starts[1:], strict=False):
+            low, high = max(start, first), min(stop, last)
+            if low < high:
+                for chunk in part.chunks(low - first, high - first, size):
+                    yield replace(chunk, start=chunk.start + first, layout=self.layout)
+
+    def others(self, names: list[str] | None = None) -> pa.Table:
+        """Read every column but the vectors, or some of them, of all files."""
+        tables = [part.others(names) for part in self._parts]
+        return pa.concat_tables([t for t in tables if len(t)] or tables[:1], promote_options="permissive")
+
+
+def chunk_rows(dim: int, dtype: np.dtype, size: int | None = None) -> int:
+    """Give the rows of a chunk: as asked, or so many as make 32 MiB."""
+    if size is None:
+        return max(1, min(CHUNK_BYTES // max(1, dim * dtype.itemsize), 1_000_000))
+    if isinstance(size, bool) or int(size) != size or size < 1:
+        raise ValueError(f"Chunks of {size!r} rows were asked for: expected a whole number of at least 1.")
+    return int(size)
+
+
+def shard_range(rows: int, shard: tuple[int, int] | None) -> tuple[int, int]:
+    """Give the first row and the end of shard i of n: consecutive, of equal size to within one row.
+
+    >>> [shard_range(10, (i, 3)) for i in range(3)]
+    [(0, 3), (3, 6), (6, 10)]
+    """
+    i, n = (0, 1) if shard is None else shard
+    if not 0 <= i < n:
+        raise ValueError(f"shard is {shard}: expected (i, n) with 0 ≤ i < n, such as (0, 4) for the first of four.")
+    return rows * i // n, rows * (i + 1) // n
+
+
+def empty_others(rows: int) -> pa.Table:
+    """Give a table of so many rows and no column."""
+    return pa.table({"_": pa.nulls(rows)}).select([])
+
+
+def _check_alike(a: Any, b: Any, name_a: str, name_b: str) -> None:
+    given = [(rows.shape[1], str(rows.dtype), rows.layout.vector, rows.layout.key) for rows in (a, b)]
+    for what, mine, theirs in zip(("dimension", "dtype", "vector column", "key column"), *given, strict=True):
+        if mine != theirs:
+            raise ValueError(
+                f"{name_a} has {what} {mine!r} and {name_b} has {theirs!r}: expected files of one space. "
+                "Read them apart."
+            )

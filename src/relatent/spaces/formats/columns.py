@@ -1,0 +1,208 @@
+"""Tables of columns: which one holds the vectors, which one the keys, and Arrow lists as matrices and back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from relatent._array import suggest
+from relatent._files import FileError
+from relatent.spaces.chunks import Chunk, Layout
+from relatent.spaces.fingerprint import Fingerprint
+
+__all__ = [
+    "Reading",
+    "as_lists",
+    "as_matrix",
+    "choose",
+    "conform",
+    "guess_layout",
+    "meta",
+    "stored_fingerprint",
+    "table_of",
+    "vector_dtype",
+]
+
+META = b"relatent.fingerprint"
+VECTOR_NAMES = ("vector", "embedding", "vectors", "embeddings", "emb", "values", "features", "x", "arr_0")
+KEY_NAMES = ("key", "keys", "id", "ids", "_id", "doc_id", "docid", "uid", "uuid", "word", "words", "token", "name")
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How a file is to be read: the names of its columns and the dtype of its vectors, where they are given."""
+
+    vector: str | None = None
+    key: str | None = None
+    dtype: np.dtype | None = None
+    keys: Path | None = None
+    """A file of ids for an .npy."""
+
+
+def guess_layout(path: Any, schema: pa.Schema, reading: Reading) -> Layout:
+    """Find the vector column and the key column by name and type."""
+    lists = [f.name for f in schema if _is_vector(f.type)]
+    keys = [f.name for f in schema if _is_key(f.type)]
+    vector = choose(path, "vector", reading.vector, schema.names, lists, VECTOR_NAMES)
+    if vector is None:
+        raise FileError(
+            f"{path} has no column of vectors, that is of lists of numbers; it has: {_listed(schema)}. "
+            "Gather the coordinates in one list column, or read another file."
+        )
+    if vector not in lists:
+        raise FileError(
+            f"Column {vector!r} of {path} holds {schema.field(vector).type}: expected lists of numbers. "
+            f"Such columns are: {', '.join(lists) or 'none'}."
+        )
+    key = choose(path, "key", reading.key, schema.names, keys, KEY_NAMES)
+    return Layout(vector, key, tuple(schema.names))
+
+
+def choose(
+    path: Any, what: str, given: str | None, every: Iterable[str], fitting: list[str], usual: tuple[str, ...]
+) -> str | None:
+    """Take the column that was given, else the one with a usual name, else the only one that fits."""
+    every = list(every)
+    if given is not None:
+        if given not in every:
+            raise FileError(f"{path} has no column {given!r}.{suggest(given, every)}")
+        return given
+    named = sorted((name for name in fitting if name.lower() in usual), key=lambda n: usual.index(n.lower()))
+    if named:
+        return named[0]
+    if len(fitting) > 1 and what == "vector":
+        raise FileError(
+            f"{path} has several columns of vectors: {', '.join(fitting)}. Say which one with vector={fitting[0]!r}."
+        )
+    return fitting[0] if len(fitting) == 1 else None
+
+
+def as_matrix(column: pa.ChunkedArray | pa.Array, path: Any, first_row: int, dim: int | None = None) -> np.ndarray:
+    """Give a list column as a matrix, without a copy when it is one piece of one length and without nulls."""
+    pieces = column.chunks if isinstance(column, pa.ChunkedArray) else [column]
+    matrices, row = [], first_row
+    for piece in pieces:
+        if len(piece):
+            matrices.append(_piece(piece, path, row, dim))
+            dim = matrices[-1].shape[1]
+        row += len(piece)
+    if len(matrices) == 1:
+        return matrices[0]
+    return np.concatenate(matrices) if matrices else np.empty((0, dim or 0), vector_dtype(column.type))
+
+
+def as_lists(matrix: np.ndarray) -> pa.FixedSizeListArray:
+    """Give a matrix as a column of fixed-size lists, without a copy when it is contiguous."""
+    flat = pa.array(np.ascontiguousarray(matrix).reshape(-1))
+    if matrix.shape[1] == 0:
+        raise ValueError("The vectors have no coordinate: there is nothing to write.")
+    return pa.FixedSizeListArray.from_arrays(flat, matrix.shape[1])
+
+
+def vector_dtype(kind: pa.DataType) -> np.dtype:
+    """Give the dtype that vectors of an Arrow type are read as."""
+    value = _storage(kind).value_type
+    if pa.types.is_floating(value):
+        floating: np.dtype = np.dtype(value.to_pandas_dtype())
+        return floating
+    return np.dtype(np.float32 if value.bit_width <= 16 else np.float64)
+
+
+def table_of(chunk: Chunk) -> pa.Table:
+    """Give a chunk as one table, the vectors in the place where they were read."""
+    layout, lists = chunk.layout, as_lists(chunk.vectors)
+    others = {name: chunk.others.column(name) for name in chunk.others.column_names}
+    order = [name for name in layout.order if name in others or name == layout.vector]
+    if layout.vector not in order:
+        order = [*(name for name in others if name not in order), *order, layout.vector]
+    return pa.table({name: lists if name == layout.vector else others[name] for name in order})
+
+
+def conform(table: pa.Table, schema: pa.Schema) -> pa.Table:
+    """Give a table the types of the first chunk, or name the column that cannot take them."""
+    try:
+        return table.cast(schema)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, ValueError) as error:
+        given = {f.name: f.type for f in table.schema}
+        changed = [f"{f.name} ({f.type}, then {given.get(f.name)})" for f in schema if given.get(f.name) != f.type]
+        raise FileError(
+            f"The columns changed between chunks: {', '.join(changed) or error}. Give them one type throughout, or "
+            "leave them out with others=False."
+        ) from error
+
+
+def meta(fingerprint: Fingerprint) -> dict[bytes, bytes]:
+    """Give the metadata that records a fingerprint in an Arrow schema."""
+    return {META: fingerprint.to_json().encode()}
+
+
+def stored_fingerprint(metadata: dict[bytes, bytes] | None, path: Any) -> Fingerprint | None:
+    """Find the fingerprint that was recorded, if any."""
+    text = (metadata or {}).get(META)
+    if text is None:
+        return None
+    try:
+        return Fingerprint.from_json(text.decode())
+    except ValueError as error:
+        raise FileError(f"{path} records a fingerprint that cannot be read ({error}): get a new copy.") from error
+
+
+def _piece(piece: pa.Array, path: Any, first_row: int, dim: int | None) -> np.ndarray:
+    if isinstance(piece, pa.ExtensionArray):
+        piece = piece.storage
+    if piece.null_count:
+        row = first_row + int(np.argmax(piece.is_null().to_numpy(zero_copy_only=False)))
+        raise FileError(f"{path} has {piece.null_count} null vectors, first in row {row}: drop or mend these rows.")
+    width = _width(piece, path, first_row, dim)
+    values = piece.flatten()
+    if values.null_count:
+        row = first_row + int(np.argmax(values.is_null().to_numpy(zero_copy_only=False))) // max(width, 1)
+        raise FileError(f"{path} has a null inside the vector of row {row}: drop or mend this row.")
+    dtype = vector_dtype(piece.type)
+    flat: np.ndarray = values.to_numpy(zero_copy_only=True)
+    return flat.reshape(len(piece), width).astype(dtype, copy=False)
+
+
+def _width(piece: pa.Array, path: Any, first_row: int, dim: int | None) -> int:
+    """Give the one length of all lists; name the first row that has another."""
+    if pa.types.is_fixed_size_list(piece.type):
+        width, lengths = piece.type.list_size, None
+        ragged = 0 if dim not in (None, width) else None
+    else:
+        lengths = np.diff(piece.offsets.to_numpy())
+        width = int(lengths[0]) if dim is None else dim
+        wrong = np.flatnonzero(lengths != width)
+        ragged = int(wrong[0]) if len(wrong) else None
+    if ragged is not None:
+        found = width if lengths is None else int(lengths[ragged])
+        raise FileError(
+            f"{path} has vectors of different lengths: {dim or width} coordinates at first, {found} in row "
+            f"{first_row + ragged}. Drop or mend that row."
+        )
+    return int(width)
+
+
+def _storage(kind: pa.DataType) -> pa.DataType:
+    return kind.storage_type if isinstance(kind, pa.BaseExtensionType) else kind
+
+
+def _is_vector(kind: pa.DataType) -> bool:
+    kind = _storage(kind)
+    if not (pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)):
+        return False
+    return bool(pa.types.is_floating(kind.value_type) or pa.types.is_integer(kind.value_type))
+
+
+def _is_key(kind: pa.DataType) -> bool:
+    if pa.types.is_dictionary(kind):
+        kind = kind.value_type
+    return bool(pa.types.is_integer(kind) or pa.types.is_string(kind) or pa.types.is_large_string(kind))
+
+
+def _listed(schema: pa.Schema) -> str:
+    return ", ".join(f"{f.name} ({f.type})" for f in schema) or "no column at all"

@@ -1,0 +1,167 @@
+"""JSON lines: one object per line with a list of numbers and anything else."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from relatent._files import FileError
+from relatent.spaces.chunks import Chunk, Layout, Rows, empty_others
+from relatent.spaces.fingerprint import Fingerprint
+from relatent.spaces.formats.columns import KEY_NAMES, VECTOR_NAMES, Reading, choose
+from relatent.spaces.formats.lines import count_lines, line_blocks
+from relatent.spaces.formats.sidecar import read_sidecar, sidecar_path, write_sidecar
+
+__all__ = ["JsonRows", "Writer", "open_rows", "sidecars"]
+
+# The names and types of the columns are those of the first rows; objects may leave names out.
+LOOK_AHEAD = 1_000
+
+
+def sidecars(path: Path) -> list[Path]:
+    """Name every file that may stand beside."""
+    return [sidecar_path(path)]
+
+
+def open_rows(path: Path, reading: Reading) -> Rows:
+    """Open a file of JSON lines."""
+    return JsonRows(path, reading)
+
+
+class JsonRows:
+    """Objects, parsed block by block. The first one tells the columns; numbers are float32 unless said otherwise."""
+
+    def __init__(self, path: Path, reading: Reading) -> None:
+        self._path = path
+        beside = read_sidecar(path)
+        self.fingerprint = beside.fingerprint
+        self.dtype = reading.dtype or np.dtype(beside.dtype or np.float32)
+        rows = count_lines(path)
+        beside.check_rows(path, rows)
+        first = self._objects(*next(line_blocks(path, 0, 0, min(rows, LOOK_AHEAD), LOOK_AHEAD)))
+        self.layout = _layout(path, first, reading) if first else Layout("vector", None, ("vector",))
+        told = self.fingerprint.dim if self.fingerprint else 0
+        self.shape = (rows, len(first[0][self.layout.vector]) if first else told)
+        self.schema = _schema(first, self.layout)
+
+    def chunks(self, start: int, stop: int, size: int) -> Iterator[Chunk]:
+        """Parse so many lines at a time."""
+        for first, lines in line_blocks(self._path, 0, start, stop, size):
+            objects = self._objects(first, lines)
+            vectors = [self._vector(o, first + i) for i, o in enumerate(objects)]
+            matrix = np.asarray(vectors, dtype=self.dtype).reshape(len(objects), self.shape[1])
+            yield Chunk(first, matrix, self._table(objects, first), self.layout)
+
+    def others(self, names: list[str] | None = None) -> pa.Table:
+        """Read every column but the vectors."""
+        tables = [chunk.others for chunk in self.chunks(0, self.shape[0], 2**14)]
+        table = pa.concat_tables(tables, promote_options="permissive")
+        return table if names is None else table.select(names)
+
+    def _objects(self, first: int, lines: list[str]) -> list[dict[str, Any]]:
+        return [self._object(line, first + i) for i, line in enumerate(lines)]
+
+    def _object(self, line: str, row: int) -> dict[str, Any]:
+        try:
+            found = json.loads(line)
+        except ValueError as error:
+            raise FileError(
+                f"{self._path} is not JSON in row {row} ({error}): the file may be cut short. Mend or drop that line."
+            ) from error
+        if not isinstance(found, dict):
+            raise FileError(f"{self._path} has a {type(found).__name__} in row {row}: expected one object per line.")
+        return found
+
+    def _vector(self, found: dict[str, Any], row: int) -> list[float]:
+        name = self.layout.vector
+        vector = found.get(name)
+        if not isinstance(vector, list) or None in vector:
+            raise FileError(f"{self._path} has a null vector in row {row}: drop or mend this row ({name!r}).")
+        if len(vector) != self.shape[1]:
+            raise FileError(
+                f"{self._path} has vectors of different lengths: {self.shape[1]} coordinates at first, {len(vector)} "
+                f"in row {row}. Drop or mend that row."
+            )
+        return vector
+
+    def _table(self, objects: list[dict[str, Any]], first: int) -> pa.Table:
+        known = set(self.layout.order)
+        new = next(((i, name) for i, found in enumerate(objects) for name in found if name not in known), None)
+        if new is not None:
+            raise FileError(
+                f"{self._path} has {new[1]!r} in row {first + new[0]} and not in its first {LOOK_AHEAD} rows: expected "
+                "the same names throughout. Add it to the first row, with null."
+            )
+        columns = {f.name: self._column(objects, f, first) for f in self.schema}
+        return pa.table(columns) if columns else empty_others(len(objects))
+
+    def _column(self, objects: list[dict[str, Any]], field: pa.Field, first: int) -> pa.Array:
+        try:
+            return pa.array([found.get(field.name) for found in objects], field.type)
+        except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
+            raise FileError(
+                f"{self._path} has values of another type than {field.type} under {field.name!r} after row {first} "
+                f"({error}): expected one type throughout."
+            ) from error
+
+
+def _schema(objects: list[dict[str, Any]], layout: Layout) -> pa.Schema:
+    """Find the types of the other columns in the first rows; one that is null throughout is taken for text."""
+    names = [name for name in layout.order if name != layout.vector]
+    kinds = {name: pa.array([found.get(name) for found in objects]).type for name in names}
+    return pa.schema([(name, pa.string() if pa.types.is_null(kind) else kind) for name, kind in kinds.items()])
+
+
+def _layout(path: Path, objects: list[dict[str, Any]], reading: Reading) -> Layout:
+    found = {name: value for one in reversed(objects) for name, value in one.items()}
+    found = {**dict.fromkeys(name for one in objects for name in one), **found, **objects[0]}
+    lists = [name for name, value in found.items() if _is_vector(value)]
+    keys = [name for name, value in found.items() if isinstance(value, str | int) and not isinstance(value, bool)]
+    vector = choose(path, "vector", reading.vector, found, lists, VECTOR_NAMES)
+    if vector is None or vector not in lists:
+        raise FileError(f"{path} has no list of numbers in row 0; it has: {', '.join(found)}. Check the vector's name.")
+    key = choose(path, "key", reading.key, found, keys, KEY_NAMES)
+    return Layout(vector, key, tuple(found))
+
+
+def _is_vector(value: Any) -> bool:
+    return isinstance(value, list) and bool(value) and all(isinstance(v, int | float) for v in value)
+
+
+class Writer:
+    """Writes one object per line, each number as short as it can be without changing it."""
+
+    def __init__(self, path: Path, first: Chunk, _early: Fingerprint) -> None:
+        self._path, self._first, self._row = path, first, 0
+        self._file = path.open("wb")
+
+    def write(self, chunk: Chunk) -> None:
+        """Append a chunk."""
+        self._check_finite(chunk)
+        others = chunk.others.to_pylist() if chunk.others.column_names else [{}] * len(chunk)
+        numbers = chunk.vectors.astype(str).tolist()
+        name = json.dumps(chunk.layout.vector, ensure_ascii=False)
+        for row, vector in zip(others, numbers, strict=True):
+            head = json.dumps(row, ensure_ascii=False, default=str)[1:-1]
+            self._file.write(f"{{{head}{', ' if head else ''}{name}: [{', '.join(vector)}]}}\n".encode())
+        self._row += len(chunk)
+
+    def finish(self, fingerprint: Fingerprint) -> None:
+        """Write the fingerprint beside."""
+        self._file.flush()
+        write_sidecar(self._path, fingerprint, self._first, self._row)
+
+    def release(self) -> None:
+        """Let go of the file."""
+        self._file.close()
+
+    def _check_finite(self, chunk: Chunk) -> None:
+        finite = np.isfinite(chunk.vectors).all(axis=1)
+        if not finite.all():
+            row = self._row + int(np.argmin(finite))
+            raise FileError(f"Row {row} holds NaN or infinity, which JSON cannot: mend it, or write Parquet.")

@@ -1,0 +1,91 @@
+"""Rows of an Arrow table that is read batch by batch: what Parquet, Arrow and datasets folders share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any, Protocol
+
+import pyarrow as pa
+
+from relatent._files import FileError
+from relatent.spaces.chunks import Chunk
+from relatent.spaces.formats.columns import Reading, as_matrix, guess_layout, stored_fingerprint, vector_dtype
+from relatent.spaces.formats.damage import readable
+
+__all__ = ["Source", "TableRows", "regrouped"]
+
+
+class Source(Protocol):
+    """A file that gives tables: its schema, how many rows it has, and those from start on."""
+
+    path: Any
+    rows: int
+    schema: pa.Schema
+    metadata: dict[bytes, bytes] | None
+
+    def tables(self, start: int, stop: int, size: int, columns: list[str] | None = None) -> Iterator[pa.Table]:
+        """Give rows start to stop in tables of at most size rows."""
+        ...
+
+
+class TableRows:
+    """The rows of a source, with its vector column as matrices."""
+
+    def __init__(self, source: Source, reading: Reading) -> None:
+        self._source = source
+        self.layout = guess_layout(source.path, source.schema, reading)
+        self.fingerprint = stored_fingerprint(source.metadata, source.path)
+        kind = source.schema.field(self.layout.vector).type
+        self.dtype = reading.dtype or vector_dtype(kind)
+        names = [name for name in source.schema.names if name != self.layout.vector]
+        self.schema = pa.schema([source.schema.field(name) for name in names])
+        self.shape = (source.rows, self._dim(kind))
+
+    def chunks(self, start: int, stop: int, size: int) -> Iterator[Chunk]:
+        """Read so many rows at a time."""
+        row = start
+        with readable(self._source.path):
+            for table in self._source.tables(start, stop, size):
+                vectors = as_matrix(table.column(self.layout.vector), self._source.path, row, self.shape[1] or None)
+                others = table.drop_columns([self.layout.vector])
+                yield Chunk(row, vectors.astype(self.dtype, copy=False), others, self.layout)
+                row += len(table)
+        if row != stop and stop > start:
+            raise FileError(f"{self._source.path} ends after row {row} of {stop}: get a new copy.")
+
+    def others(self, names: list[str] | None = None) -> pa.Table:
+        """Read every column but the vectors, or some of them."""
+        names = self.schema.names if names is None else names
+        if not names:
+            return pa.table({"_": pa.nulls(self.shape[0])}).select([])
+        with readable(self._source.path):
+            return pa.concat_tables(list(self._source.tables(0, self.shape[0], max(1, self.shape[0]), names)))
+
+    def _dim(self, kind: pa.DataType) -> int:
+        kind = kind.storage_type if isinstance(kind, pa.BaseExtensionType) else kind
+        if pa.types.is_fixed_size_list(kind):
+            return int(kind.list_size)
+        if self._source.rows == 0:
+            return self.fingerprint.dim if self.fingerprint else 0
+        first = next(self._source.tables(0, 1, 1, [self.layout.vector]))
+        return int(as_matrix(first.column(0), self._source.path, 0).shape[1])
+
+
+def regrouped(batches: Iterable[Any], start: int, stop: int, size: int, schema: pa.Schema) -> Iterator[pa.Table]:
+    """Cut and gather batches that begin at row 0 into tables of size rows between start and stop."""
+    held: list[Any] = []
+    row = waiting = 0
+    for batch in batches:
+        begin, end = max(start - row, 0), min(stop - row, batch.num_rows)
+        row += batch.num_rows
+        while begin < end:
+            piece = batch.slice(begin, min(end - begin, size - waiting))
+            held.append(piece)
+            begin, waiting = begin + piece.num_rows, waiting + piece.num_rows
+            if waiting == size:
+                yield pa.Table.from_batches(held, schema)
+                held, waiting = [], 0
+        if row >= stop:
+            break
+    if held or start >= stop:
+        yield pa.Table.from_batches(held, schema)

@@ -1,0 +1,186 @@
+"""Spaces: the vectors of one model, one row per key, in memory or left on disk until needed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from relatent._array import to_numpy
+from relatent.spaces.chunks import Chunk, Held, Layout, Rows, chunk_rows, empty_others, shard_range
+from relatent.spaces.fingerprint import Fingerprint
+
+__all__ = ["Space"]
+
+
+class Space:
+    """Vectors with keys, a name, and a fingerprint that says which model they come from.
+
+    A space that was read from a file is lazy: :meth:`chunks` and :meth:`take` read what they give and no more, and
+    ``vectors`` reads all (a memory-mapped file stays on disk even then). Without keys, rows are known by their number.
+
+    >>> space = Space([[1.0, 0.0], [0.0, 2.0]], keys=["a", "b"], name="toy")
+    >>> space
+    Space('toy', 2 × 2 float64, keys 'a' …)
+    >>> [len(chunk) for chunk in space.chunks(rows=1)]
+    [1, 1]
+    """
+
+    def __init__(
+        self,
+        vectors: Any,
+        keys: Sequence[Any] | np.ndarray | pa.Array | None = None,
+        name: str = "",
+        fingerprint: Fingerprint | None = None,
+        *,
+        others: pa.Table | Mapping[str, Any] | None = None,
+    ) -> None:
+        array = to_numpy(vectors)
+        if array.ndim != 2 or array.dtype.kind not in "fiu":
+            raise ValueError(f"vectors have shape {array.shape} and dtype {array.dtype}: expected numbers in 2-D.")
+        if array.dtype.kind != "f":
+            array = array.astype(np.float32 if array.dtype.itemsize <= 2 else np.float64)
+        table, layout = _table(len(array), keys, others)
+        self._rows: Rows = Held(array, table, layout)
+        self.name = name
+        self._recorded = _checked(fingerprint, array.shape[1])
+
+    @classmethod
+    def over(cls, rows: Rows, name: str = "", fingerprint: Fingerprint | None = None) -> Space:
+        """Build over rows that know how to read themselves, such as those of a file."""
+        space = cls.__new__(cls)
+        space._rows, space.name = rows, name
+        space._recorded = _checked(fingerprint or rows.fingerprint, rows.shape[1])
+        return space
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows and coordinates."""
+        return self._rows.shape
+
+    @property
+    def dim(self) -> int:
+        """Number of coordinates."""
+        return self.shape[1]
+
+    @property
+    def dtype(self) -> np.dtype:
+        """The dtype of the vectors."""
+        return self._rows.dtype
+
+    @property
+    def layout(self) -> Layout:
+        """How the columns are named."""
+        return self._rows.layout
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The names and types of all columns but the vectors', without reading them."""
+        return self._rows.schema
+
+    @property
+    def has_keys(self) -> bool:
+        """Whether rows have keys of their own, rather than only their number."""
+        return self.layout.key is not None
+
+    @cached_property
+    def vectors(self) -> np.ndarray:
+        """All vectors, (n, d)."""
+        if isinstance(self._rows, Held):
+            return self._rows.vectors
+        out = np.empty(self.shape, dtype=self.dtype)
+        for chunk in self.chunks():
+            out[chunk.start : chunk.start + len(chunk)] = chunk.vectors
+        return out
+
+    @cached_property
+    def others(self) -> pa.Table:
+        """Every column but the vectors, keys included."""
+        return self._rows.others()
+
+    @cached_property
+    def keys(self) -> np.ndarray:
+        """All keys; the row numbers when there are none."""
+        column = self.key_column()
+        return np.arange(len(self)) if column is None else np.asarray(column.to_numpy())
+
+    def key_column(self) -> pa.ChunkedArray | None:
+        """Read the keys, and no other column, as Arrow holds them; None when there are none."""
+        return None if self.layout.key is None else self._rows.others([self.layout.key]).column(0)
+
+    @cached_property
+    def fingerprint(self) -> Fingerprint:
+        """What was recorded when the vectors were made; what is not known is left open, and the probe is measured."""
+        if self._recorded is not None and self._recorded.probe is not None:
+            return self._recorded
+        recorded = self._recorded or Fingerprint(dim=self.dim)
+        rows = len(self) if isinstance(self._rows, Held) else min(len(self), 4096)
+        first = next(self._rows.chunks(0, rows, max(rows, 1)))
+        known = {name: getattr(recorded, name) for name in ("model", "revision", "pooling", "normalization", "layer")}
+        return Fingerprint.of(first.vectors, **known)
+
+    def chunks(self, rows: int | None = None, shard: tuple[int, int] | None = None) -> Iterator[Chunk]:
+        """Give the rows in order, at most ``rows`` at a time (default: 32 MiB), or one shard ``(i, n)`` of them.
+
+        There is always at least one chunk, so that a writer learns the columns; in an empty space it is empty.
+        """
+        start, stop = shard_range(len(self), shard)
+        return self._rows.chunks(start, stop, chunk_rows(self.dim, self.dtype, rows))
+
+    def take(self, rows: Sequence[int] | np.ndarray) -> np.ndarray:
+        """Read the vectors of some rows, in the order given, without holding the others."""
+        rows = np.asarray(rows, dtype=np.intp)
+        if isinstance(self._rows, Held) or "vectors" in self.__dict__:
+            return np.asarray(self.vectors[rows])
+        if rows.size and (rows.min() < 0 or rows.max() >= len(self)):
+            raise IndexError(f"Row {rows.max()} was asked for but there are {len(self)} rows.")
+        out = np.empty((len(rows), self.dim), dtype=self.dtype)
+        order = np.argsort(rows, kind="stable")
+        ordered = rows[order]
+        for chunk in self.chunks():
+            low, high = np.searchsorted(ordered, [chunk.start, chunk.start + len(chunk)])
+            out[order[low:high]] = chunk.vectors[ordered[low:high] - chunk.start]
+        return out
+
+    def __len__(self) -> int:
+        """Count the rows."""
+        return self.shape[0]
+
+    def __repr__(self) -> str:
+        """Name, size and first key."""
+        first = next(self._rows.chunks(0, min(1, len(self)), 1)).keys if self.has_keys else None
+        keys = f", keys {first[0].as_py()!r} …" if first is not None and len(first) else ""
+        return f"Space({self.name!r}, {len(self):,} × {self.dim} {self.dtype}{keys})"
+
+
+def _table(rows: int, keys: Any, others: pa.Table | Mapping[str, Any] | None) -> tuple[pa.Table, Layout]:
+    """Put keys and other columns into one table with a layout."""
+    table = empty_others(rows) if others is None else others if isinstance(others, pa.Table) else pa.table(dict(others))
+    if keys is not None:
+        column = keys if isinstance(keys, pa.Array | pa.ChunkedArray) else pa.array(_plain(keys))
+        if "key" in table.column_names:
+            raise ValueError("others holds a column 'key' and keys were given too: rename or drop one of them.")
+        if len(column) != rows:
+            raise ValueError(f"{len(column)} keys were given for {rows} vectors: expected one per row.")
+        table = pa.table({"key": column, **{name: table.column(name) for name in table.column_names}})
+    if table.num_rows != rows:
+        raise ValueError(f"others has {table.num_rows} rows for {rows} vectors: expected as many.")
+    return table, Layout("vector", None if keys is None else "key", tuple(table.column_names))
+
+
+def _plain(keys: Any) -> Any:
+    """Give NumPy strings as Python ones, which Arrow takes at any width."""
+    keys = to_numpy(keys) if hasattr(keys, "dtype") else list(keys)
+    return keys.tolist() if isinstance(keys, np.ndarray) and keys.dtype.kind in "UTO" else keys
+
+
+def _checked(fingerprint: Fingerprint | None, dim: int) -> Fingerprint | None:
+    if fingerprint is not None and dim and fingerprint.dim != dim:
+        raise ValueError(
+            f"The fingerprint says {fingerprint.dim} coordinates and the vectors have {dim}: expected the same. "
+            "Give the fingerprint of the model that made these vectors."
+        )
+    return fingerprint
