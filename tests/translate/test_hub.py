@@ -70,6 +70,15 @@ def test_the_likely_hub_searches_better_than_the_rigid_one():
     assert scores["retrieval"] > scores["vectors"] + 0.05
 
 
+@pytest.mark.parametrize("goal", ["vectors", "retrieval"])
+def test_what_comes_out_is_close_to_the_target(goal):
+    views = digit_views()
+    hub = rl.Hub(goal).fit({name: x[:600] for name, x in views.items()})
+    for source, target in ("ab", "cd", "da"):
+        moved = hub.translate(views[source][600:], source, target)
+        assert rl.evaluate.r2(moved, views[target][600:]) > 0.2
+
+
 def test_the_iteration_lowers_the_distance_to_the_mean():
     views = {name: x[:300] for name, x in digit_views().items()}
     hub = rl.Hub().fit(views)

@@ -53,7 +53,8 @@ class Hub(BaseEstimator):
     :math:`\min \sum_i \lVert X_i W_i - Z \rVert^2 + \lambda_i \lVert W_i \rVert^2` with :math:`Z^\top Z = I`: Z holds
     the leading eigenvectors of :math:`\sum_i X_i (X_i^\top X_i + \lambda_i I)^{-1} X_i^\top`, each weighted by the root
     of its eigenvalue, that is of how far the spaces agree on it. Compare ``hub.transform(x, "a")`` with
-    ``hub.transform(y, "b")`` by cosine. λ, in units of the mean eigenvalue, is chosen out of fold if not given.
+    ``hub.transform(y, "b")`` by cosine. The way back is a ridge from Z.
+    λ, in units of the mean eigenvalue, is chosen out of fold if not given.
 
     Unchanged by rotating, rescaling or shifting any of the spaces. What breaks it: few anchors (a pair of spaces with
     many is better served by a :class:`~relatent.Translator`), and spaces that share nothing with the others.
@@ -163,7 +164,7 @@ class Hub(BaseEstimator):
             into, out = Affine.linear(turn), Affine.linear(turn.T)
         else:
             into = ridge(summarize(ready, self.codes_, full_y=False), self.penalty_)
-            out = ridge(summarize(ready @ into.matrix + into.offset, ready, full_y=False))
+            out = ridge(summarize(self.codes_, ready, full_y=False))
         plain = Normalizer.fit(self.codes_, "none")
         back = fold(out, plain, normalizer, dtype=dtype)
         back = back.guarded(live_dimensions(np.std(x, axis=0)), np.mean(x, axis=0))
