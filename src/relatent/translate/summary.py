@@ -133,7 +133,7 @@ def _block(x: Array, y: Array, weights: np.ndarray | None, full_x: bool, full_y:
     xp = array_namespace(x)
     n = float(x.shape[0] if weights is None else np.sum(weights))
     w = None if weights is None else xp.asarray(weights, dtype=xp.float64, device=x.device)[:, None]
-    (mean_x, x), (mean_y, y) = (_centred(xp.astype(a, xp.float64), w, n) for a in (x, y))
+    (mean_x, x), (mean_y, y) = (_centred(xp.astype(a, xp.float64, copy=False), w, n) for a in (x, y))
     moments = _square(x, 1 + full_x), xp.matrix_transpose(x) @ y, _square(y, 1 + full_y)
     return Summary(n, *map(to_numpy, (mean_x, mean_y, *moments)))
 
