@@ -20,10 +20,11 @@ if TYPE_CHECKING:
         similarity,
     )
     from relatent.spaces import Fingerprint, Normalizer, Space, parallel, read_space, write_space
-    from relatent.translate import Summary, Translator, summarize
+    from relatent.translate import Hub, Summary, Translator, audit, bootstrap, summarize
 
 _HOME = {
     "Fingerprint": "relatent.spaces",
+    "Hub": "relatent.translate",
     "Normalizer": "relatent.spaces",
     "RelativeDecoder": "relatent.project",
     "RelativeEncoder": "relatent.project",
@@ -33,6 +34,8 @@ _HOME = {
     "Summary": "relatent.translate",
     "Translator": "relatent.translate",
     "anchors": "relatent",
+    "audit": "relatent.translate",
+    "bootstrap": "relatent.translate",
     "compare": "relatent.evaluate",
     "encode": "relatent",
     "evaluate": "relatent",
@@ -50,6 +53,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "Fingerprint",
+    "Hub",
     "Normalizer",
     "RelativeDecoder",
     "RelativeEncoder",
@@ -60,6 +64,8 @@ __all__ = [
     "Translator",
     "__version__",
     "anchors",
+    "audit",
+    "bootstrap",
     "compare",
     "encode",
     "evaluate",

@@ -7,11 +7,11 @@ from typing import Any
 
 from relatent._files import FileError, read_saved
 from relatent.project import RelativeDecoder, RelativeEncoder, RelativeTranslator
-from relatent.translate import Translator
+from relatent.translate import Hub, Translator
 
 __all__ = ["load"]
 
-KINDS: dict[str, Any] = {c.kind: c for c in (RelativeEncoder, RelativeDecoder, RelativeTranslator, Translator)}
+KINDS: dict[str, Any] = {c.kind: c for c in (RelativeEncoder, RelativeDecoder, RelativeTranslator, Translator, Hub)}
 
 
 def load(path: str | os.PathLike[str]) -> Any:

@@ -1,8 +1,20 @@
 """TRANSLATE: fit a closed-form map between two spaces from parallel anchors."""
 
+from relatent.translate.hub import Hub
 from relatent.translate.joins import Joins, SpaceMismatchError
 from relatent.translate.maps import MAPS
+from relatent.translate.pairs import audit, bootstrap
 from relatent.translate.summary import Summary, summarize
 from relatent.translate.translator import Translator
 
-__all__ = ["MAPS", "Joins", "SpaceMismatchError", "Summary", "Translator", "summarize"]
+__all__ = [
+    "MAPS",
+    "Hub",
+    "Joins",
+    "SpaceMismatchError",
+    "Summary",
+    "Translator",
+    "audit",
+    "bootstrap",
+    "summarize",
+]

@@ -33,6 +33,10 @@ class LikelihoodRatio:
     bias: np.ndarray
     """Weight of each squared target coordinate in the appended one."""
 
+    def query_vectors(self, x: Array) -> Array:
+        """Give the vectors to search with."""
+        return x @ like(self.query.matrix, x) + like(self.query.offset, x)
+
     def target_vectors(self, y: Array) -> Array:
         """Give the vectors to index, the bias appended as their last coordinate."""
         b = y @ like(self.target.matrix, y) + like(self.target.offset, y)

@@ -83,7 +83,12 @@ class Prepared:
         fold = random_generator(seed).permutation(len(self.x)) % count
         for i in range(count):
             rows = np.flatnonzero(fold == i)
-            yield self.summary - summarize(self.x[rows], self.y[rows]), rows
+            yield self.summary - self.part(rows), rows
+
+    def part(self, rows: np.ndarray) -> Summary:
+        """Summarise some of the sampled pairs, as fully as all are summarised."""
+        full = {"full_x": self.summary.xx.ndim == 2, "full_y": self.summary.yy.ndim == 2}
+        return summarize(self.x[rows], self.y[rows], **full)
 
 
 def for_vectors(p: Prepared, penalty: float | None = None, seed: int = 0) -> tuple[Affine, Features | None, Selection]:

@@ -23,6 +23,7 @@ from relatent.spaces.space import Space
 from relatent.translate.folded import FoldedMap, fold
 from relatent.translate.joins import Joins
 from relatent.translate.maps import RidgePath, find_map
+from relatent.translate.quality import Quality, expected_quality
 from relatent.translate.selection import (
     Prepared,
     Selection,
@@ -207,6 +208,10 @@ class Translator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
             metric = "cosine" if self.target_map_ is None else "inner"
             return mrr(self.transform(x), self.transform_target(y), min(10, x.shape[0]), metric)
         return float(r2(self.transform(x), y))
+
+    def expected_quality(self, index: Array | None = None, *, seed: int = 0) -> Quality:
+        """Predict recall, MRR and cosine on unseen items (:func:`relatent.translate.quality.expected_quality`)."""
+        return expected_quality(self, index, seed=seed)
 
     @property
     def matrix_(self) -> np.ndarray:

@@ -1,0 +1,276 @@
+"""What a translation will be worth, told before anything is migrated."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from relatent._array import Array, as_matrix, random_generator, to_numpy
+from relatent._linalg import unit_norm
+from relatent.evaluate.interval import Estimate, bootstrap
+from relatent.evaluate.neighbors import nearest
+from relatent.evaluate.table import render
+from relatent.translate.curve import LearningCurve
+from relatent.translate.folded import FoldedMap, fold
+from relatent.translate.maps import RidgePath, ridge
+from relatent.translate.retrieval import LikelihoodPath
+from relatent.translate.selection import FROZEN_TARGET_MAPS, Prepared, best_penalty
+from relatent.translate.summary import Summary, summarize
+
+if TYPE_CHECKING:
+    from relatent.translate.translator import Translator
+
+__all__ = ["Quality", "expected_quality"]
+
+MEASURES = ("recall@1", "recall@10", "mrr", "cosine")
+FOLDS = 10
+# Folds that are fitted again on fewer anchors, and on which shares of them.
+CURVE_FOLDS, CURVE_SHARES = 5, (0.125, 0.25, 0.5)
+# Fewer anchors may need a stricter penalty by these factors.
+STRICTER = (1.0, 8.0, 64.0)
+# Queries beyond which more would narrow the interval by less than what one cares about.
+QUERIES = 2_000
+# Two failures and two successes that were not seen, so that a perfect score has an interval too.
+PSEUDO = (0.0, 0.0, 1.0, 1.0)
+# Fewer pairs than this leave folds too small to rank in.
+LEAST_PAIRS = 20
+
+
+@dataclass(frozen=True)
+class Quality:
+    """What to expect of a translator on items it has not seen, measure by measure, each with its interval.
+
+    ``recall@1``, ``recall@10`` and ``mrr`` (at 10) rank each held-out target among ``gallery`` vectors; ``cosine`` is
+    that of the translated vector with its target, absent where the two sides meet in coordinates of their own (the
+    likelihood ratio). Print it for a table, ask it with ``quality["mrr"]`` and ``quality.more(2000)``.
+    """
+
+    anchors: int
+    queries: int
+    gallery: int
+    estimates: dict[str, Estimate]
+    curve: LearningCurve
+
+    def __getitem__(self, measure: str) -> Estimate:
+        """Find a measure by its name."""
+        if measure not in self.estimates:
+            raise KeyError(f"{measure!r} was not estimated. There are: {', '.join(self.estimates)}.")
+        return self.estimates[measure]
+
+    def more(self, anchors: int) -> Estimate:
+        """Estimate what so many more anchors would add to the measure of the learning curve."""
+        gain, room = self.curve.gain(self.anchors, self.anchors + anchors), 1 - self[self.curve.measure].value
+        return Estimate(min(gain.value, room), min(gain.low, room), min(gain.high, room))
+
+    def outlook(self) -> str:
+        """Say in words what twice the anchors would add."""
+        gain = self.more(self.anchors)
+        half = (gain.high - gain.low) / 2
+        return f"{self.anchors:,} more anchors: {self.curve.measure} {gain.value:+.3f} ± {half:.3f}"
+
+    def __str__(self) -> str:
+        """Lay the table out for a person."""
+        cells = [(m, f"{e.value:.4f}", f"{e.low:.4f}", f"{e.high:.4f}") for m, e in self.estimates.items()]
+        points = zip(self.curve.anchors, self.curve.values, strict=True)
+        return "\n".join(
+            [
+                f"{self.anchors:,} anchors; {self.queries:,} held-out queries among {self.gallery:,} vectors",
+                render(("measure", "expected", "low", "high"), cells, numbers=(1, 2, 3)),
+                f"{self.curve.measure} by anchors: " + ", ".join(f"{k:,}: {v:.3f}" for k, v in points),
+                self.outlook(),
+            ]
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Give plain values, for JSON."""
+        return {
+            "anchors": self.anchors,
+            "queries": self.queries,
+            "gallery": self.gallery,
+            **{measure: e.to_dict() for measure, e in self.estimates.items()},
+            "curve": {
+                "measure": self.curve.measure,
+                "anchors": list(self.curve.anchors),
+                "values": list(self.curve.values),
+            },
+            "twice_the_anchors": self.more(self.anchors).to_dict(),
+        }
+
+
+def expected_quality(translator: Translator, index: Array | None = None, *, seed: int = 0) -> Quality:
+    r"""Predict how well a fitted translator will do, from its own anchors.
+
+    The pairs that it kept are cut into ten folds. For each, a translator of the same settings is fitted on all other
+    pairs, and the fold's sources are looked up among the fold's targets and the vectors of ``index``. Training
+    anchors are never among them: a map draws its own anchors to where they belong, or past it, as it does no other
+    vector, so index rows that are anchors are left out. Folds train on a tenth fewer anchors, for which the learning
+    curve makes up. Without an index only the fold's targets, a tenth of the pairs, are ranked among: the
+    cosine is as good, but ranks in a real index will be lower.
+
+    An interval is the bootstrap's over queries, widened by :math:`\sqrt{1 + n_{test} f / n_{train}}` (f folds): the
+    folds share most of their anchors, so their errors do not average out as those of strangers would. Two unseen
+    failures and successes are drawn along with the queries.
+
+    What breaks it: anchors that are not drawn from what will be translated, near-copies of anchors in the index,
+    mismatched anchors (:func:`relatent.audit`), and anchors of unequal weight.
+
+    References: Nadeau & Bengio, Machine Learning 52, 2003 (the widening); Agresti & Coull, American Statistician 52,
+    1998 (the unseen).
+
+    >>> from relatent.translate import Translator
+    >>> rng = np.random.default_rng(0)
+    >>> x, turn = rng.normal(size=(400, 8)), np.linalg.qr(rng.normal(size=(8, 8)))[0]
+    >>> y = x @ turn + 0.3 * rng.normal(size=x.shape)
+    >>> q = Translator().fit(x[:200], y[:200]).expected_quality(index=y)
+    >>> q.gallery, q["mrr"].low < q["mrr"].value < q["mrr"].high
+    (220, True)
+    """
+    trial = _Trial.of(translator, index)
+    folds = list(_folds(trial.pairs, seed))
+    scores = [trial.scores(rest, rows) for rest, rows in folds]
+    every, n = np.concatenate(scores), trial.pairs.summary.n
+    trained = float(np.mean([rest.summary.n for rest, _ in folds]))
+    widened = float(np.sqrt(1 + len(folds) * (n - trained) / trained))
+    some, at_full = folds[:CURVE_FOLDS], np.concatenate(scores[:CURVE_FOLDS])
+    columns = np.stack([*(trial.scores_with(share, some, seed) for share in CURVE_SHARES), at_full], axis=2)
+    sizes = (*(round(share * len(folds[0][0].raw_x)) for share in CURVE_SHARES), round(trained))
+    measured = MEASURES[: 3 if translator.target_map_ is not None else 4]
+    curves = {m: LearningCurve(m, sizes, columns[:, i]) for i, m in enumerate(measured)}
+    estimates = {
+        m: _calibrated(every[:, i], -1.0 if m == "cosine" else 0.0, widened, curves[m].gain(trained, n).value, seed)
+        for i, m in enumerate(measured)
+    }
+    return Quality(int(n), len(every), len(folds[0][1]) + len(trial.gallery), estimates, curves["mrr"])
+
+
+@dataclass(frozen=True)
+class _Trial:
+    """A translator put to the test: fitted again on some of its pairs, and asked for others."""
+
+    translator: Translator
+    pairs: Prepared
+    gallery: np.ndarray
+    penalty: float
+
+    @staticmethod
+    def of(t: Translator, index: Array | None) -> _Trial:
+        pairs = _prepared(t)
+        return _Trial(t, pairs, _without(to_numpy(t.pairs_.y), index), _penalty(t, pairs))
+
+    def scores(self, rest: Prepared, rows: np.ndarray, stricter: float = 1.0) -> np.ndarray:
+        """Recall at 1 and at 10, reciprocal rank and cosine of each held-out query, (queries, 4)."""
+        source, target = _solved(self.translator, rest, stricter * self.penalty)
+        asked = rows[: max(1, QUERIES // FOLDS)]
+        queries, own = source(self.translator.pairs_.x[asked]), self.translator.pairs_.y[rows]
+        index = np.concatenate([own, self.gallery])
+        cosine = np.zeros(len(asked))
+        if target is None:
+            cosine = np.sum(unit_norm(queries) * unit_norm(own[: len(asked)]), axis=1)
+        metric = "cosine" if target is None else "inner"
+        found = nearest(queries, index if target is None else target(index), min(10, len(index)), metric)
+        mine = found.indices == np.arange(len(asked))[:, None]
+        reciprocal = np.where(np.any(mine, axis=1), 1 / (np.argmax(mine, axis=1) + 1), 0.0)
+        return np.stack([reciprocal == 1, reciprocal > 0, reciprocal, cosine], axis=1).astype(np.float64)
+
+    def scores_with(self, share: float, folds: list[tuple[Prepared, np.ndarray]], seed: int) -> np.ndarray:
+        """Score the queries of some folds with a share of the anchors, and the penalty that suits so few."""
+        fewer = [(_drawn(rest, share, seed + i), rows) for i, (rest, rows) in enumerate(folds)]
+        tried = [
+            np.concatenate([self.scores(rest, rows, stricter) for rest, rows in fewer])
+            for stricter in (STRICTER if self.penalty else (1.0,))
+        ]
+        return max(tried, key=lambda scores: float(np.mean(scores[:, MEASURES.index("mrr")])))
+
+
+def _drawn(p: Prepared, share: float, seed: int) -> Prepared:
+    """Draw a share of the pairs."""
+    kept = random_generator(seed).permutation(len(p.raw_x))[: max(2, round(share * len(p.raw_x)))]
+    return replace(p, summary=p.part(kept), raw_x=p.raw_x[kept], raw_y=p.raw_y[kept])
+
+
+def _prepared(t: Translator) -> Prepared:
+    """Give the pairs in the coordinates in which the chosen map was solved."""
+    pairs = getattr(t, "pairs_", None)
+    if pairs is None or not hasattr(t, "map_"):
+        raise ValueError(
+            "This translator has no pairs to hold out: it is not fitted, or was loaded from a file, which keeps none. "
+            "Fit it, and ask for its expected quality before saving."
+        )
+    if len(pairs.x) < LEAST_PAIRS:
+        raise ValueError(f"There are {len(pairs.x)} pairs: expected at least {LEAST_PAIRS} to hold some out.")
+    name = next(iter(t.streams_)) if t.target_map_ is None else _chosen(t)[0]
+    return t.streams_[name].prepared(pairs.x, pairs.y)
+
+
+def _chosen(t: Translator) -> tuple[str, float]:
+    """Give the preparation and the penalty of a likelihood ratio."""
+    assert t.selection_ is not None
+    name, penalty = t.selection_.chosen.split(", penalty ")
+    return name, float(penalty)
+
+
+def _penalty(t: Translator, p: Prepared) -> float:
+    """Give the penalty that the translator was solved with, where choosing it again could end elsewhere."""
+    if t.target_map_ is not None:
+        return _chosen(t)[1]
+    if t.selection_ is None or t.goal != "vectors":
+        return 0.0
+    path = RidgePath.of(_featured(t, p))
+    if t.map_.features is not None:
+        return path.best()
+    return best_penalty(path, p) if t.penalty is None else t.penalty
+
+
+def _featured(t: Translator, p: Prepared) -> Summary:
+    """Summarise pairs with the features that the translator computes first, if any."""
+    features = t.map_.features
+    return p.summary if features is None else summarize(features.of(p.x), p.y, full_y=False)
+
+
+def _folds(p: Prepared, seed: int) -> Iterator[tuple[Prepared, np.ndarray]]:
+    """Give, for each fold, all other pairs and the rows held out."""
+    for rest, rows in p.folds(FOLDS, seed):
+        others = np.delete(np.arange(len(p.raw_x)), rows)
+        yield replace(p, summary=rest, raw_x=p.raw_x[others], raw_y=p.raw_y[others]), rows
+
+
+def _solved(t: Translator, p: Prepared, penalty: float) -> tuple[FoldedMap, FoldedMap | None]:
+    """Solve for other pairs as the translator was solved for its own, keeping what was chosen there."""
+    dtype = t.map_.matrix.dtype
+    # The same absolute penalty: in units of the mean eigenvalue it grows as anchors get fewer.
+    penalty *= t.n_pairs_ / p.summary.n
+    if t.target_map_ is not None:
+        ratio = LikelihoodPath.of(p.summary).at(penalty)
+        target = fold(ratio.target, p.target, None, dtype=dtype, bias=ratio.bias)
+        return fold(ratio.query, p.source, None, dtype=dtype), target
+    if t.selection_ is None or t.goal == "stitching":  # nothing was chosen by comparing
+        return t._solve(p)[0], None
+    if t.goal == "retrieval":
+        return fold(FROZEN_TARGET_MAPS[t.selection_.chosen](p.summary, p.target), p.source, p.target, dtype=dtype), None
+    solved = ridge(_featured(t, p), penalty)
+    return fold(solved, p.source, p.target, dtype=dtype, features=t.map_.features), None
+
+
+def _without(anchors: np.ndarray, index: Array | None) -> np.ndarray:
+    """Give the rows of the index that are no anchors."""
+    if index is None:
+        return anchors[:0]
+    rows = to_numpy(as_matrix(index, "index"))
+    if rows.shape[1] != anchors.shape[1]:
+        raise ValueError(
+            f"index has shape {rows.shape}: expected {anchors.shape[1]} columns, vectors of the target as stored."
+        )
+    known = {row.tobytes() for row in np.ascontiguousarray(anchors, dtype=np.float32)}
+    kept = [row.tobytes() not in known for row in np.ascontiguousarray(rows, dtype=np.float32)]
+    return np.asarray(rows[np.asarray(kept)], dtype=anchors.dtype)
+
+
+def _calibrated(scores: np.ndarray, least: float, widened: float, shift: float, seed: int) -> Estimate:
+    """Estimate the mean of scores between ``least`` and 1, moved by a shift, with a widened interval."""
+    drawn = bootstrap(np.concatenate([scores, PSEUDO]), seed=seed)
+    value = float(np.mean(scores)) + shift
+    low, high = value - widened * (drawn.value - drawn.low), value + widened * (drawn.high - drawn.value)
+    return Estimate(*(float(np.clip(v, least, 1)) for v in (value, low, high)))
