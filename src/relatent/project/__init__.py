@@ -1,12 +1,8 @@
 """PROJECT: from absolute to relative and back."""
 
 from relatent.project import similarity
-from relatent.project.inverse import (
-    RelativeDecoder,
-    RelativeEncoder,
-    RelativeTranslator,
-    inverse_relative_projection,
-)
+from relatent.project.halves import RelativeDecoder, RelativeEncoder
+from relatent.project.inverse import RelativeTranslator, inverse_relative_projection
 from relatent.project.relative import RelativeProjection, relative_projection
 
 __all__ = [
