@@ -4,6 +4,7 @@ from relatent.spaces.chunks import Chunk
 from relatent.spaces.files import SpaceWriter, read_space, space_writer, write_space
 from relatent.spaces.fingerprint import Fingerprint, Match, Probe
 from relatent.spaces.join import Matched, Parallel, duplicate_keys, match_keys, parallel
+from relatent.spaces.keys import held_out, key_hashes
 from relatent.spaces.normalize import Normalizer, live_dimensions
 from relatent.spaces.space import Space
 
@@ -18,6 +19,8 @@ __all__ = [
     "Space",
     "SpaceWriter",
     "duplicate_keys",
+    "held_out",
+    "key_hashes",
     "live_dimensions",
     "match_keys",
     "parallel",
