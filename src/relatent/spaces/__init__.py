@@ -3,6 +3,7 @@
 from relatent.spaces.chunks import Chunk
 from relatent.spaces.files import SpaceWriter, read_space, space_writer, write_space
 from relatent.spaces.fingerprint import Fingerprint, Match, Probe
+from relatent.spaces.inspect import Inspection, inspect_space
 from relatent.spaces.join import Matched, Parallel, duplicate_keys, match_keys, parallel
 from relatent.spaces.keys import held_out, key_hashes
 from relatent.spaces.normalize import Normalizer, live_dimensions
@@ -11,6 +12,7 @@ from relatent.spaces.space import Space
 __all__ = [
     "Chunk",
     "Fingerprint",
+    "Inspection",
     "Match",
     "Matched",
     "Normalizer",
@@ -20,6 +22,7 @@ __all__ = [
     "SpaceWriter",
     "duplicate_keys",
     "held_out",
+    "inspect_space",
     "key_hashes",
     "live_dimensions",
     "match_keys",

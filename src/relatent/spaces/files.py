@@ -58,7 +58,8 @@ def read_space(
     """
     reading = Reading(vector, key, None if dtype is None else np.dtype(dtype), None if keys is None else Path(keys))
     rows = open_remote(str(path), reading) if is_remote(path) else _open_local(Path(path), reading)
-    return Space.over(rows, Path(str(path)).name.split(".")[0] if name is None else name, fingerprint)
+    called = Path(str(path)).name.split(".")[0] if name is None else name
+    return Space.over(rows, called, fingerprint, str(path))
 
 
 def write_space(space: Space, path: AnyPath, *, format: str | None = None, others: bool = True) -> None:

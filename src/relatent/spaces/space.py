@@ -29,6 +29,9 @@ class Space:
     [1, 1]
     """
 
+    path: str | None
+    """Where it was read from: a file, a folder or a glob; None for what is in memory."""
+
     def __init__(
         self,
         vectors: Any,
@@ -45,14 +48,14 @@ class Space:
             array = array.astype(np.float32 if array.dtype.itemsize <= 2 else np.float64)
         table, layout = _table(len(array), keys, others)
         self._rows: Rows = Held(array, table, layout)
-        self.name = name
+        self.name, self.path = name, None
         self._recorded = _checked(fingerprint, array.shape[1])
 
     @classmethod
-    def over(cls, rows: Rows, name: str = "", fingerprint: Fingerprint | None = None) -> Space:
+    def over(cls, rows: Rows, name: str = "", fingerprint: Fingerprint | None = None, path: str | None = None) -> Space:
         """Build over rows that know how to read themselves, such as those of a file."""
         space = cls.__new__(cls)
-        space._rows, space.name = rows, name
+        space._rows, space.name, space.path = rows, name, path
         space._recorded = _checked(fingerprint or rows.fingerprint, rows.shape[1])
         return space
 
@@ -144,6 +147,12 @@ class Space:
             low, high = np.searchsorted(ordered, [chunk.start, chunk.start + len(chunk)])
             out[order[low:high]] = chunk.vectors[ordered[low:high] - chunk.start]
         return out
+
+    def subset(self, rows: Sequence[int] | np.ndarray) -> Space:
+        """Give some rows as a space in memory, in the order given, with their other columns and the fingerprint."""
+        rows = np.asarray(rows, dtype=np.intp)
+        part = Held(self.take(rows), self.others.take(pa.array(rows)), self.layout)
+        return Space.over(part, self.name, self.fingerprint)
 
     def __len__(self) -> int:
         """Count the rows."""
