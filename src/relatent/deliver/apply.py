@@ -9,12 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from relatent._files import FileError
 from relatent._progress import progress_bar
 from relatent.spaces.chunks import Chunk
-from relatent.spaces.files import AnyPath, space_writer
+from relatent.spaces.files import AnyPath, check_new, space_writer
 from relatent.spaces.fingerprint import Fingerprint
-from relatent.spaces.remote import is_remote
 from relatent.spaces.space import Space
 from relatent.translate import Translator
 
@@ -27,6 +25,7 @@ def translate_space(
     path: AnyPath,
     *,
     side: str = "source",
+    accept: bool = False,
     format: str | None = None,
     overwrite: bool = False,
     progress: bool | None = None,
@@ -34,11 +33,14 @@ def translate_space(
     """Translate a space into a new file, with bounded memory; keys and other columns are kept.
 
     The fingerprint of the space is checked before anything is read. ``side="target"`` prepares the vectors of the
-    target for the comparison that a two-sided retrieval translator makes. float16 becomes float32.
+    target for the comparison that a two-sided retrieval translator makes. ``accept`` lets a space pass whose
+    fingerprint is another's. float16 becomes float32.
     """
     check_translator(translator)
     if side not in ("source", "target"):
         raise ValueError(f"side is {side!r}: expected 'source' or 'target'.")
+    if accept:
+        translator.accept(space)
     translator.joins_.check(space, side)
     transform = translator.transform if side == "source" else translator.transform_target
     there = side == "target" and translator.target_map_ is None
@@ -74,17 +76,6 @@ def map_space(
             advance(len(chunk))
 
 
-def check_new(path: AnyPath, space: Space | None = None, *, overwrite: bool = False) -> None:
-    """Refuse to write over what is there, and over the space that is being read in any case."""
-    if is_remote(path):
-        return
-    there = Path(path)
-    if space is not None and space.path is not None and _touches(there, space.path):
-        raise FileError(f"{path} is the space that is read: nothing is written in place. Write to another path.")
-    if there.exists() and not overwrite:
-        raise FileExistsError(f"{path} exists: write to another path, or allow it to be replaced.")
-
-
 def _applied(function: Callable[[np.ndarray], Any], chunk: Chunk, width: int, name: str) -> np.ndarray:
     if not len(chunk):
         return np.empty((0, width), dtype=np.result_type(chunk.vectors.dtype, np.float32))
@@ -113,12 +104,4 @@ def check_translator(translator: Any) -> None:
     """Refuse what is saved in the same way but joins no two spaces."""
     if not isinstance(translator, Translator):
         kind = getattr(translator, "kind", type(translator).__name__)
-        raise ValueError(f"A {kind} was given: expected a translator, such as `relatent fit` writes.")
-
-
-def _touches(path: Path, source: str) -> bool:
-    """Tell whether a path is what is read, a folder around it, or a file among those read."""
-    if is_remote(source):
-        return False
-    there, read = path.resolve(), Path(source).resolve()
-    return there == read or there in read.parents or (read.is_dir() and read in there.parents) or there.match(str(read))
+        raise ValueError(f"A {kind} was given: expected a translator, such as relatent fit writes.")

@@ -49,6 +49,7 @@ def judge(
     k: int = 10,
     max_rows: int = MOST_ROWS,
     rule: Rule | None = None,
+    accept: bool = False,
     seed: int = 0,
 ) -> Verdict:
     """Search three ways among the held-out items and say GO or NO-GO (:func:`relatent.evaluate.migration`).
@@ -56,9 +57,11 @@ def judge(
     ``side="documents"``: the source is the old model; its translated vectors are the index, and the target's vectors
     ask. ``side="queries"``: the source is the new model; its translated vectors ask in the target's index, which is
     not touched. By default the side follows from the goal of the translator: retrieval translates queries.
-    ``slices`` names a column of either space.
+    ``slices`` names a column of either space; ``accept`` lets spaces pass whose fingerprints are others'.
     """
     side = _side(translator, side)
+    if accept:
+        translator.accept(source).accept(target)
     translator.joins_.check(source, "source")
     translator.joins_.check(target, "target")
     matched = match_keys(source, target)

@@ -1,4 +1,4 @@
-"""Anchors and relative representations of files: read a space, choose or project, write another."""
+"""The stages on whole spaces: choose anchors, project on them, compare two."""
 
 from __future__ import annotations
 
@@ -9,14 +9,16 @@ import numpy as np
 
 from relatent import anchors as choose
 from relatent._array import suggest
-from relatent.deliver.apply import check_new, map_space
+from relatent.deliver.apply import map_space
+from relatent.evaluate import Comparison, compare
 from relatent.project import RelativeProjection
-from relatent.spaces.files import AnyPath, write_space
+from relatent.spaces.files import AnyPath, check_new, write_space
 from relatent.spaces.fingerprint import Fingerprint
+from relatent.spaces.join import match_keys
 from relatent.spaces.keys import key_hashes
 from relatent.spaces.space import Space
 
-__all__ = ["STRATEGIES", "anchor_rows", "project_space", "select_anchors"]
+__all__ = ["STRATEGIES", "anchor_rows", "compare_spaces", "project_space", "select_anchors"]
 
 STRATEGIES = ("uniform", "farthest_point", "kmeans", "stratified", "most_frequent")
 
@@ -88,3 +90,15 @@ def _rows_of(space: Space, anchors: Sequence[Any] | np.ndarray) -> np.ndarray:
             f"first {missing[0]!r}: expected anchors of the same items."
         )
     return choose.by_keys(list(space.keys), [texts[number] for number in key_hashes(anchors).tolist()])
+
+
+def compare_spaces(x: Space, y: Space, *, max_rows: int = 5_000, k: int = 10, seed: int = 0) -> Comparison:
+    """Compare two spaces of any dimension by the keys they share, by every measure (:func:`relatent.compare`).
+
+    Of more than ``max_rows`` keys in common, so many are drawn by the seed.
+    """
+    matched = match_keys(x, y)
+    rows = np.arange(len(matched))
+    if len(rows) > max_rows:
+        rows = np.sort(np.random.default_rng(seed).choice(rows, max_rows, replace=False))
+    return compare(x.take(matched.x_rows[rows]), y.take(matched.y_rows[rows]), k=k, seed=seed)

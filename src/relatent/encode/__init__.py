@@ -6,7 +6,7 @@ text), :func:`vision_transformer`, :func:`timm_model`, :func:`torchvision_model`
 """
 
 from relatent.encode.encoder import Encoder, encode, function
-from relatent.encode.files import KINDS, Items, encoder_of, read_items
+from relatent.encode.files import KINDS, Items, encode_file, encoder_of, read_items
 from relatent.encode.image import ClipPair, clip, timm_model, torch_module, torchvision_model, vision_transformer
 from relatent.encode.onnx import onnx_text
 from relatent.encode.text import sentence_transformer, transformer
@@ -19,6 +19,7 @@ __all__ = [
     "Items",
     "clip",
     "encode",
+    "encode_file",
     "encoder_of",
     "function",
     "onnx_text",

@@ -9,15 +9,16 @@ from typing import Any
 
 from relatent._array import suggest
 from relatent._files import FileError
-from relatent.encode.encoder import Encoder
+from relatent.encode.encoder import Encoder, encode
 from relatent.encode.image import clip, timm_model, torchvision_model, vision_transformer
 from relatent.encode.onnx import onnx_text
 from relatent.encode.text import sentence_transformer, transformer
 from relatent.encode.words import static
-from relatent.spaces.files import AnyPath, read_space
+from relatent.spaces.files import AnyPath, check_new, read_space, write_space
 from relatent.spaces.plain import read_table
+from relatent.spaces.space import Space
 
-__all__ = ["KINDS", "Items", "encoder_of", "read_items"]
+__all__ = ["KINDS", "Items", "encode_file", "encoder_of", "read_items"]
 
 IMAGES = (".png", ".jpg", ".jpeg", ".webp", ".bmp", ".gif")
 TEXT_NAMES = ("text", "texts", "sentence", "content", "document", "title", "body", "question")
@@ -83,6 +84,27 @@ def read_items(path: AnyPath, *, column: str | None = None, key: str | None = No
     if missing is not None:
         raise FileError(f"Row {missing} of column {texts!r} of {path} holds {values[missing]!r}: expected a text.")
     return Items(values, list(range(len(values))) if keys is None else table.column(keys).to_pylist())
+
+
+def encode_file(
+    path: AnyPath,
+    out: AnyPath,
+    load: Callable[[], Encoder],
+    *,
+    column: str | None = None,
+    key: str | None = None,
+    batch_size: int = 64,
+    cache: AnyPath | None = None,
+    overwrite: bool = False,
+    progress: bool | None = None,
+) -> Space:
+    """Encode a file of texts or a folder of images into a new space. The model is loaded once the items are there."""
+    check_new(out, overwrite=overwrite)
+    found = read_items(path, column=column, key=key)
+    folder = None if cache is None else Path(cache)
+    space = encode(found.items, load(), keys=found.keys, batch_size=batch_size, cache=folder, progress=progress)
+    write_space(space, out)
+    return space
 
 
 def _choose(path: Path, table: Any, given: str | None, usual: tuple[str, ...]) -> str | None:
