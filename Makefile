@@ -5,7 +5,7 @@ BIN := .venv/bin
 .PHONY: demo test test-slow check format bench docs clean
 
 demo: .venv/demo
-	$(BIN)/relatent demo $(addprefix --texts ,$(wildcard .venv/demo-data/*.whl))
+	$(BIN)/relatent demo $$(ls .venv/demo-data/*.whl 2>/dev/null | sed 's/^/--texts /')
 
 test: .venv/dev
 	$(BIN)/python -m pytest

@@ -120,7 +120,8 @@ def _text(m: Material, t: Translator, verdicts: dict[str, Verdict], files: dict[
 A search index holds {w["items"]} as vectors of {w["old"]}.
 New queries come from {w["new"]}, whose vectors mean nothing to that index.
 Instead of encoding the index again, a translator was fitted on {w["anchors"]}, encoded by both
-({t.n_pairs_:,} pairs, {m.old.dim} → {m.new.dim} coordinates), and the index was translated. The figures are on the rest.
+({t.n_pairs_:,} pairs, {m.old.dim} → {m.new.dim} coordinates), and the index was translated.
+All figures are on items that the translator has not seen.
 
 Does it find what belongs together? {w["task"]}.
 {first}
