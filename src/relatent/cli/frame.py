@@ -16,7 +16,10 @@ import typer
 
 __all__ = ["ERROR", "NO_GO", "OK", "USAGE", "Answer", "app", "command"]
 
-OK, ERROR, USAGE, NO_GO = 0, 1, 2, 3
+OK = 0
+ERROR = 1
+USAGE = 2
+NO_GO = 3
 
 ABOUT = """Let independently trained models understand each other's vectors.
 
