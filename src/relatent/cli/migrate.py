@@ -82,7 +82,8 @@ def evaluate(
         ),
     ] = None,
     relevant: Annotated[
-        Path | None, typer.Option("--relevant", help="Pairs of query and item keys (.tsv, .csv, .parquet, .jsonl).")
+        Path | None,
+        typer.Option("--relevant", help="Table of a query's and an item's key; pairs of held-out keys count."),
     ] = None,
     slices: Annotated[str | None, typer.Option("--slices", help="Column to give figures per value of.")] = None,
     k: K = 10,

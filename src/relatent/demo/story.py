@@ -102,7 +102,8 @@ def _examples(m: Material, translated: Space, new: Space) -> list[str]:
     """Ask the translated index with vectors of the new model; show the best answer besides the item itself."""
     index, asks = parallel(translated, new)
     keys = [str(key) for key in translated.keys]
-    own = [keys.index(str(key)) for key in dict.fromkeys(m.relevant.queries)][:: max(1, len(keys) // 4)][:EXAMPLES]
+    askers = list(dict.fromkeys(m.relevant.queries))
+    own = [keys.index(str(askers[i])) for i in np.linspace(0, len(askers) - 1, EXAMPLES + 2).astype(int)[1:-1]]
     found = nearest(asks[own], index, 2).indices
     best = [next(int(row) for row in rows if row != mine) for mine, rows in zip(own, found, strict=True)]
     return [f"  {m.labels[keys[a]]!r} → {m.labels[keys[b]]!r}" for a, b in zip(own, best, strict=True)]
