@@ -7,7 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from relatent import anchors, encode, evaluate
+    from relatent import anchors, deliver, encode, evaluate
     from relatent.deliver import load
     from relatent.evaluate import compare
     from relatent.project import (
@@ -34,6 +34,7 @@ _HOME = {
     "Translator": "relatent.translate",
     "anchors": "relatent",
     "compare": "relatent.evaluate",
+    "deliver": "relatent",
     "encode": "relatent",
     "evaluate": "relatent",
     "inverse_relative_projection": "relatent.project",
@@ -61,6 +62,7 @@ __all__ = [
     "__version__",
     "anchors",
     "compare",
+    "deliver",
     "encode",
     "evaluate",
     "inverse_relative_projection",

@@ -53,7 +53,7 @@ def encoder_of(kind: str, model: str, **options: Any) -> Encoder:
     try:
         return KINDS[kind](model, **given)
     except TypeError as error:
-        raise ValueError(f"A {kind} cannot take {', '.join(given)} ({error}): leave out what it has not.") from error
+        raise ValueError(f"{kind} cannot take {', '.join(given)} ({error}): leave out what it has not.") from error
 
 
 def read_items(path: AnyPath, *, column: str | None = None, key: str | None = None) -> Items:
