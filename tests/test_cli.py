@@ -177,6 +177,12 @@ def test_translate_writes_every_format(here, translator, out):
     )
 
 
+def test_remote_paths(here, translator):
+    pytest.importorskip("fsspec")
+    run("translate", translator, "old.parquet", "-o", "memory://bucket/out.parquet")
+    assert answer("info", "memory://bucket/out.parquet")["rows"] == N
+
+
 # The other commands.
 
 
@@ -302,7 +308,7 @@ def test_demo_says_what_is_missing(tmp_path, monkeypatch):
 def test_missing_files(here, translator):
     refused("info", "none.parquet", says="There is no file none.parquet")
     refused("fit", "none.parquet", "new.parquet", "-o", "x.safetensors", says="There is no file none.parquet")
-    refused("translate", "none.safetensors", "old.parquet", "-o", "x.parquet", says="none.safetensors")
+    refused("translate", "none.safetensors", "old.parquet", "-o", "x.parquet", says="There is no file none.safetensors")
     refused("evaluate", translator, "old.parquet", "none.parquet", says="There is no file none.parquet")
 
 
@@ -412,6 +418,20 @@ def test_quiet_and_verbose(here, translator):
     assert "Traceback" in result.stderr
     result = process("translate", translator, "old.parquet", "-o", "x.parquet")
     assert "Traceback" not in result.stderr
+
+
+def test_progress_shows_on_a_terminal_only(here, translator):
+    import pty
+
+    words = ["translate", str(translator), "old.parquet", "--force", "-o", "x.parquet"]
+    main, terminal = pty.openpty()
+    command = [sys.executable, "-c", "from relatent.cli import app; app()", *words]
+    result = subprocess.run(command, stderr=terminal, stdout=subprocess.PIPE, check=True)
+    os.close(terminal)
+    assert b"x.parquet" in os.read(main, 10_000)
+    os.close(main)
+    assert b"Wrote" in result.stdout
+    assert process(*words).stderr == ""
 
 
 def test_notes_go_to_the_error_stream(here):

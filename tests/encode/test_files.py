@@ -38,7 +38,7 @@ def test_what_cannot_be_encoded(tmp_path, onnx_model):
     with pytest.raises(FileError, match="holds no image"):
         read_items(tmp_path / "empty")
     (tmp_path / "x.jsonl").write_text('{"text": "a"}\n{"text": null}\n')
-    with pytest.raises(FileError, match="Row 1 of column 'text'.*expected a text"):
+    with pytest.raises(FileError, match=r"Row 1 of column 'text'.*expected a text"):
         read_items(tmp_path / "x.jsonl")
     (tmp_path / "y.jsonl").write_text('{"a": "b"}\n')
     with pytest.raises(FileError, match="say which one holds the texts"):

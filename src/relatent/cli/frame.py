@@ -7,7 +7,8 @@ import json
 import sys
 import traceback
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import wraps
 from typing import Annotated, Any, get_type_hints
@@ -80,7 +81,8 @@ def command(function: Callable[..., Answer]) -> Callable[..., None]:
     def run(json_: bool, quiet: bool, verbose: bool, **given: Any) -> None:
         if bar:
             given["progress"] = False if quiet else None  # None: on a terminal only
-        answer = _answered(function, given, quiet, verbose)
+        with _at_work(function.__name__, not bar and not quiet):
+            answer = _answered(function, given, quiet, verbose)
         if json_:
             typer.echo(json.dumps(answer.data, ensure_ascii=False, default=_plain, allow_nan=False, indent=2))
         elif not quiet:
@@ -94,6 +96,18 @@ def command(function: Callable[..., Answer]) -> Callable[..., None]:
     said = inspect.cleandoc(function.__doc__ or "").replace("Examples:", "\b\nExamples:")
     app.command(name=function.__name__, help=said)(run)
     return run
+
+
+@contextmanager
+def _at_work(name: str, wanted: bool) -> Iterator[None]:
+    """Turn a wheel on a terminal while a command without a bar of its own is at work."""
+    if not (wanted and sys.stderr.isatty()):
+        yield
+        return
+    from rich.console import Console
+
+    with Console(stderr=True).status(f"relatent {name} …"):
+        yield
 
 
 def _answered(function: Callable[..., Answer], given: dict[str, Any], quiet: bool, verbose: bool) -> Answer:
@@ -112,6 +126,10 @@ def _answered(function: Callable[..., Answer], given: dict[str, Any], quiet: boo
 def _one_line(error: BaseException) -> str:
     if isinstance(error, MemoryError):
         return "there was not enough memory: give fewer rows, or use a larger machine."
+    if isinstance(error, FileNotFoundError) and error.filename:
+        return f"There is no file {error.filename}: check the path."
+    if isinstance(error, OSError) and error.strerror:
+        return f"{error.strerror}: {error.filename}" if error.filename else f"{error.strerror}."
     said = error.args[0] if isinstance(error, KeyError) and error.args else error
     return " ".join(str(said).split()) or type(error).__name__
 

@@ -89,7 +89,7 @@ def encode(
         overwrite=force,
         progress=progress,
     )
-    data = {"out": str(out), "rows": len(space), "dim": space.dim, "fingerprint": space.fingerprint.recorded()}
+    data = {"out": out, "rows": len(space), "dim": space.dim, "fingerprint": space.fingerprint.recorded()}
     return Answer(f"Wrote {len(space):,} × {space.dim} vectors of {space.fingerprint.model} to {out}.", data)
 
 
@@ -122,7 +122,7 @@ def anchors(
 
     source = read_space(space, vector=vector, key=key)
     chosen = select_anchors(source, out, k, strategy, column=column, seed=seed, overwrite=force)
-    data = {"out": str(out), "anchors": len(chosen), "of": len(source), "strategy": strategy, "seed": seed}
+    data = {"out": out, "anchors": len(chosen), "of": len(source), "strategy": strategy, "seed": seed}
     return Answer(f"Wrote {len(chosen):,} of {len(source):,} rows, chosen by {strategy}, to {out}.", data)
 
 
@@ -160,7 +160,7 @@ def project(
         overwrite=force,
         progress=progress,
     )
-    data = {"out": str(out), "rows": len(source), "dim": known.dim, "fingerprint": known}
+    data = {"out": out, "rows": len(source), "dim": known.dim, "fingerprint": known}
     return Answer(f"Wrote {len(source):,} rows, each {known.model}, to {out}.", data)
 
 

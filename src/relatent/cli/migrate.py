@@ -67,7 +67,7 @@ def fit(
         translator, source, target, held_out=held_out, max_pairs=max_pairs, anchors=None if keys is None else list(keys)
     )
     translator.save(out)
-    return Answer(f"{done}\nWrote {out}.", {"out": str(out), **done.to_dict()})
+    return Answer(f"{done}\nWrote {out}.", {"out": out, **done.to_dict()})
 
 
 @command
@@ -155,7 +155,7 @@ def translate(
 
     source = read_space(old, vector=vector, key=key)
     known = translate_space(load(translator), source, out, side=side, accept=accept, overwrite=force, progress=progress)
-    data = {"out": str(out), "rows": len(source), "dim": known.dim, "fingerprint": known.recorded()}
+    data = {"out": out, "rows": len(source), "dim": known.dim, "fingerprint": known.recorded()}
     return Answer(f"Wrote {len(source):,} × {known.dim} translated vectors to {out}.", data)
 
 
@@ -189,7 +189,7 @@ def stitch(
     done = stitch_space(
         load(translator), source, read_head(head), out, truth=truth, target=target, overwrite=force, progress=progress
     )
-    return Answer(f"{done}\nWrote {out}.", {"out": str(out), **done.to_dict()})
+    return Answer(f"{done}\nWrote {out}.", {"out": out, **done.to_dict()})
 
 
 @command

@@ -26,7 +26,7 @@ __all__ = [
 SourceSpace = Annotated[str, typer.Argument(metavar="OLD", help="Vectors to translate: a file, folder or glob.")]
 TargetSpace = Annotated[str, typer.Argument(metavar="NEW", help="Vectors of the same items in the other space.")]
 TranslatorFile = Annotated[Path, typer.Argument(metavar="TRANSLATOR", help="What `relatent fit` wrote.")]
-Out = Annotated[Path, typer.Option("--out", "-o", help="Where to write; the suffix tells the format.")]
+Out = Annotated[str, typer.Option("--out", "-o", help="Where to write; the suffix tells the format.")]
 Force = Annotated[bool, typer.Option("--force", help="Replace what is there.")]
 Vector = Annotated[str | None, typer.Option("--vector", help="Column of the vectors, where the guess is wrong.")]
 Key = Annotated[str | None, typer.Option("--key", help="Column of the keys, where the guess is wrong.")]
