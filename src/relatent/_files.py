@@ -22,6 +22,7 @@ __all__ = [
     "FileError",
     "Saved",
     "from_bytes",
+    "is_saved",
     "read_saved",
     "to_bytes",
     "understood",
@@ -105,6 +106,18 @@ def read_saved(path: str | os.PathLike[str], kind: str | None = None) -> Saved:
     saved = from_bytes(Path(path).read_bytes(), str(path))
     _expect(kind in (None, saved.kind), path, f"holds a {saved.kind}, not a {kind}: use relatent.load")
     return saved
+
+
+def is_saved(path: str | os.PathLike[str]) -> bool:
+    """Tell whether a file holds something fitted, from its header alone."""
+    with Path(path).open("rb") as file:
+        start = file.read(8)
+        raw = start + file.read(min(HEADER_LIMIT, int.from_bytes(start, "little")))
+    try:
+        about = _header(raw, str(path)).get("__metadata__", {})
+    except FileError:
+        return False
+    return isinstance(about, dict) and about.get("format") == FORMAT
 
 
 def to_bytes(saved: Saved) -> bytes:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import inspect
 import json
+import math
 import sys
 import traceback
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, is_dataclass
 from functools import wraps
 from typing import Annotated, Any, get_type_hints
 
@@ -84,7 +85,7 @@ def command(function: Callable[..., Answer]) -> Callable[..., None]:
         with _at_work(function.__name__, not bar and not quiet):
             answer = _answered(function, given, quiet, verbose)
         if json_:
-            typer.echo(json.dumps(answer.data, ensure_ascii=False, default=_plain, allow_nan=False, indent=2))
+            typer.echo(json.dumps(_plain(answer.data), ensure_ascii=False, indent=2))
         elif not quiet:
             typer.echo(answer.text)
         if answer.code != OK:
@@ -135,10 +136,18 @@ def _one_line(error: BaseException) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """Give arrays, numbers and records of other libraries as JSON can hold them."""
-    if hasattr(value, "to_dict"):
-        return value.to_dict()
-    return value.tolist() if hasattr(value, "tolist") else str(value)
+    """Give arrays and records of other libraries as JSON can hold them; what is not a finite number is null."""
+    if isinstance(value, dict):
+        return {str(name): _plain(one) for name, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(one) for one in value]
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if value is None or isinstance(value, str | int):
+        return value
+    if is_dataclass(value) and not isinstance(value, type):
+        return _plain(asdict(value))
+    return _plain(value.tolist()) if hasattr(value, "tolist") else str(value)
 
 
 def version(wanted: bool) -> None:

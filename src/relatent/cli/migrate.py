@@ -205,7 +205,7 @@ def demo(
 
     Examples:
       relatent demo
-      relatent demo --digits --out /tmp/out
+      relatent demo --digits --out digits
     """
     from relatent.demo import run
 

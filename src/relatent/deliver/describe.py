@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from relatent._files import FileError, read_saved
+from relatent._files import is_saved
 from relatent.deliver.saved import load
 from relatent.spaces.files import AnyPath, read_space
 from relatent.spaces.inspect import Inspection, inspect_space
@@ -48,40 +48,22 @@ class Fitted:
 
 def describe(path: AnyPath, *, progress: bool | None = None, **reading: Any) -> Inspection | Fitted:
     """Say what a file holds; ``reading`` as in :func:`relatent.read_space`."""
-    if str(path).endswith(".safetensors") and Path(path).is_file() and _is_fitted(path):
+    if str(path).endswith(".safetensors") and Path(path).is_file() and is_saved(path):
         return _fitted(load(path))
     return inspect_space(read_space(path, **reading), progress=progress)
-
-
-def _is_fitted(path: AnyPath) -> bool:
-    try:
-        read_saved(path)
-    except FileError as error:
-        if "was not written by relatent" in str(error) or "is not a safetensors file" in str(error):
-            return False  # a space of vectors, or a damaged file that the reader of spaces names
-        raise
-    return True
 
 
 def _fitted(thing: Any) -> Fitted:
     if not isinstance(thing, Translator):
         return Fitted(thing.kind, "", (0, 0), 0, 0, "", "")
     joins, chosen = thing.joins_, thing.selection_
-    ends = [f.model or name or "unnamed" for f, name in zip(_sides(joins), _names(joins), strict=True)]
+    ends = [joins.source.model or joins.source_name, joins.target.model or joins.target_name]
     return Fitted(
         thing.kind,
-        " → ".join(ends),
+        " → ".join(end or "unnamed" for end in ends),
         (thing.n_features_in_, thing.map_.width),
         thing.n_pairs_,
         len(thing.seen_keys_),
         thing.goal,
         thing.map if chosen is None else f"{chosen.chosen}, chosen by {chosen.criterion}",
     )
-
-
-def _sides(joins: Any) -> tuple[Any, Any]:
-    return joins.source, joins.target
-
-
-def _names(joins: Any) -> tuple[str, str]:
-    return joins.source_name, joins.target_name
