@@ -120,7 +120,8 @@ class Space:
         if self._recorded is not None and self._recorded.probe is not None:
             return self._recorded
         recorded = self._recorded or Fingerprint(dim=self.dim)
-        rows = len(self) if isinstance(self._rows, Held) else min(len(self), 4096)
+        # Looking at rows all over a mapped file would bring most of it into memory, in the large pages of the cache.
+        rows = len(self) if self._in_memory else min(len(self), 4096)
         first = next(self._rows.chunks(0, rows, max(rows, 1)))
         known = {name: getattr(recorded, name) for name in ("model", "revision", "pooling", "normalization", "layer")}
         return Fingerprint.of(first.vectors, **known)
@@ -136,7 +137,7 @@ class Space:
     def take(self, rows: Sequence[int] | np.ndarray) -> np.ndarray:
         """Read the vectors of some rows, in the order given, without holding the others."""
         rows = np.asarray(rows, dtype=np.intp)
-        if isinstance(self._rows, Held) or "vectors" in self.__dict__:
+        if self._in_memory or "vectors" in self.__dict__:
             return np.asarray(self.vectors[rows])
         if rows.size and (rows.min() < 0 or rows.max() >= len(self)):
             raise IndexError(f"Row {rows.max()} was asked for but there are {len(self)} rows.")
@@ -147,6 +148,10 @@ class Space:
             low, high = np.searchsorted(ordered, [chunk.start, chunk.start + len(chunk)])
             out[order[low:high]] = chunk.vectors[ordered[low:high] - chunk.start]
         return out
+
+    @property
+    def _in_memory(self) -> bool:
+        return isinstance(self._rows, Held) and self._rows.forget is None
 
     def subset(self, rows: Sequence[int] | np.ndarray) -> Space:
         """Give some rows as a space in memory, in the order given, with their other columns and the fingerprint."""
