@@ -488,3 +488,32 @@ def test_the_reference_is_made_from_the_commands():
     assert made == (root / "docs" / "cli.md").read_text(encoding="utf8")
     for name in COMMANDS:
         assert f"## `relatent {name}" in made
+
+
+PEAK = """
+from pathlib import Path
+from relatent.cli import app
+app(standalone_mode=False)
+print(int(Path("/proc/self/status").read_text().split("VmHWM:")[1].split()[0]) // 1024)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="peak memory is read from /proc")
+@pytest.mark.parametrize("suffix", [".npy", ".parquet"])
+def test_translate_holds_a_few_chunks_however_long_the_file(tmp_path, suffix):
+    """900 MB of vectors within 600 MiB, the program included."""
+    rows, dim = 600_000, 384
+    rng = np.random.default_rng(0)
+    old = np.lib.format.open_memmap(tmp_path / "old.npy", mode="w+", dtype=np.float32, shape=(rows, dim))
+    for start in range(0, rows, 50_000):
+        old[start : start + 50_000] = rng.standard_normal((50_000, dim), dtype=np.float32)
+    old.flush()
+    if suffix == ".parquet":
+        rl.write_space(rl.read_space(tmp_path / "old.npy"), tmp_path / "old.parquet")
+    first = np.array(old[:2000])
+    rl.Translator(map="orthogonal").fit(first, first[:, ::-1]).save(tmp_path / "t.safetensors")
+    words = ("translate", tmp_path / "t.safetensors", tmp_path / f"old{suffix}", "-o", tmp_path / f"new{suffix}")
+    command = [sys.executable, "-c", PEAK, *map(str, words)]
+    peak = subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines()[-1]
+    assert int(peak) < 600
