@@ -165,7 +165,10 @@ def migration(
         columns["itself"] = found["translated"][1]
     measured = report(np.stack(list(columns.values()), axis=1), _measures(list(columns)), slices, seed=seed)
     reasons = _reasons(measured, rule, n, k)
-    kept = f"the lower bound of ARR@{k} is {measured['arr'].low:.3f}, and nothing is clearly below the old model."
+    kept = (
+        f"the lower bound of ARR@{k} is {measured['arr'].low:.3f}; against the old model recall@{k} changes by "
+        f"{_words(measured['above_old'])}."
+    )
     return Verdict(not reasons, tuple(reasons) or (kept,), rule.words(k), words, k, n, m, measured)
 
 
