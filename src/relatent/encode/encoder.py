@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -12,6 +10,7 @@ from typing import Any, Literal
 import numpy as np
 
 from relatent._array import to_numpy
+from relatent._progress import progress_bar
 from relatent.encode.cache import VectorCache
 from relatent.spaces import Fingerprint, Space
 
@@ -87,7 +86,7 @@ def encode(
     """
     items = _checked(items, keys, batch_size)
     encoder = encoder if isinstance(encoder, Encoder) else function(encoder)
-    with _progress(len(items), name or encoder.model or "encoding", progress) as advance:
+    with progress_bar(len(items), name or encoder.model or "encoding", progress) as advance:
         if cache is None:
             parts = list(_batches(encoder, items, batch_size, advance))
             vectors = np.concatenate(parts)
@@ -133,18 +132,3 @@ def _cached(encoder: Encoder, items: list[Any], size: int, folder: Path, advance
             known |= fresh
             done += len(vectors)
     return np.stack([known[digest] for digest in digests])
-
-
-@contextmanager
-def _progress(total: int, title: str, wanted: bool | None) -> Iterator[Callable[[int], None]]:
-    """Give a function that moves the bar on; it does nothing when no bar is wanted."""
-    if not (sys.stderr.isatty() if wanted is None else wanted):
-        yield lambda _: None
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True)) as bar:
-        task = bar.add_task(title, total=total)
-        yield lambda done: bar.update(task, advance=done)

@@ -25,6 +25,7 @@ from relatent.evaluate.linear import (
     pwcca,
     svcca,
 )
+from relatent.evaluate.migration import Rule, Search, Verdict, migration
 from relatent.evaluate.neighbors import Neighbors, nearest
 from relatent.evaluate.pairwise import (
     cknna,
@@ -44,9 +45,12 @@ __all__ = [
     "Neighbors",
     "NormDistribution",
     "Report",
+    "Rule",
     "ScaleCurve",
     "Score",
+    "Search",
     "TaskKept",
+    "Verdict",
     "arr",
     "bootstrap",
     "canonical_correlations",
@@ -63,6 +67,7 @@ __all__ = [
     "jaccard",
     "kernel_cka",
     "mean_rank",
+    "migration",
     "minibatch_cka",
     "mrr",
     "mse",

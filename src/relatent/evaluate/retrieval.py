@@ -15,7 +15,7 @@ from relatent.evaluate.door import check_fewer, check_varies
 from relatent.evaluate.interval import Report, report
 from relatent.evaluate.neighbors import Neighbors, nearest, score_blocks
 
-__all__ = ["hubness", "jaccard", "mean_rank", "mrr", "precision", "recall", "retrieval", "top1"]
+__all__ = ["hubness", "jaccard", "mean_rank", "mrr", "precision", "recall", "retrieval", "top1", "wanted_rows"]
 
 Relevant = Sequence[Any] | np.ndarray | None
 
@@ -177,10 +177,10 @@ def _found(x: Array, y: Array, k: int, metric: str, relevant: Relevant) -> tuple
     x, y = as_same_space(x=x, y=y) if relevant is not None else _checked(x, y, k)
     check_varies(y=y)
     k = check_fewer(k, y.shape[0])
-    return nearest(x, y, k, metric), _wanted(relevant, x.shape[0], y.shape[0])
+    return nearest(x, y, k, metric), wanted_rows(relevant, x.shape[0], y.shape[0])
 
 
-def _wanted(relevant: Relevant, n: int, m: int) -> np.ndarray:
+def wanted_rows(relevant: Relevant, n: int, m: int) -> np.ndarray:
     """Row numbers to be found, (n, r), filled up with −1 where a query has fewer than others."""
     if relevant is None:
         return np.arange(n)[:, None]

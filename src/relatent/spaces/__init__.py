@@ -1,15 +1,18 @@
 """HOLD: vectors with keys, in memory or on disk, and the normalisations that are fitted on anchors."""
 
 from relatent.spaces.chunks import Chunk
-from relatent.spaces.files import SpaceWriter, read_space, space_writer, write_space
+from relatent.spaces.files import SpaceWriter, check_new, read_space, space_writer, write_space
 from relatent.spaces.fingerprint import Fingerprint, Match, Probe
+from relatent.spaces.inspect import Inspection, inspect_space
 from relatent.spaces.join import Matched, Parallel, duplicate_keys, match_keys, parallel
+from relatent.spaces.keys import held_out, key_hashes
 from relatent.spaces.normalize import Normalizer, live_dimensions
 from relatent.spaces.space import Space
 
 __all__ = [
     "Chunk",
     "Fingerprint",
+    "Inspection",
     "Match",
     "Matched",
     "Normalizer",
@@ -17,7 +20,11 @@ __all__ = [
     "Probe",
     "Space",
     "SpaceWriter",
+    "check_new",
     "duplicate_keys",
+    "held_out",
+    "inspect_space",
+    "key_hashes",
     "live_dimensions",
     "match_keys",
     "parallel",

@@ -23,7 +23,7 @@ from relatent.spaces.remote import is_remote, open_remote, uploaded
 from relatent.spaces.space import Space
 from relatent.spaces.staging import staged
 
-__all__ = ["SpaceWriter", "read_space", "space_writer", "write_space"]
+__all__ = ["SpaceWriter", "check_new", "read_space", "space_writer", "write_space"]
 
 AnyPath = str | os.PathLike[str]
 Create = Callable[[Path, Chunk, Fingerprint], FormatWriter]
@@ -58,7 +58,8 @@ def read_space(
     """
     reading = Reading(vector, key, None if dtype is None else np.dtype(dtype), None if keys is None else Path(keys))
     rows = open_remote(str(path), reading) if is_remote(path) else _open_local(Path(path), reading)
-    return Space.over(rows, Path(str(path)).name.split(".")[0] if name is None else name, fingerprint)
+    called = Path(str(path)).name.split(".")[0] if name is None else name
+    return Space.over(rows, called, fingerprint, str(path))
 
 
 def write_space(space: Space, path: AnyPath, *, format: str | None = None, others: bool = True) -> None:
@@ -142,6 +143,19 @@ class SpaceWriter:
                 f"The fingerprint says {known.dim} coordinates and the chunk has {self._columns[0]}: expected the same."
             )
         return replace(known, probe=self._probe.probe())
+
+
+def check_new(path: AnyPath, space: Space | None = None, *, overwrite: bool = False) -> None:
+    """Refuse to write over what is there, and over the space that is being read in any case."""
+    if is_remote(path):
+        return
+    there = Path(path)
+    if space is not None and space.path is not None and _touches(there, space.path):
+        raise FileError(f"{path} is the space that is read: nothing is written in place. Write to another path.")
+    if there.exists() and not overwrite:
+        raise FileExistsError(
+            f"{path} exists: write to another path, or have it replaced (--force, or overwrite=True)."
+        )
 
 
 def _open_local(path: Path, reading: Reading) -> Rows:
@@ -229,3 +243,11 @@ def _bare(chunk: Chunk) -> Chunk:
     return replace(
         chunk, others=chunk.others.select(names), layout=Layout(chunk.layout.vector, chunk.layout.key, order)
     )
+
+
+def _touches(path: Path, source: str) -> bool:
+    """Tell whether a path is what is read, a folder around it, or a file among those read."""
+    if is_remote(source):
+        return False
+    there, read = path.resolve(), Path(source).resolve()
+    return there == read or there in read.parents or (read.is_dir() and read in there.parents) or there.match(str(read))

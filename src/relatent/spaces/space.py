@@ -29,6 +29,9 @@ class Space:
     [1, 1]
     """
 
+    path: str | None
+    """Where it was read from: a file, a folder or a glob; None for what is in memory."""
+
     def __init__(
         self,
         vectors: Any,
@@ -45,14 +48,14 @@ class Space:
             array = array.astype(np.float32 if array.dtype.itemsize <= 2 else np.float64)
         table, layout = _table(len(array), keys, others)
         self._rows: Rows = Held(array, table, layout)
-        self.name = name
+        self.name, self.path = name, None
         self._recorded = _checked(fingerprint, array.shape[1])
 
     @classmethod
-    def over(cls, rows: Rows, name: str = "", fingerprint: Fingerprint | None = None) -> Space:
+    def over(cls, rows: Rows, name: str = "", fingerprint: Fingerprint | None = None, path: str | None = None) -> Space:
         """Build over rows that know how to read themselves, such as those of a file."""
         space = cls.__new__(cls)
-        space._rows, space.name = rows, name
+        space._rows, space.name, space.path = rows, name, path
         space._recorded = _checked(fingerprint or rows.fingerprint, rows.shape[1])
         return space
 
@@ -117,7 +120,8 @@ class Space:
         if self._recorded is not None and self._recorded.probe is not None:
             return self._recorded
         recorded = self._recorded or Fingerprint(dim=self.dim)
-        rows = len(self) if isinstance(self._rows, Held) else min(len(self), 4096)
+        # Looking at rows all over a mapped file would bring most of it into memory, in the large pages of the cache.
+        rows = len(self) if self._in_memory else min(len(self), 4096)
         first = next(self._rows.chunks(0, rows, max(rows, 1)))
         known = {name: getattr(recorded, name) for name in ("model", "revision", "pooling", "normalization", "layer")}
         return Fingerprint.of(first.vectors, **known)
@@ -133,7 +137,7 @@ class Space:
     def take(self, rows: Sequence[int] | np.ndarray) -> np.ndarray:
         """Read the vectors of some rows, in the order given, without holding the others."""
         rows = np.asarray(rows, dtype=np.intp)
-        if isinstance(self._rows, Held) or "vectors" in self.__dict__:
+        if self._in_memory or "vectors" in self.__dict__:
             return np.asarray(self.vectors[rows])
         if rows.size and (rows.min() < 0 or rows.max() >= len(self)):
             raise IndexError(f"Row {rows.max()} was asked for but there are {len(self)} rows.")
@@ -144,6 +148,16 @@ class Space:
             low, high = np.searchsorted(ordered, [chunk.start, chunk.start + len(chunk)])
             out[order[low:high]] = chunk.vectors[ordered[low:high] - chunk.start]
         return out
+
+    @property
+    def _in_memory(self) -> bool:
+        return isinstance(self._rows, Held) and self._rows.forget is None
+
+    def subset(self, rows: Sequence[int] | np.ndarray) -> Space:
+        """Give some rows as a space in memory, in the order given, with their other columns and the fingerprint."""
+        rows = np.asarray(rows, dtype=np.intp)
+        part = Held(self.take(rows), self.others.take(pa.array(rows)), self.layout)
+        return Space.over(part, self.name, self.fingerprint)
 
     def __len__(self) -> int:
         """Count the rows."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import shutil
 import tempfile
@@ -10,11 +9,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from relatent._files import FileError
+from relatent._files import FileError, writing
 
 __all__ = ["staged"]
-
-FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 @contextmanager
@@ -24,34 +21,16 @@ def staged(path: Path, sidecars: Sequence[Path] = ()) -> Iterator[Path]:
     Sidecars are moved first and stale ones removed, so that a file never stands beside those of another. After an
     error nothing is left, and what stood there before is untouched. A folder that is not empty is not replaced.
     """
-    aside = _aside(path)
-    try:
-        if path.is_dir() and any(path.iterdir()):
-            raise FileError(f"{path} is a folder that is not empty: write to a new one, or delete it first.")
-        yield aside / path.name
-        _sync(aside)
-        _move(aside, path, sidecars)
-    except OSError as error:
-        if error.errno in FULL:
-            raise OSError(
-                error.errno, f"The disk was full before {path} was complete; nothing was left behind. Make room"
-            ) from error
-        raise
-    finally:
-        shutil.rmtree(aside, ignore_errors=True)
-
-
-def _aside(path: Path) -> Path:
-    try:
-        return Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part"))
-    except FileNotFoundError as error:
-        raise FileNotFoundError(
-            f"{path} cannot be written: there is no folder {path.parent}. Create it first."
-        ) from error
-    except PermissionError as error:
-        raise PermissionError(
-            f"{path} cannot be written: no permission in {path.parent}. Write elsewhere, or change the permissions."
-        ) from error
+    with writing(path):
+        aside = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part"))
+        try:
+            if path.is_dir() and any(path.iterdir()):
+                raise FileError(f"{path} is a folder that is not empty: write to a new one, or delete it first.")
+            yield aside / path.name
+            _sync(aside)
+            _move(aside, path, sidecars)
+        finally:
+            shutil.rmtree(aside, ignore_errors=True)
 
 
 def _sync(folder: Path) -> None:

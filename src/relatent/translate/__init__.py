@@ -1,5 +1,6 @@
 """TRANSLATE: fit a closed-form map between two spaces from parallel anchors."""
 
+from relatent.translate.fitting import FitReport, fit_spaces, unseen_rows
 from relatent.translate.hub import Hub
 from relatent.translate.joins import Joins, SpaceMismatchError
 from relatent.translate.maps import MAPS
@@ -9,6 +10,7 @@ from relatent.translate.translator import Translator
 
 __all__ = [
     "MAPS",
+    "FitReport",
     "Hub",
     "Joins",
     "SpaceMismatchError",
@@ -16,5 +18,7 @@ __all__ = [
     "Translator",
     "audit",
     "bootstrap",
+    "fit_spaces",
     "summarize",
+    "unseen_rows",
 ]

@@ -43,7 +43,7 @@ class Joins:
         raise SpaceMismatchError(
             f"The space {space.name!r} is not the {side} {name!r} that this translator was fitted on: "
             f"{expected.matches(given).reason}. Mixing spaces gives wrong answers without a sign of it. Give the right "
-            "space, or fit a new translator; if you know better, call translator.accept(space), which is recorded."
+            "space, or fit a new translator; if you know better, accept it (--accept, or translator.accept(space))."
         )
 
     def accepting(self, fingerprint: Fingerprint) -> Joins:

@@ -18,6 +18,7 @@ from relatent._linalg import pseudo_inverse
 from relatent.evaluate.fidelity import r2
 from relatent.evaluate.retrieval import mrr
 from relatent.spaces.join import parallel
+from relatent.spaces.keys import key_hashes
 from relatent.spaces.normalize import NORMALIZATIONS, live_dimensions
 from relatent.spaces.space import Space
 from relatent.translate.folded import FoldedMap, fold
@@ -69,6 +70,7 @@ class Translator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
     ----------
     matrix_, offset_ : the affine map, normalisations folded in
     selection_ : what "auto" chose, by which criterion, and the runner-up
+    seen_keys_ : numbers of the keys fitted on (:func:`relatent.spaces.key_hashes`), empty for bare arrays
     n_pairs_, n_features_in_
 
     References: Maiorca et al., NeurIPS 2023 (latent space translation).
@@ -122,20 +124,23 @@ class Translator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         self._check_parameters()
         first = not hasattr(self, "streams_")
         if isinstance(X, Space) and isinstance(y, Space):
-            joins = Joins.of(X, y)
-            X, y = parallel(X, y)
+            joins, joined = Joins.of(X, y), parallel(X, y)
+            seen = key_hashes(joined.keys)
+            X, y = joined
         else:
-            joins = None
+            joins, seen = None, np.empty(0, dtype=np.uint64)
         x, y = as_parallel(X=X, Y=_refuse_labels(y))
         validate_data(self, X, reset=first, skip_check_array=True)
         if first:
             self.joins_ = joins or Joins.of(to_numpy(x), to_numpy(y))
             self.streams_ = {name: PairStream(name) for name in self._preparations()}
             self.pairs_ = Reservoir(self.reservoir, self.seed)
+            self.seen_keys_ = np.empty(0, dtype=np.uint64)
             self.n_pairs_, self._dtype = 0, np.result_type(to_numpy(x[:1, :]), to_numpy(y[:1, :]))
         for stream in self.streams_.values():
             stream.take(x, y, sample_weight, *self._needs())
         self.pairs_.take(*_with_weight(x, y, sample_weight))
+        self.seen_keys_ = np.union1d(self.seen_keys_, seen)
         self.n_pairs_ += x.shape[0]
         return self
 
@@ -226,7 +231,7 @@ class Translator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write one safetensors file: the map and what is known about it. It holds no anchor vectors."""
         self._check_fitted()
-        arrays = self.map_.arrays("map.")
+        arrays = self.map_.arrays("map.") | {"seen_keys": self.seen_keys_}
         about: dict[str, Any] = {
             "parameters": self.get_params(),
             "map": self.map_.about(),
@@ -247,7 +252,7 @@ class Translator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         with understood(path):
             about = saved.about
             t = cls(**about["parameters"])
-            t.joins_ = Joins.from_saved(about["joins"])
+            t.joins_, t.seen_keys_ = Joins.from_saved(about["joins"]), saved.arrays["seen_keys"]
             t.map_ = FoldedMap.from_saved(saved.arrays, about["map"], "map.")
             t.target_map_ = (
                 FoldedMap.from_saved(saved.arrays, about["target"], "target.") if "target" in about else None
@@ -326,7 +331,7 @@ class Translator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
             raise NotFittedError("This Translator is not fitted yet: call fit with parallel anchors first.")
 
     def _forget(self) -> None:
-        for name in ("streams_", "pairs_", "map_", "target_map_", "selection_", "n_pairs_", "joins_"):
+        for name in ("streams_", "pairs_", "map_", "target_map_", "selection_", "n_pairs_", "joins_", "seen_keys_"):
             self.__dict__.pop(name, None)
 
     @property

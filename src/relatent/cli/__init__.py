@@ -1,0 +1,9 @@
+"""The command line: one command per stage. Each reads, calls one library function, and writes.
+
+Nothing heavy is imported before a command runs, so that help and completion answer at once.
+"""
+
+from relatent.cli import look, migrate
+from relatent.cli.frame import ERROR, NO_GO, OK, USAGE, app
+
+__all__ = ["ERROR", "NO_GO", "OK", "USAGE", "app", "look", "migrate"]

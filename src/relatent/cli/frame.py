@@ -1,0 +1,171 @@
+"""What every command shares: its switches, how it answers, and how it fails."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import math
+import sys
+import traceback
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field, is_dataclass
+from functools import wraps
+from typing import Annotated, Any, get_type_hints
+
+import typer
+
+__all__ = ["ERROR", "NO_GO", "OK", "USAGE", "Answer", "app", "command"]
+
+OK = 0
+ERROR = 1
+USAGE = 2
+NO_GO = 3
+
+ABOUT = """Let independently trained models understand each other's vectors.
+
+\b
+From two files of the same items to a verdict and translated vectors:
+  relatent fit OLD NEW -o t.safetensors
+  relatent evaluate t.safetensors OLD NEW
+  relatent translate t.safetensors OLD -o out.parquet
+
+\b
+Files: Parquet, .npy, .npz, Arrow, safetensors, HDF5, word vectors, .jsonl,
+folders and globs of them, and remote paths (s3://…, with the extra remote).
+
+\b
+Exit codes: 0 done, or GO; 1 an error, said in one line; 2 wrong usage;
+3 NO-GO, from evaluate.
+"""
+
+app = typer.Typer(
+    name="relatent",
+    help=ABOUT,
+    no_args_is_help=True,
+    rich_markup_mode=None,  # plain help starts faster and reads the same in a file
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+Json = Annotated[bool, typer.Option("--json", help="Answer in JSON on the standard output.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing but errors: no answer, notes or progress.")]
+Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Show the traceback of an error.")]
+SWITCHES = {"json_": Json, "quiet": Quiet, "verbose": Verbose}
+
+# What a person can do something about. Anything else is a mistake of ours and keeps its traceback.
+EXPECTED = (OSError, ValueError, LookupError, ImportError, MemoryError, RuntimeError)
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a command has to say: for people, for programs, and as an exit code."""
+
+    text: str
+    data: dict[str, Any] = field(default_factory=dict)
+    code: int = OK
+
+
+def command(function: Callable[..., Answer]) -> Callable[..., None]:
+    """Make a command of a function that gives an answer. A parameter ``progress`` is filled in, not asked for."""
+    hints = get_type_hints(function, include_extras=True)
+    asked = [p.replace(annotation=hints[p.name]) for p in inspect.signature(function).parameters.values()]
+    bar = any(p.name == "progress" for p in asked)
+    asked = [p for p in asked if p.name != "progress"]
+    asked += [
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=False, annotation=switch)
+        for name, switch in SWITCHES.items()
+    ]
+
+    @wraps(function)
+    def run(json_: bool, quiet: bool, verbose: bool, **given: Any) -> None:
+        if bar:
+            given["progress"] = False if quiet else None  # None: on a terminal only
+        with _at_work(function.__name__, not bar and not quiet):
+            answer = _answered(function, given, quiet, verbose)
+        if json_:
+            typer.echo(json.dumps(_plain(answer.data), ensure_ascii=False, indent=2))
+        elif not quiet:
+            typer.echo(answer.text)
+        if answer.code != OK:
+            raise typer.Exit(answer.code)
+
+    run.__signature__ = inspect.Signature(asked)  # type: ignore[attr-defined]
+    run.__annotations__ = {p.name: p.annotation for p in asked}
+    # \b keeps the lines of the examples as they are written.
+    said = inspect.cleandoc(function.__doc__ or "").replace("Examples:", "\b\nExamples:")
+    app.command(name=function.__name__, help=said)(run)
+    return run
+
+
+@contextmanager
+def _at_work(name: str, wanted: bool) -> Iterator[None]:
+    """Turn a wheel on a terminal while a command without a bar of its own is at work."""
+    if not (wanted and sys.stderr.isatty()):
+        yield
+        return
+    from rich.console import Console
+
+    with Console(stderr=True).status(f"relatent {name} …"):
+        yield
+
+
+def _answered(function: Callable[..., Answer], given: dict[str, Any], quiet: bool, verbose: bool) -> Answer:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore" if quiet else "default")
+        warnings.showwarning = lambda message, *_, **__: typer.echo(f"note: {message}", err=True)
+        try:
+            return function(**given)
+        except EXPECTED as error:
+            if verbose:
+                typer.echo(traceback.format_exc(), err=True)
+            typer.echo(f"error: {_one_line(error)}", err=True)
+            raise typer.Exit(ERROR) from None
+
+
+def _one_line(error: BaseException) -> str:
+    if isinstance(error, MemoryError):
+        return "there was not enough memory: give fewer rows, or use a larger machine."
+    if isinstance(error, FileNotFoundError) and error.filename:
+        return f"There is no file {error.filename}: check the path."
+    if isinstance(error, OSError) and error.strerror:
+        return f"{error.strerror}: {error.filename}" if error.filename else f"{error.strerror}."
+    said = error.args[0] if isinstance(error, KeyError) and error.args else error
+    return " ".join(str(said).split()) or type(error).__name__
+
+
+def _plain(value: Any) -> Any:
+    """Give arrays and records of other libraries as JSON can hold them; what is not a finite number is null."""
+    if isinstance(value, dict):
+        return {str(name): _plain(one) for name, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(one) for one in value]
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if value is None or isinstance(value, str | int):
+        return value
+    if is_dataclass(value) and not isinstance(value, type):
+        return _plain(asdict(value))
+    return _plain(value.tolist()) if hasattr(value, "tolist") else str(value)
+
+
+def version(wanted: bool) -> None:
+    """Print the version and stop."""
+    if wanted:
+        from relatent import __version__
+
+        typer.echo(f"relatent {__version__}, Python {sys.version.split()[0]}")
+        raise typer.Exit
+
+
+@app.callback()
+def relatent(
+    _version: Annotated[
+        bool, typer.Option("--version", callback=version, is_eager=True, help="Show the version and stop.")
+    ] = False,
+) -> None:
+    """Hold the options that go before a command."""
+
+
+relatent.__doc__ = ABOUT

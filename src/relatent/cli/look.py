@@ -1,0 +1,191 @@
+"""Commands that look at spaces and make them: info, encode, anchors, project, compare."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from relatent.cli.frame import Answer, command
+from relatent.cli.options import Force, K, Key, Out, Seed, SourceSpace, TargetKey, TargetSpace, TargetVector, Vector
+from relatent.cli.options import spaces as two_spaces
+
+__all__ = ["anchors", "compare", "encode", "info", "project"]
+
+Input = Annotated[str, typer.Argument(metavar="SPACE", help="Vectors: a file, folder or glob.")]
+
+
+@command
+def info(
+    path: Annotated[str, typer.Argument(metavar="FILE", help="Vectors (file, folder, glob) or a translator.")],
+    vector: Vector = None,
+    key: Key = None,
+    progress: bool | None = None,
+) -> Answer:
+    """Say what is in a file of vectors or a translator.
+
+    Rows, dimension, lengths, duplicates, NaN, fingerprint.
+
+    Examples:
+      relatent info old.parquet
+      relatent info 'shards/*.parquet' --vector embedding --json
+      relatent info t.safetensors
+    """
+    from relatent.deliver import describe
+
+    reading = {name: value for name, value in (("vector", vector), ("key", key)) if value is not None}
+    found = describe(path, progress=progress, **reading)
+    return Answer(str(found), found.to_dict())
+
+
+@command
+def encode(
+    items: Annotated[
+        Path, typer.Argument(metavar="ITEMS", help="Texts (.txt, .csv, .jsonl, …) or a folder of images.")
+    ],
+    out: Out,
+    model: Annotated[str, typer.Option("--model", "-m", help="A folder, a file, or a name on a hub.")],
+    kind: Annotated[
+        str,
+        typer.Option(
+            "--kind",
+            help="sentence-transformer, transformer, onnx, static, vision-transformer, timm, torchvision, clip-text "
+            "or clip-image.",
+        ),
+    ] = "sentence-transformer",
+    column: Annotated[str | None, typer.Option("--column", help="Column of the texts.")] = None,
+    key: Key = None,
+    pooling: Annotated[str | None, typer.Option("--pooling", help="mean, cls, max or last.")] = None,
+    layer: Annotated[int | None, typer.Option("--layer", help="Hidden state to read, of a transformer.")] = None,
+    device: Annotated[str | None, typer.Option("--device", help="cpu, cuda, mps; the fastest by default.")] = None,
+    normalize: Annotated[bool | None, typer.Option("--normalize", help="Scale vectors to unit length.")] = None,
+    name: Annotated[str | None, typer.Option("--name", help="Name of the model to record.")] = None,
+    batch_size: Annotated[int, typer.Option("--batch-size", help="Items at a time.")] = 64,
+    cache: Annotated[Path | None, typer.Option("--cache", help="Folder of vectors to resume from.")] = None,
+    force: Force = False,
+    progress: bool | None = None,
+) -> Answer:
+    """Encode texts or images into vectors.
+
+    The file records the model, its revision, pooling and normalisation.
+
+    Examples:
+      relatent encode docs.jsonl --column text --key id -m ./all-MiniLM-L6-v2 -o new.parquet --cache cache/
+      relatent encode lines.txt --kind onnx -m model.onnx --pooling mean --normalize -o new.npy
+      relatent encode photos/ --kind timm -m resnet18 -o photos.parquet
+    """
+    from relatent.encode import encode_file, encoder_of
+
+    options = {"pooling": pooling, "layer": layer, "device": device, "normalize": normalize, "name": name}
+    space = encode_file(
+        items,
+        out,
+        lambda: encoder_of(kind, model, **options),
+        column=column,
+        key=key,
+        batch_size=batch_size,
+        cache=cache,
+        overwrite=force,
+        progress=progress,
+    )
+    data = {"out": out, "rows": len(space), "dim": space.dim, "fingerprint": space.fingerprint.recorded()}
+    return Answer(f"Wrote {len(space):,} × {space.dim} vectors of {space.fingerprint.model} to {out}.", data)
+
+
+@command
+def anchors(
+    space: Input,
+    out: Out,
+    k: Annotated[int, typer.Option("-k", help="How many.")] = 1000,
+    strategy: Annotated[
+        str,
+        typer.Option("--strategy", help="kmeans, farthest_point, uniform, stratified or most_frequent."),
+    ] = "kmeans",
+    column: Annotated[str | None, typer.Option("--column", help="Labels to stratify by, or counts.")] = None,
+    seed: Seed = 0,
+    vector: Vector = None,
+    key: Key = None,
+    force: Force = False,
+) -> Answer:
+    """Choose anchors and write them as a space.
+
+    Their keys serve in every space of the same items.
+
+    Examples:
+      relatent anchors old.parquet -k 1000 -o anchors.parquet
+      relatent anchors old.parquet -k 300 --strategy farthest_point -o anchors.parquet
+      relatent anchors old.parquet -k 300 --strategy stratified --column label -o anchors.parquet
+    """
+    from relatent.deliver import select_anchors
+    from relatent.spaces import read_space
+
+    source = read_space(space, vector=vector, key=key)
+    chosen = select_anchors(source, out, k, strategy, column=column, seed=seed, overwrite=force)
+    data = {"out": out, "anchors": len(chosen), "of": len(source), "strategy": strategy, "seed": seed}
+    return Answer(f"Wrote {len(chosen):,} of {len(source):,} rows, chosen by {strategy}, to {out}.", data)
+
+
+@command
+def project(
+    space: Input,
+    anchors: Annotated[str, typer.Option("--anchors", "-a", help="A space of anchors; its keys are looked up.")],
+    out: Out,
+    similarity: Annotated[str, typer.Option("--similarity", help="cosine, euclidean, angular, …")] = "cosine",
+    normalize: Annotated[str, typer.Option("--normalize", help="Preparation fitted on the anchors.")] = "center",
+    output: Annotated[str, typer.Option("--output", help="Rows afterwards: none, l2 or layer.")] = "none",
+    vector: Vector = None,
+    key: Key = None,
+    force: Force = False,
+    progress: bool | None = None,
+) -> Answer:
+    """Write each vector as its similarities to anchors.
+
+    Examples:
+      relatent anchors old.parquet -k 300 -o anchors.parquet
+      relatent project old.parquet -a anchors.parquet -o old-relative.parquet
+      relatent project new.parquet -a anchors.parquet -o new-relative.parquet
+    """
+    from relatent.deliver import project_space
+    from relatent.spaces import read_space
+
+    source, keys = read_space(space, vector=vector, key=key), read_space(anchors).keys
+    known = project_space(
+        source,
+        keys,
+        out,
+        similarity=similarity,
+        normalize=normalize,
+        output=output,
+        overwrite=force,
+        progress=progress,
+    )
+    data = {"out": out, "rows": len(source), "dim": known.dim, "fingerprint": known}
+    return Answer(f"Wrote {len(source):,} rows, each {known.model}, to {out}.", data)
+
+
+@command
+def compare(
+    old: SourceSpace,
+    new: TargetSpace,
+    k: K = 10,
+    max_rows: Annotated[int, typer.Option("--rows", help="Rows in common to use at most.")] = 5_000,
+    seed: Seed = 0,
+    vector: Vector = None,
+    key: Key = None,
+    target_vector: TargetVector = None,
+    target_key: TargetKey = None,
+) -> Answer:
+    """Compare two spaces by every measure.
+
+    Each measure stands beside what chance gives. The spaces are joined on keys and may differ in dimension.
+
+    Examples:
+      relatent compare old.parquet new.parquet
+      relatent compare old.npy new.npy --rows 2000 --json
+    """
+    from relatent.deliver import compare_spaces
+
+    first, second = two_spaces(old, new, vector, key, target_vector, target_key)
+    found = compare_spaces(first, second, max_rows=max_rows, k=k, seed=seed)
+    return Answer(str(found), found.to_dict())

@@ -1,0 +1,107 @@
+"""Spaces through a function into new files: chunk by chunk, whole or not at all, never in place."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from relatent._progress import progress_bar
+from relatent.spaces.chunks import Chunk
+from relatent.spaces.files import AnyPath, check_new, space_writer
+from relatent.spaces.fingerprint import Fingerprint
+from relatent.spaces.space import Space
+from relatent.translate import Translator
+
+__all__ = ["check_new", "check_translator", "map_space", "translate_space"]
+
+
+def translate_space(
+    translator: Translator,
+    space: Space,
+    path: AnyPath,
+    *,
+    side: str = "source",
+    accept: bool = False,
+    format: str | None = None,
+    overwrite: bool = False,
+    progress: bool | None = None,
+) -> Fingerprint:
+    """Translate a space into a new file, with bounded memory; keys and other columns are kept.
+
+    The fingerprint of the space is checked before anything is read. ``side="target"`` prepares the vectors of the
+    target for the comparison that a two-sided retrieval translator makes. ``accept`` lets a space pass whose
+    fingerprint is another's. float16 becomes float32.
+    """
+    check_translator(translator)
+    if side not in ("source", "target"):
+        raise ValueError(f"side is {side!r}: expected 'source' or 'target'.")
+    if accept:
+        translator.accept(space)
+    translator.joins_.check(space, side)
+    transform = translator.transform if side == "source" else translator.transform_target
+    there = side == "target" and translator.target_map_ is None
+    width = space.dim if there else (translator.target_map_ or translator.map_).width
+    known = space.fingerprint if there else translator.joins_.outcome(width)
+    map_space(space, path, transform, known, format=format, overwrite=overwrite, progress=progress)
+    return known
+
+
+def map_space(
+    space: Space,
+    path: AnyPath,
+    function: Callable[[np.ndarray], Any],
+    fingerprint: Fingerprint,
+    *,
+    column: tuple[str, Callable[[np.ndarray], Any]] | None = None,
+    format: str | None = None,
+    overwrite: bool = False,
+    progress: bool | None = None,
+) -> None:
+    """Write a space whose vectors are a function of another's, in as many rows and with the same other columns.
+
+    ``column`` adds one more column, made of the new vectors.
+    """
+    check_new(path, space, overwrite=overwrite)
+    with (
+        progress_bar(len(space), f"→ {Path(str(path)).name}", progress) as advance,
+        space_writer(path, fingerprint=replace(fingerprint, probe=None), format=format) as out,
+    ):
+        for chunk in space.chunks():
+            new = chunk.with_vectors(_applied(function, chunk, fingerprint.dim, space.name))
+            out.write(new if column is None else _with_column(new, *column))
+            advance(len(chunk))
+
+
+def _applied(function: Callable[[np.ndarray], Any], chunk: Chunk, width: int, name: str) -> np.ndarray:
+    if not len(chunk):
+        return np.empty((0, width), dtype=np.result_type(chunk.vectors.dtype, np.float32))
+    try:
+        return np.asarray(function(chunk.vectors))
+    except ValueError as error:
+        bad = np.flatnonzero(~np.isfinite(chunk.vectors).all(axis=1))
+        if not len(bad):
+            raise
+        raise ValueError(
+            f"Row {chunk.start + int(bad[0])} of {name or 'the space'} holds NaN or infinity: drop or mend it."
+        ) from error
+
+
+def _with_column(chunk: Chunk, name: str, values: Callable[[np.ndarray], Any]) -> Chunk:
+    import pyarrow as pa
+
+    if name in chunk.others.column_names:
+        raise ValueError(f"There is a column {name!r} already: rename it first, since it would be replaced.")
+    others = chunk.others.append_column(name, pa.array(values(chunk.vectors)))
+    layout = replace(chunk.layout, order=(*chunk.layout.order, name) if chunk.layout.order else ())
+    return replace(chunk, others=others, layout=layout)
+
+
+def check_translator(translator: Any) -> None:
+    """Refuse what is saved in the same way but joins no two spaces."""
+    if not isinstance(translator, Translator):
+        kind = getattr(translator, "kind", type(translator).__name__)
+        raise ValueError(f"A {kind} was given: expected a translator, such as relatent fit writes.")

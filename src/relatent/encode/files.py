@@ -1,0 +1,116 @@
+"""Files of texts or images as items with keys, and encoders by the name of their kind."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from relatent._array import suggest
+from relatent._files import FileError
+from relatent.encode.encoder import Encoder, encode
+from relatent.encode.image import clip, timm_model, torchvision_model, vision_transformer
+from relatent.encode.onnx import onnx_text
+from relatent.encode.text import sentence_transformer, transformer
+from relatent.encode.words import static
+from relatent.spaces.files import AnyPath, check_new, read_space, write_space
+from relatent.spaces.plain import read_table
+from relatent.spaces.space import Space
+
+__all__ = ["KINDS", "Items", "encode_file", "encoder_of", "read_items"]
+
+IMAGES = (".png", ".jpg", ".jpeg", ".webp", ".bmp", ".gif")
+TEXT_NAMES = ("text", "texts", "sentence", "content", "document", "title", "body", "question")
+KEY_NAMES = ("key", "id", "_id", "doc_id", "docid", "uid", "uuid", "name")
+
+KINDS: dict[str, Callable[..., Encoder]] = {
+    "sentence-transformer": sentence_transformer,
+    "transformer": transformer,
+    "onnx": onnx_text,
+    "static": lambda model, **options: static(read_space(model), **options),
+    "vision-transformer": vision_transformer,
+    "timm": timm_model,
+    "torchvision": torchvision_model,
+    "clip-text": lambda model, **options: clip(model, **options).text,
+    "clip-image": lambda model, **options: clip(model, **options).image,
+}
+
+
+@dataclass(frozen=True)
+class Items:
+    """What is to be encoded, and under which keys."""
+
+    items: list[Any]
+    keys: list[Any]
+
+
+def encoder_of(kind: str, model: str, **options: Any) -> Encoder:
+    """Load an encoder by the name of its kind; options that are None are left to its defaults."""
+    if kind not in KINDS:
+        raise ValueError(f"There is no kind of encoder {kind!r}.{suggest(kind, KINDS)}")
+    given = {name: value for name, value in options.items() if value is not None}
+    try:
+        return KINDS[kind](model, **given)
+    except TypeError as error:
+        raise ValueError(f"{kind} cannot take {', '.join(given)} ({error}): leave out what it has not.") from error
+
+
+def read_items(path: AnyPath, *, column: str | None = None, key: str | None = None) -> Items:
+    """Read texts: one per line of a .txt, or a column of .csv, .tsv, .jsonl or .parquet; or the images of a folder.
+
+    Lines are known by their number from 0, images by their path inside the folder.
+    """
+    path = Path(path)
+    if not path.exists():
+        raise FileNotFoundError(f"There is no file {path}: expected texts or a folder of images.")
+    if path.is_dir():
+        files = sorted(p for p in path.rglob("*") if p.suffix.lower() in IMAGES)
+        if not files:
+            raise FileError(
+                f"{path} holds no image ({', '.join(IMAGES)}): give a folder of images, or a file of texts."
+            )
+        return Items(list(files), [str(p.relative_to(path)) for p in files])
+    if path.suffix == ".txt":
+        lines = path.read_text(encoding="utf8").splitlines()
+        return Items(lines, list(range(len(lines))))
+    table = read_table(path)
+    texts = _choose(path, table, column, TEXT_NAMES)
+    if texts is None:
+        raise FileError(f"{path} has the columns {', '.join(table.column_names)}: say which one holds the texts.")
+    keys = _choose(path, table, key, KEY_NAMES)
+    values = table.column(texts).to_pylist()
+    missing = next((row for row, value in enumerate(values) if not isinstance(value, str)), None)
+    if missing is not None:
+        raise FileError(f"Row {missing} of column {texts!r} of {path} holds {values[missing]!r}: expected a text.")
+    return Items(values, list(range(len(values))) if keys is None else table.column(keys).to_pylist())
+
+
+def encode_file(
+    path: AnyPath,
+    out: AnyPath,
+    load: Callable[[], Encoder],
+    *,
+    column: str | None = None,
+    key: str | None = None,
+    batch_size: int = 64,
+    cache: AnyPath | None = None,
+    overwrite: bool = False,
+    progress: bool | None = None,
+) -> Space:
+    """Encode a file of texts or a folder of images into a new space. The model is loaded once the items are there."""
+    check_new(out, overwrite=overwrite)
+    found = read_items(path, column=column, key=key)
+    folder = None if cache is None else Path(cache)
+    space = encode(found.items, load(), keys=found.keys, batch_size=batch_size, cache=folder, progress=progress)
+    write_space(space, out)
+    return space
+
+
+def _choose(path: Path, table: Any, given: str | None, usual: tuple[str, ...]) -> str | None:
+    names = table.column_names
+    if given is not None:
+        if given not in names:
+            raise FileError(f"{path} has no column {given!r}.{suggest(given, names)}")
+        return given
+    return next((name for wanted in usual for name in names if name.lower() == wanted), None)

