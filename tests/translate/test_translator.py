@@ -320,6 +320,16 @@ def test_the_file_holds_no_anchor(noisy, tmp_path):
     assert {"format", "format_version", "library_version", "kind", "about", "sha256"} <= set(header)
 
 
+def test_landmarks_are_nobodys_vectors(rng, tmp_path):
+    x = rng.normal(size=(600, 3))
+    rl.Translator().fit(x, np.sin(3 * x)).save(tmp_path / "t.safetensors")
+    folded = rl.load(tmp_path / "t.safetensors").map_
+    anchors = folded.before.apply(x)
+    apart = np.linalg.norm(folded.features.landmarks[:, None] - anchors[None], axis=2)
+    assert np.min(apart) > 0
+    assert not np.any(np.isclose(apart, 0, atol=1e-9))
+
+
 @pytest.fixture(scope="module")
 def saved(tmp_path_factory):
     path = tmp_path_factory.mktemp("saved") / "t.safetensors"

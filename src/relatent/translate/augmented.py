@@ -40,9 +40,15 @@ class Features:
 
 
 def landmark_features(x: np.ndarray, reach: float, weight: float, seed: int = 0) -> Features:
-    """Draw landmarks from normalised rows; the bandwidth is ``reach`` × their median squared distance."""
-    rows = random_generator(seed).choice(len(x), size=min(LANDMARKS, max(len(x) // 2, 1)), replace=False)
-    landmarks = np.unique(x[rows].astype(np.float64), axis=0)
+    """Make landmarks from normalised rows; the bandwidth is ``reach`` × their median squared distance.
+
+    A landmark is the sum of two centred rows over √2: as long and as spread as they are, and neither of them, so that
+    a translator that is passed on holds nobody's vectors.
+    """
+    pairs = min(LANDMARKS, max(len(x) // 2, 1))
+    rows = random_generator(seed).permutation(len(x))[: 2 * pairs]
+    centred = x[rows] - np.mean(x, axis=0)
+    landmarks = (centred[:pairs] + centred[-pairs:]) / np.sqrt(2) + np.mean(x, axis=0)
     distances = squared_distances(landmarks, landmarks)
     width = 2 * reach * (float(np.median(distances[np.triu_indices(len(landmarks), 1)])) or 1.0)
     values, vectors = spectrum(np.exp(-distances / width))
