@@ -84,9 +84,16 @@ def cosine(x: Array, anchors: Array) -> Array:
     length = row_norms(x)[:, None]
     if not all_moderate(length):
         return map_rows(lambda rows: unit_norm(rows) @ directions, x, anchors.shape[0])
-    # The anchors are few: scaling the result in place instead of x needs no second matrix of either size.
-    r = x @ directions
-    r /= length
+    if getattr(x, "requires_grad", False) or getattr(anchors, "requires_grad", False):
+        return (x @ directions) / length
+    # Scaling the result instead of x needs no copy of x; doing so by chunk finds it still in the cache.
+    r = array_namespace(x).empty((x.shape[0], anchors.shape[0]), dtype=x.dtype, device=x.device)
+    for chunk in row_chunks(x.shape[0], max(1, CHUNK_ENTRIES // anchors.shape[0])):
+        if isinstance(x, np.ndarray):
+            np.matmul(x[chunk, :], directions, out=r[chunk, :])
+        else:
+            r[chunk, :] = x[chunk, :] @ directions
+        r[chunk, :] /= length[chunk, :]
     return r
 
 

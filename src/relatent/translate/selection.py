@@ -32,6 +32,8 @@ __all__ = [
 
 # Below this many anchors a smooth approximation of leave-one-out is not to be trusted.
 FEW = 50
+# From this many pairs on, so many of them held out once choose as well as three folds do.
+MANY, ENOUGH = 5_000, 1_000
 # A nonlinear map needs many anchors, and must earn its cost.
 AUGMENT_FROM, AUGMENT_GAIN = 300, 0.98
 LIKELIHOOD_PENALTIES = (1e-3, 1e-2, 3e-2, 0.1, 0.3, 1.0, 3.0, 10.0)
@@ -85,6 +87,14 @@ class Prepared:
             rows = np.flatnonzero(fold == i)
             yield self.summary - self.part(rows), rows
 
+    def trials(self, seed: int = 0) -> Iterator[tuple[Summary, np.ndarray]]:
+        """Give what to choose by: three folds, or a single part where it is large enough to tell on its own."""
+        if len(self.raw_x) < MANY:
+            yield from self.folds(3, seed)
+            return
+        rows = random_generator(seed).permutation(len(self.raw_x))[:ENOUGH]
+        yield self.summary - self.part(rows), rows
+
     def part(self, rows: np.ndarray) -> Summary:
         """Summarise some of the sampled pairs, as fully as all are summarised."""
         full = {"full_x": self.summary.xx.ndim == 2, "full_y": self.summary.yy.ndim == 2}
@@ -130,11 +140,11 @@ def for_retrieval(candidates: dict[str, Prepared], seed: int = 0) -> tuple[Likel
     """Search: the likelihood ratio whose preparation and penalty rank held-out pairs best."""
     scores: dict[str, float] = {}
     for name, p in candidates.items():
-        gains = np.zeros(len(LIKELIHOOD_PENALTIES))
-        for rest, rows in p.folds(3, seed):
+        trials = []
+        for rest, rows in p.trials(seed):
             path = LikelihoodPath.of(rest)
-            gains += [reciprocal_rank(*_scored(path.at(e), p, rows)) / 3 for e in LIKELIHOOD_PENALTIES]
-        gains = _smoothed(gains)
+            trials.append([reciprocal_rank(*_scored(path.at(e), p, rows)) for e in LIKELIHOOD_PENALTIES])
+        gains = _smoothed(np.mean(trials, axis=0))
         scores |= {f"{name}, penalty {e:g}": s for e, s in zip(LIKELIHOOD_PENALTIES, gains.tolist(), strict=True)}
     selection = Selection.best("out-of-fold reciprocal rank", scores)
     name, penalty = selection.chosen.split(", penalty ")
@@ -143,13 +153,14 @@ def for_retrieval(candidates: dict[str, Prepared], seed: int = 0) -> tuple[Likel
 
 def for_frozen_target(p: Prepared, seed: int = 0) -> tuple[Affine, Selection]:
     """Search an index that cannot be touched, by cosine: the map that ranks held-out pairs best."""
-    scores = dict.fromkeys(FROZEN_TARGET_MAPS, 0.0)
-    for rest, rows in p.folds(3, seed):
+    trials: dict[str, list[float]] = {name: [] for name in FROZEN_TARGET_MAPS}
+    for rest, rows in p.trials(seed):
         raw = unit_norm(p.target.undo(p.y[rows]))
         for name, rule in FROZEN_TARGET_MAPS.items():
             a = rule(rest, p.target)
             predicted = unit_norm(p.target.undo(p.x[rows] @ a.matrix + a.offset))
-            scores[name] += reciprocal_rank(predicted, raw) / 3
+            trials[name].append(reciprocal_rank(predicted, raw))
+    scores = {name: float(np.mean(ranks)) for name, ranks in trials.items()}
     selection = Selection.best("out-of-fold reciprocal rank", scores)
     return FROZEN_TARGET_MAPS[selection.chosen](p.summary, p.target), selection
 
