@@ -62,7 +62,7 @@ SUITE = Suite(
     bare="bare products",
     peer="Gram form",
     targets=[
-        Target("cka", over="Gram form", at_least=10.0),
+        Target("cka", over="Gram form", at_least=100.0),
         Target("cka", over="bare products", at_least=1 / 1.3),
     ],
     notes=agreement,
