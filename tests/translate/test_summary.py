@@ -116,11 +116,6 @@ def test_bytes_round_trip_and_refuse_damage():
         Summary.from_bytes(raw[:-1] + bytes([raw[-1] ^ 1]))
 
 
-def test_reversing_swaps_the_spaces():
-    x, y = pairs()
-    assert_same(summarize(x, y).reversed(), summarize(y, x))
-
-
 def test_moments_about_the_origin():
     x, y = pairs(offset=2.0)
     s = summarize(x, y).about_origin()

@@ -133,7 +133,8 @@ def for_stitching(p: Prepared, penalty: float | None = None) -> tuple[Affine, Se
     gain = min(gain, 10.0)  # anchors that predict nothing at all
     turned = orthogonal(p.summary).matrix
     matrix = (1 - BLEND) * gain * w + BLEND * turned
-    return Affine.through_means(matrix, p.summary), Selection("penalty; the blend is fixed", "blend", penalty, None, None)
+    record = Selection("penalty; the blend is fixed", "blend", penalty, None, None)
+    return Affine.through_means(matrix, p.summary), record
 
 
 def for_retrieval(candidates: dict[str, Prepared], seed: int = 0) -> tuple[LikelihoodRatio, str, Selection]:

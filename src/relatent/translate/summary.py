@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import reduce
 from operator import add
 
@@ -110,12 +110,6 @@ class Summary:
             _both_sides(x, self.xx),
             scaled(scaled(self.xy.T, x).T, y),
             _both_sides(y, self.yy),
-        )
-
-    def reversed(self) -> Summary:
-        """Swap source and target."""
-        return replace(
-            self, mean_x=self.mean_y, mean_y=self.mean_x, xx=self.yy, xy=np.ascontiguousarray(self.xy.T), yy=self.xx
         )
 
 
