@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import reduce
-from operator import add
 
 import numpy as np
 
@@ -14,8 +13,10 @@ from relatent.spaces.normalize import Normalizer, scaled
 
 __all__ = ["Summary", "summarize"]
 
-# Rows that are centred and cast at a time: bounds the memory beyond the data to two such blocks.
-BLOCK_ROWS = 8_192
+# Rows that are centred and cast at a time: few enough to stay in the cache, enough to keep the products busy.
+BLOCK_ROWS = 2_048
+# Rows that show where the others lie.
+SAMPLE = 256
 # Squared mean over variance up to which moments about zero lose no more than three of sixteen digits.
 NEAR = 1e3
 
@@ -121,34 +122,61 @@ def summarize(x: Array, y: Array, weights: Array | None = None, *, full_x: bool 
     """
     x, y = as_parallel(x=x, y=y)
     w = None if weights is None else _checked_weights(weights, x.shape[0])
+    n = float(x.shape[0] if w is None else np.sum(w))
+    origins = _origin(x, w), _origin(y, w)
+    blocks = ((x[b, :], y[b, :], None if w is None else w[b]) for b in row_chunks(x.shape[0], BLOCK_ROWS))
+    sums = reduce(_added, (_sums(*block, origins, full_x, full_y) for block in blocks))
+    dx, dy, xx, xy, yy = map(to_numpy, sums)
+    dx, dy = dx / n, dy / n
+    return Summary(
+        n,
+        dx if origins[0] is None else to_numpy(origins[0]) + dx,
+        dy if origins[1] is None else to_numpy(origins[1]) + dy,
+        xx - n * _square(dx, xx.ndim),
+        xy - n * np.outer(dx, dy),
+        yy - n * _square(dy, yy.ndim),
+    )
+
+
+def _origin(x: Array, weights: np.ndarray | None) -> Array | None:
+    """Find a point amid the rows to take moments about; None where zero is near enough to cost no digits."""
+    xp = array_namespace(x)
+    if weights is None:
+        some = xp.astype(x[:: max(1, x.shape[0] // SAMPLE), :], xp.float64)
+        mean = xp.mean(some, axis=0)
+        return None if bool(xp.all(mean**2 <= NEAR * xp.mean((some - mean) ** 2, axis=0))) else mean
     blocks = row_chunks(x.shape[0], BLOCK_ROWS)
-    return reduce(add, (_block(x[b, :], y[b, :], None if w is None else w[b], full_x, full_y) for b in blocks))
+    total = np.sum([weights[b] @ to_numpy(x[b, :]) for b in blocks], axis=0)
+    return xp.asarray(total / np.sum(weights), dtype=xp.float64, device=x.device)
 
 
-def _block(x: Array, y: Array, weights: np.ndarray | None, full_x: bool, full_y: bool) -> Summary:
+def _sums(
+    x: Array,
+    y: Array,
+    weights: np.ndarray | None,
+    origins: tuple[Array | None, Array | None],
+    full_x: bool,
+    full_y: bool,
+) -> list[Array]:
+    """Σx, Σy, Σxᵀx, Σxᵀy and Σyᵀy about the origins, each row counted by its weight."""
     xp = array_namespace(x)
-    n = float(x.shape[0] if weights is None else np.sum(weights))
-    w = None if weights is None else xp.asarray(weights, dtype=xp.float64, device=x.device)[:, None]
-    (mean_x, x, dx), (mean_y, y, dy) = (_about(xp.astype(a, xp.float64, copy=False), w, n) for a in (x, y))
-    xx, yy = (_square(a, 1 + full) - n * _square(d, 1 + full) for a, d, full in ((x, dx, full_x), (y, dy, full_y)))
-    xy = xp.matrix_transpose(x) @ y - n * dx[:, None] * dy[None, :]
-    return Summary(n, *map(to_numpy, (mean_x, mean_y, xx, xy, yy)))
+    x, y = (
+        xp.astype(a, xp.float64, copy=False) if o is None else xp.astype(a, xp.float64) - o
+        for a, o in zip((x, y), origins, strict=True)
+    )
+    if weights is None:
+        sums = [xp.sum(x, axis=0), xp.sum(y, axis=0)]
+    else:
+        root = xp.sqrt(xp.asarray(weights, dtype=xp.float64, device=x.device))
+        x, y = root[:, None] * x, root[:, None] * y
+        sums = [root @ x, root @ y]
+    return [*sums, _square(x, 1 + full_x), xp.matrix_transpose(x) @ y, _square(y, 1 + full_y)]
 
 
-def _about(x: Array, weights: Array | None, n: float) -> tuple[Array, Array, Array]:
-    """Mean of the rows, the rows about an origin (times the roots of their weights), and the mean about it.
-
-    The origin is zero where that is near enough to cost no digits, which saves a copy, and else the mean.
-    """
-    xp = array_namespace(x)
-    if weights is not None:
-        mean = xp.sum(weights * x, axis=0) / n
-        return mean, xp.sqrt(weights) * (x - mean), xp.zeros_like(mean)
-    mean = xp.mean(x, axis=0)
-    spread = _square(x, 1) / n - mean**2
-    if bool(xp.all(mean**2 <= NEAR * spread)):
-        return mean, x, mean
-    return mean, x - mean, xp.zeros_like(mean)
+def _added(total: list[Array], part: list[Array]) -> list[Array]:
+    for a, b in zip(total, part, strict=True):
+        a += b
+    return total
 
 
 def _both_sides(scale: np.ndarray, moments: np.ndarray) -> np.ndarray:
