@@ -65,7 +65,7 @@ def test_the_retrieval_score_is_the_gaussian_log_likelihood_ratio(rng):
     # Unregularised and on one and the same preparation, up to a constant per query.
     from relatent.translate.retrieval import LikelihoodPath
 
-    ratio = LikelihoodPath.of(rl.summarize(x, y)).at(0.0)
+    ratio = LikelihoodPath.of(rl.summarize(x, y)).at(0.0, 0.0)
     a, b = np.asarray([[0.5]]), np.linspace(-2, 2, 9)[:, None]
     ours = ((a @ ratio.query.matrix + ratio.query.offset) @ ratio.target_vectors(b).T)[0]
     joint = multivariate_normal([0, 0], [[1, r], [r, 1]]).logpdf(np.c_[np.full(9, 0.5), b])
@@ -402,3 +402,26 @@ def test_wrong_settings_and_wrong_shapes_say_so(noisy):
         rl.Translator().finish()
     with pytest.raises(ValueError, match="not available between them"):
         rl.Translator(map="identity").fit(x, y)
+
+
+def test_repeated_anchors_do_not_spoil_the_penalty(rng):
+    x = rng.normal(size=(900, 200)) * np.linspace(2, 0.2, 200)
+    y = x @ rng.normal(size=(200, 40)) + 5 * rng.normal(size=(900, 40))
+    once, twice = np.arange(400), np.concatenate([np.arange(400), np.arange(100)])
+    errors = [np.sum((rl.Translator().fit(x[r], y[r]).transform(x[400:]) - y[400:]) ** 2) for r in (once, twice)]
+    assert errors[1] < 1.05 * errors[0]
+
+
+def test_fewer_anchors_than_coordinates_lose_nothing_by_living_in_their_span(rng):
+    from relatent.translate.retrieval import LikelihoodPath
+    from relatent.translate.selection import likelihood_choice
+
+    x, y = rng.normal(size=(40, 90)), rng.normal(size=(40, 70))
+    y[:, :30] += x[:, :30]
+    t = rl.Translator("retrieval").fit(x, y)
+    name, *penalties = likelihood_choice(t.selection_)
+    p = t.streams_[name].prepared(x, y)
+    whole = LikelihoodPath.of(p.summary).at(*penalties)
+    new_x, new_y = rng.normal(size=(20, 90)), rng.normal(size=(25, 70))
+    expected = whole.query_vectors(p.source.apply(new_x)) @ whole.target_vectors(p.target.apply(new_y)).T
+    np.testing.assert_allclose(t.transform(new_x) @ t.transform_target(new_y).T, expected, rtol=1e-6, atol=1e-8)

@@ -7,10 +7,11 @@ of least norm: directions that no anchor reaches map to nothing. To add one, wri
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.linalg import lapack
 
 from relatent._array import suggest
 from relatent._linalg import polar
@@ -21,6 +22,7 @@ __all__ = [
     "Affine",
     "RidgePath",
     "affine",
+    "first_valley",
     "identity",
     "least_squares",
     "low_rank",
@@ -31,6 +33,10 @@ __all__ = [
     "spectrum",
     "whitened",
 ]
+
+
+# Reciprocal condition number of XᵀX above which a Cholesky factor keeps six digits of the solution.
+SAFE_REACH = 1e-10
 
 
 @dataclass(frozen=True)
@@ -61,13 +67,12 @@ def identity(summary: Summary) -> Affine:
 
 def least_squares(summary: Summary) -> Affine:
     r""":math:`\min_W \lVert Y - XW \rVert^2`, of least norm where several W reach it."""
-    s = summary.about_origin()
-    return Affine.linear(RidgePath.of(s).matrix(0.0))
+    return Affine.linear(_solution(summary.about_origin()))
 
 
 def affine(summary: Summary) -> Affine:
     r""":math:`\min_{W,b} \lVert Y - XW - b \rVert^2`, in closed form."""
-    return Affine.through_means(RidgePath.of(summary).matrix(0.0), summary)
+    return Affine.through_means(_solution(summary), summary)
 
 
 def orthogonal(summary: Summary) -> Affine:
@@ -124,6 +129,16 @@ def whitened(summary: Summary, power: float = 0.0, penalty: float = 0.1) -> Affi
     return Affine.through_means(root_x.inverse @ middle @ root_y.root, summary)
 
 
+def _solution(summary: Summary) -> np.ndarray:
+    """(XᵀX)⁺XᵀY: by Cholesky, or where some direction is hardly reached, by the eigenvectors of those that are."""
+    factor, failed = lapack.dpotrf(summary.xx)
+    if not failed:
+        reach, _ = lapack.dpocon(factor, np.linalg.norm(summary.xx, 1))
+        if reach > SAFE_REACH:
+            return np.asarray(lapack.dpotrs(factor, summary.xy)[0])
+    return RidgePath.of(summary).matrix(0.0)
+
+
 @dataclass(frozen=True)
 class RidgePath:
     """All ridge solutions at once: one eigen-decomposition serves every penalty.
@@ -173,21 +188,26 @@ class RidgePath:
         return self.residual(penalty) / self.n / freedom**2 if freedom > 0 else np.inf
 
     def best(self) -> float:
-        """Penalty of least generalised cross-validation error, coming from strong penalties.
-
-        The first valley counts: repeated anchors make the error collapse again where the penalty vanishes.
-        """
-        best, least = PENALTIES[-1], np.inf
-        for penalty in reversed(PENALTIES):
-            error = self.gcv(penalty)
-            if error > 1.02 * least:
-                break
-            if error < least:
-                best, least = penalty, error
-        return best
+        """Penalty of least generalised cross-validation error."""
+        return first_valley(self.gcv, PENALTIES)
 
 
 PENALTIES: tuple[float, ...] = tuple(float(p) for p in np.logspace(-9, 3, 97))
+
+
+def first_valley(error: Callable[[float], float], penalties: Sequence[float]) -> float:
+    """Give the penalty of least error, coming from strong penalties.
+
+    The first valley counts: repeated anchors make an error collapse again where the penalty vanishes.
+    """
+    best, least = penalties[-1], np.inf
+    for penalty in reversed(penalties):
+        found = error(penalty)
+        if found > 1.02 * least:
+            break
+        if found < least:
+            best, least = penalty, found
+    return best
 
 
 @dataclass(frozen=True)

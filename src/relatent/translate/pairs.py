@@ -13,7 +13,7 @@ from relatent.evaluate.interval import Estimate
 from relatent.evaluate.interval import bootstrap as interval
 from relatent.evaluate.neighbors import Neighbors, nearest
 from relatent.translate.retrieval import LikelihoodPath, LikelihoodRatio
-from relatent.translate.selection import Prepared, for_retrieval
+from relatent.translate.selection import Prepared, for_retrieval, likelihood_choice
 from relatent.translate.stream import PairStream
 
 __all__ = ["Audit", "Grown", "audit", "bootstrap"]
@@ -93,11 +93,11 @@ def audit(x: Array, y: Array, *, seed: int = 0) -> Audit:
         raise ValueError(f"There are {len(x)} pairs: expected at least {LEAST_PAIRS} to tell which do not belong.")
     candidates = {name: _prepared(x, y, name) for name in ("iso", "center+l2")}
     _, name, selection = for_retrieval(candidates, seed)
-    p, penalty = candidates[name], max(float(selection.chosen.split("penalty ")[1]), STRICT)
-    scores = _belonging(p, penalty, np.ones(len(x), dtype=bool), seed)
+    p, penalties = candidates[name], [max(chosen, STRICT) for chosen in likelihood_choice(selection)[1:]]
+    scores = _belonging(p, penalties, np.ones(len(x), dtype=bool), seed)
     wrong = _lower_mode(scores)
     if np.any(wrong):
-        scores = _belonging(p, penalty, ~wrong, seed)
+        scores = _belonging(p, penalties, ~wrong, seed)
         wrong = _lower_mode(scores)
     order = np.argsort(scores)
     return Audit(scores, order[scores[order] < DOUBTFUL], np.flatnonzero(~wrong), bool(np.any(wrong)))
@@ -170,12 +170,12 @@ def _prepared(x: np.ndarray, y: np.ndarray, name: str) -> Prepared:
     return stream.prepared(x, y)
 
 
-def _belonging(p: Prepared, penalty: float, trusted: np.ndarray, seed: int) -> np.ndarray:
+def _belonging(p: Prepared, penalties: list[float], trusted: np.ndarray, seed: int) -> np.ndarray:
     """Score each pair by what the trusted pairs of the other folds teach."""
     fold = random_generator(seed).permutation(len(p.x)) % AUDIT_FOLDS
     scores = np.empty(len(p.x))
     for i in range(AUDIT_FOLDS):
-        ratio = LikelihoodPath.of(p.part(np.flatnonzero(trusted & (fold != i)))).at(penalty)
+        ratio = LikelihoodPath.of(p.part(np.flatnonzero(trusted & (fold != i)))).at(*penalties)
         table = ratio.query_vectors(p.x[fold == i]) @ ratio.target_vectors(p.y[fold == i]).T
         scores[fold == i] = (_standings(table) + _standings(table.T)) / 2
     return scores
@@ -237,7 +237,8 @@ def _sides(x: np.ndarray, y: np.ndarray, pairs: np.ndarray, seeds: int) -> tuple
     """Give all items as queries and as targets of the likelihood ratio that the pairs teach."""
     p = _prepared(x[pairs[:, 0]], y[pairs[:, 1]], PREPARATION)
     # Grown pairs count for less than their number: some are wrong.
-    ratio: LikelihoodRatio = LikelihoodPath.of(p.summary).at(PENALTY * (seeds / len(pairs)) ** RELIEF)
+    penalty = PENALTY * (seeds / len(pairs)) ** RELIEF
+    ratio: LikelihoodRatio = LikelihoodPath.of(p.summary).at(penalty, penalty)
     return ratio.query_vectors(p.source.apply(x)), ratio.target_vectors(p.target.apply(y))
 
 

@@ -17,7 +17,7 @@ from relatent.translate.curve import LearningCurve
 from relatent.translate.folded import FoldedMap, fold
 from relatent.translate.maps import RidgePath, ridge
 from relatent.translate.retrieval import LikelihoodPath
-from relatent.translate.selection import FROZEN_TARGET_MAPS, Prepared, best_penalty
+from relatent.translate.selection import FROZEN_TARGET_MAPS, Prepared, best_penalty, likelihood_choice
 from relatent.translate.summary import Summary, summarize
 
 if TYPE_CHECKING:
@@ -201,27 +201,28 @@ def _prepared(t: Translator) -> Prepared:
         )
     if len(pairs.x) < LEAST_PAIRS:
         raise ValueError(f"There are {len(pairs.x)} pairs: expected at least {LEAST_PAIRS} to hold some out.")
-    name = next(iter(t.streams_)) if t.target_map_ is None else _chosen(t)[0]
+    name = next(iter(t.streams_)) if t.target_map_ is None else _likelihood(t)[0]
     return t.streams_[name].prepared(pairs.x, pairs.y)
 
 
-def _chosen(t: Translator) -> tuple[str, float]:
-    """Give the preparation and the penalty of a likelihood ratio."""
+def _likelihood(t: Translator) -> tuple[str, float, float]:
     assert t.selection_ is not None
-    name, penalty = t.selection_.chosen.split(", penalty ")
-    return name, float(penalty)
+    return likelihood_choice(t.selection_)
 
 
 def _penalty(t: Translator, p: Prepared) -> float:
-    """Give the penalty that the translator was solved with, where choosing it again could end elsewhere."""
+    """Give the penalty that the translator was solved with, where choosing it again could end elsewhere.
+
+    A likelihood ratio has two, and this is what to multiply them by.
+    """
     if t.target_map_ is not None:
-        return _chosen(t)[1]
+        return 1.0
     if t.selection_ is None or t.goal != "vectors":
         return 0.0
-    path = RidgePath.of(_featured(t, p))
-    if t.map_.features is not None:
-        return path.best()
-    return best_penalty(path, p) if t.penalty is None else t.penalty
+    if t.penalty is not None and t.map_.features is None:
+        return t.penalty
+    features = t.map_.features
+    return best_penalty(RidgePath.of(_featured(t, p)), p, None if features is None else features.of(p.x))
 
 
 def _featured(t: Translator, p: Prepared) -> Summary:
@@ -243,7 +244,8 @@ def _solved(t: Translator, p: Prepared, penalty: float) -> tuple[FoldedMap, Fold
     # The same absolute penalty: in units of the mean eigenvalue it grows as anchors get fewer.
     penalty *= t.n_pairs_ / p.summary.n
     if t.target_map_ is not None:
-        ratio = LikelihoodPath.of(p.summary).at(penalty)
+        _, x, y = _likelihood(t)
+        ratio = LikelihoodPath.of(p.summary).at(penalty * x, penalty * y)
         target = fold(ratio.target, p.target, None, dtype=dtype, bias=ratio.bias)
         return fold(ratio.query, p.source, None, dtype=dtype), target
     if t.selection_ is None or t.goal == "stitching":  # nothing was chosen by comparing

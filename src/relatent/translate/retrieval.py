@@ -42,6 +42,11 @@ class LikelihoodRatio:
         b = y @ like(self.target.matrix, y) + like(self.target.offset, y)
         return array_namespace(y).concat([b, (b * b) @ like(self.bias, y)[:, None]], axis=1)
 
+    def lifted(self, basis_x: np.ndarray, basis_y: np.ndarray) -> LikelihoodRatio:
+        """Give the same ratio for rows as they were before they were multiplied by two bases."""
+        query, target = basis_x @ self.query.matrix, basis_y @ self.target.matrix
+        return LikelihoodRatio(Affine(query, self.query.offset), Affine(target, self.target.offset), self.bias)
+
 
 @dataclass(frozen=True)
 class LikelihoodPath:
@@ -54,23 +59,24 @@ class LikelihoodPath:
     vectors_y: np.ndarray
     cross: np.ndarray
     """The cross-covariance between the eigenvectors."""
+    dims: tuple[int, int]
+    """Coordinates of the two spaces, over which eigenvalues are averaged."""
 
     @staticmethod
-    def of(summary: Summary) -> LikelihoodPath:
-        """Decompose both covariances."""
+    def of(summary: Summary, dims: tuple[int, int] | None = None) -> LikelihoodPath:
+        """Decompose both covariances; ``dims`` tells the spaces' coordinates where the pairs are given in fewer."""
         (values_x, vectors_x), (values_y, vectors_y) = spectrum(summary.xx), spectrum(summary.yy)
-        cross = vectors_x.T @ summary.xy @ vectors_y / summary.n
-        return LikelihoodPath(summary, values_x / summary.n, vectors_x, values_y / summary.n, vectors_y, cross)
+        cross, n = vectors_x.T @ summary.xy @ vectors_y / summary.n, summary.n
+        return LikelihoodPath(summary, values_x / n, vectors_x, values_y / n, vectors_y, cross, dims or summary.dims)
 
-    def at(self, penalty: float) -> LikelihoodRatio:
-        """Give the likelihood ratio with ``penalty`` × the mean eigenvalue added to both covariances."""
-        dx, dy = self.summary.dims
-        root_x = np.sqrt(self.values_x + penalty * np.sum(self.values_x) / dx)
-        root_y = np.sqrt(self.values_y + penalty * np.sum(self.values_y) / dy)
+    def at(self, penalty_x: float, penalty_y: float) -> LikelihoodRatio:
+        """Give the likelihood ratio with penalties × the mean eigenvalue added to the two covariances."""
+        root_x = np.sqrt(self.values_x + penalty_x * np.sum(self.values_x) / self.dims[0])
+        root_y = np.sqrt(self.values_y + penalty_y * np.sum(self.values_y) / self.dims[1])
         u, rho, v = _svd(self.cross / root_x[:, None] / root_y)
         rho = np.minimum(rho, TOP_CORRELATION)
         wx, wy = self.vectors_x @ (u / root_x[:, None]), self.vectors_y @ (v / root_y[:, None])
-        query = np.column_stack([wx * (rho / (1 - rho**2)), np.zeros(dx)])
+        query = np.column_stack([wx * (rho / (1 - rho**2)), np.zeros(len(wx))])
         offset = -self.summary.mean_x @ query
         offset[-1] = 1.0
         target = Affine(wy, -self.summary.mean_y @ wy)

@@ -13,10 +13,10 @@ from functools import cached_property
 import numpy as np
 
 from relatent._array import random_generator
-from relatent._linalg import unit_norm
+from relatent._linalg import thin_svd, unit_norm
 from relatent.spaces.normalize import Normalizer
 from relatent.translate.augmented import Features, landmark_features
-from relatent.translate.maps import PENALTIES, Affine, RidgePath, orthogonal, ridge, whitened
+from relatent.translate.maps import PENALTIES, Affine, RidgePath, first_valley, orthogonal, ridge, whitened
 from relatent.translate.retrieval import LikelihoodPath, LikelihoodRatio
 from relatent.translate.summary import Summary, summarize
 
@@ -28,15 +28,18 @@ __all__ = [
     "for_retrieval",
     "for_stitching",
     "for_vectors",
+    "likelihood_choice",
 ]
 
-# Below this many anchors a smooth approximation of leave-one-out is not to be trusted.
-FEW = 50
+# From so many pairs on, leaving each out in turn takes long for every penalty, and approximations of it are good.
+LONG = 2_000
 # From this many pairs on, so many of them held out once choose as well as three folds do.
 MANY, ENOUGH = 5_000, 1_000
+# Below this many, one division into folds is a matter of luck.
+STEADY = 300
 # A nonlinear map needs many anchors, and must earn its cost.
 AUGMENT_FROM, AUGMENT_GAIN = 300, 0.98
-LIKELIHOOD_PENALTIES = (1e-3, 1e-2, 0.1, 0.3, 1.0, 3.0, 10.0)
+LIKELIHOOD_PENALTIES = tuple(float(p) for p in np.logspace(-3, 1, 9))
 # Share of the orthogonal map in the blend for stitching.
 BLEND = 0.25
 
@@ -88,9 +91,10 @@ class Prepared:
             yield self.summary - self.part(rows), rows
 
     def trials(self, seed: int = 0) -> Iterator[tuple[Summary, np.ndarray]]:
-        """Give what to choose by: three folds, or a single part where it is large enough to tell on its own."""
+        """Give what to choose by: three folds, of few pairs several times, or one part that is large enough to tell."""
         if len(self.raw_x) < MANY:
-            yield from self.folds(3, seed)
+            for again in range(max(1, STEADY // len(self.raw_x))):
+                yield from self.folds(3, seed + again)
             return
         rows = random_generator(seed).permutation(len(self.raw_x))[:ENOUGH]
         yield self.summary - self.part(rows), rows
@@ -103,19 +107,35 @@ class Prepared:
 
 def for_vectors(p: Prepared, penalty: float | None = None, seed: int = 0) -> tuple[Affine, Features | None, Selection]:
     """Reconstruct the target: ridge, on augmented features where cross-validation shows that they win."""
-    path = RidgePath.of(p.summary)
-    penalty = best_penalty(path, p) if penalty is None else penalty
-    found: dict[str, tuple[RidgePath, float, Features | None, Summary]] = {"ridge": (path, penalty, None, p.summary)}
-    if len(p.raw_x) >= max(AUGMENT_FROM, p.summary.n):  # all pairs are at hand
+    found = {"ridge": _Ridge.of(p, None, penalty)}
+    if len(p.raw_x) >= AUGMENT_FROM and _all_at_hand(p):
         for reach, weight in ((0.5, 1.0), (0.5, 2.0), (2.0, 2.0)):
             features = landmark_features(p.x, reach, weight, seed)
-            summary = summarize(features.of(p.x), p.y, full_y=False)
-            wide = RidgePath.of(summary)
-            found[f"augmented, bandwidth {reach:g}, weight {weight:g}"] = wide, wide.best(), features, summary
-    errors = {name: f[0].gcv(f[1]) / (1 if f[2] is None else AUGMENT_GAIN) for name, f in found.items()}
-    selection = Selection.best("generalised cross-validation error", errors, smallest=True)
-    path, penalty, chosen, summary = found[selection.chosen]
-    return Affine.through_means(path.matrix(penalty), summary), chosen, selection
+            found[f"augmented, bandwidth {reach:g}, weight {weight:g}"] = _Ridge.of(p, features)
+    errors = {name: f.error / (1 if f.features is None else AUGMENT_GAIN) for name, f in found.items()}
+    selection = Selection.best("cross-validation error", errors, smallest=True)
+    chosen = found[selection.chosen]
+    return Affine.through_means(chosen.path.matrix(chosen.penalty), chosen.summary), chosen.features, selection
+
+
+@dataclass(frozen=True)
+class _Ridge:
+    """A ridge on rows or on features of them, with the penalty that suits it and the error to expect."""
+
+    features: Features | None
+    summary: Summary
+    path: RidgePath
+    penalty: float
+    error: float
+
+    @staticmethod
+    def of(p: Prepared, features: Features | None, penalty: float | None = None) -> _Ridge:
+        x = None if features is None else features.of(p.x)
+        summary = p.summary if x is None else summarize(x, p.y, full_y=False)
+        path = RidgePath.of(summary)
+        penalty = best_penalty(path, p, x) if penalty is None else penalty
+        error = _LeaveOneOut(path, p, x).error(penalty) if _all_at_hand(p) else path.gcv(penalty)
+        return _Ridge(features, summary, path, penalty, error)
 
 
 def for_stitching(p: Prepared, penalty: float | None = None) -> tuple[Affine, Selection]:
@@ -127,9 +147,9 @@ def for_stitching(p: Prepared, penalty: float | None = None) -> tuple[Affine, Se
     path = RidgePath.of(p.summary)
     penalty = best_penalty(path, p) if penalty is None else penalty
     w = path.matrix(penalty)
-    left_out = _leave_one_out(path, p, penalty)
-    y = p.y - p.summary.mean_y
-    gain = float(np.sqrt(np.sum(y**2) / max(np.sum(left_out**2), np.finfo(np.float64).tiny)))
+    left_out = _LeaveOneOut(path, p, None)
+    predicted = np.sum(left_out.predictions(penalty) ** 2)
+    gain = float(np.sqrt(np.sum(left_out.y**2) / max(predicted, np.finfo(np.float64).tiny)))
     gain = min(gain, 10.0)  # anchors that predict nothing at all
     turned = orthogonal(p.summary).matrix
     matrix = (1 - BLEND) * gain * w + BLEND * turned
@@ -138,20 +158,65 @@ def for_stitching(p: Prepared, penalty: float | None = None) -> tuple[Affine, Se
 
 
 def for_retrieval(candidates: dict[str, Prepared], seed: int = 0) -> tuple[LikelihoodRatio, str, Selection]:
-    """Search: the likelihood ratio whose preparation and penalty rank held-out pairs best."""
+    """Search: the likelihood ratio whose preparation and penalties rank held-out pairs best.
+
+    The two penalties are the same multiple of each side's mean eigenvalue, or of one unit for both, which suits
+    spaces of different dimensions. A penalty that suits the share of the pairs which a trial leaves is, per pair, that
+    much smaller for all of them.
+    """
+    spanned = {name: _Spanned.of(p) for name, p in candidates.items()}
     scores: dict[str, float] = {}
-    for name, p in candidates.items():
-        # Many pairs need no strong penalty.
-        penalties = [e for e in LIKELIHOOD_PENALTIES if e <= 1 or len(p.raw_x) < MANY]
-        trials = []
-        for rest, rows in p.trials(seed):
-            path = LikelihoodPath.of(rest)
-            trials.append([reciprocal_rank(*_scored(path.at(e), p, rows)) for e in penalties])
-        gains = _smoothed(np.mean(trials, axis=0))
-        scores |= {f"{name}, penalty {e:g}": s for e, s in zip(penalties, gains.tolist(), strict=True)}
+    for name, p in spanned.items():
+        # Many pairs need no strong penalty, and a coarse grid is enough for them.
+        grid = LIKELIHOOD_PENALTIES[:7:2] if len(p.pairs.raw_x) >= MANY else LIKELIHOOD_PENALTIES
+        paths = [(LikelihoodPath.of(rest, p.dims), rows) for rest, rows in p.pairs.trials(seed)]
+        share = float(np.mean([path.summary.n for path, _ in paths])) / p.pairs.summary.n
+        for tilt in sorted({1.0, p.dims[0] / p.dims[1]}):
+            penalties = [(e * tilt**0.5, e / tilt**0.5) for e in grid]
+            ranks = [[reciprocal_rank(*_scored(path.at(*e), p.pairs, rows)) for e in penalties] for path, rows in paths]
+            names = [f"{name}, penalties {share * x:g} and {share * y:g}" for x, y in penalties]
+            scores |= dict(zip(names, _smoothed(np.mean(ranks, axis=0)).tolist(), strict=True))
     selection = Selection.best("out-of-fold reciprocal rank", scores)
-    name, penalty = selection.chosen.split(", penalty ")
-    return LikelihoodPath.of(candidates[name].summary).at(float(penalty)), name, selection
+    name, *chosen = likelihood_choice(selection)
+    return spanned[name].ratio(*chosen), name, selection
+
+
+def likelihood_choice(selection: Selection) -> tuple[str, float, float]:
+    """Give the preparation and the two penalties of the likelihood ratio that was chosen."""
+    name, penalties = selection.chosen.split(", penalties ")
+    x, y = map(float, penalties.split(" and "))
+    return name, x, y
+
+
+@dataclass(frozen=True)
+class _Spanned:
+    """Pairs in the coordinates of the directions that they reach, where these are few.
+
+    Directions that no anchor reaches count for nothing, so nothing is lost, and decompositions are small.
+    """
+
+    pairs: Prepared
+    dims: tuple[int, int]
+    bases: tuple[np.ndarray, np.ndarray] | None
+
+    @staticmethod
+    def of(p: Prepared) -> _Spanned:
+        if not _all_at_hand(p) or len(p.raw_x) > min(p.summary.dims):
+            return _Spanned(p, p.summary.dims, None)
+        bases = _reached(p.x), _reached(p.y)
+        x, y = p.x @ bases[0], p.y @ bases[1]
+        small = Prepared(Normalizer.fit(x, "none"), Normalizer.fit(y, "none"), summarize(x, y), x, y)
+        return _Spanned(small, p.summary.dims, bases)
+
+    def ratio(self, penalty_x: float, penalty_y: float) -> LikelihoodRatio:
+        ratio = LikelihoodPath.of(self.pairs.summary, self.dims).at(penalty_x, penalty_y)
+        return ratio if self.bases is None else ratio.lifted(*self.bases)
+
+
+def _reached(rows: np.ndarray) -> np.ndarray:
+    """Orthonormal columns that span the rows about their mean."""
+    _, s, vt = thin_svd(rows - np.mean(rows, axis=0))
+    return np.asarray(vt[s > max(rows.shape) * np.finfo(np.float64).eps * s[0]].T)
 
 
 def for_frozen_target(p: Prepared, seed: int = 0) -> tuple[Affine, Selection]:
@@ -187,12 +252,19 @@ FROZEN_TARGET_MAPS: dict[str, Callable[[Summary, Normalizer], Affine]] = {
 }
 
 
-def best_penalty(path: RidgePath, p: Prepared) -> float:
-    """Generalised cross-validation, or exact leave-one-out where anchors are too few for an approximation of it."""
-    if path.n > max(FEW, 3 * len(path.values)) or len(p.raw_x) < path.n:
+def best_penalty(path: RidgePath, p: Prepared, x: np.ndarray | None = None) -> float:
+    """Exact leave-one-out, or its approximation by generalised cross-validation where that would take too long.
+
+    ``x`` are features of the source rows, if the path is of those.
+    """
+    if path.n >= LONG or not _all_at_hand(p):
         return path.best()
-    y = p.y - p.summary.mean_y
-    return min(PENALTIES[::3], key=lambda penalty: float(np.sum((y - _leave_one_out(path, p, penalty)) ** 2)))
+    return first_valley(_LeaveOneOut(path, p, x).error, PENALTIES[::3])
+
+
+def _all_at_hand(p: Prepared) -> bool:
+    """Tell whether the sample of the pairs is all of them."""
+    return p.summary.n <= len(p.raw_x)
 
 
 def reciprocal_rank(queries: np.ndarray, gallery: np.ndarray) -> float:
@@ -209,13 +281,26 @@ def _smoothed(scores: np.ndarray) -> np.ndarray:
     return np.asarray(padded[:-2] + padded[1:-1] + padded[2:]) / 3
 
 
-def _leave_one_out(path: RidgePath, p: Prepared, penalty: float) -> np.ndarray:
-    """Predict each centred target row from all other pairs: y − e/(1 − h − 1/n)."""
-    x, y = p.x - p.summary.mean_x, p.y - p.summary.mean_y
-    rotated = x @ path.vectors
-    leverage = np.sum(rotated**2 / (path.values + penalty * path.unit), axis=1) + 1 / path.n
-    residual = y - x @ path.matrix(penalty)
-    return np.asarray(y - residual / np.maximum(1 - leverage, 1e-12)[:, None])
+class _LeaveOneOut:
+    """Predict each target row from all other pairs: y − e/(1 − h − 1/n), with the leverages h of a ridge."""
+
+    def __init__(self, path: RidgePath, p: Prepared, x: np.ndarray | None) -> None:
+        centred = p.x - p.summary.mean_x if x is None else x - np.mean(x, axis=0)
+        self.path, self.rotated, self.y = path, centred @ path.vectors, p.y - p.summary.mean_y
+
+    def predictions(self, penalty: float) -> np.ndarray:
+        """Give the predictions, about the mean."""
+        return np.asarray(self.y - self._errors(penalty))
+
+    def error(self, penalty: float) -> float:
+        """Give the mean squared length of the errors."""
+        return float(np.sum(self._errors(penalty) ** 2)) / len(self.y)
+
+    def _errors(self, penalty: float) -> np.ndarray:
+        weights = 1 / (self.path.values + penalty * self.path.unit)
+        leverage = self.rotated**2 @ weights + 1 / self.path.n
+        residual = self.y - self.rotated @ (weights[:, None] * self.path.rotated)
+        return np.asarray(residual / np.maximum(1 - leverage, 1e-12)[:, None])
 
 
 def _scored(ratio: LikelihoodRatio, p: Prepared, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
