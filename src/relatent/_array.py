@@ -140,6 +140,8 @@ def like(value: Any, x: Array) -> Array:
     """Give a fitted array in the namespace, on the device and with the dtype of x."""
     if isinstance(value, np.ndarray) and isinstance(x, np.ndarray):
         return value.astype(x.dtype, copy=False)
+    if _is_torch(value) and _is_torch(x):
+        return value.to(device=x.device, dtype=x.dtype)
     xp = array_namespace(x)
     if not isinstance(value, np.ndarray) and array_namespace(value) == xp:
         return compat.to_device(xp.astype(value, x.dtype, copy=False), compat.device(x))

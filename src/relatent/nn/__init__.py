@@ -5,5 +5,6 @@ from relatent._extras import needs
 needs("torch", "torch", "use relatent.nn")
 
 from relatent.nn.projection import RelativeProjection  # noqa: E402 - torch was asked for first
+from relatent.nn.translation import Translation  # noqa: E402
 
-__all__ = ["RelativeProjection"]
+__all__ = ["RelativeProjection", "Translation"]

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from relatent._array import check_one_device, check_same_width, suggest
+from relatent.nn.batch import check_batch, in_single_at_least
 from relatent.nn.embedding import Encoder, embed, normalizes_by_batch
-from relatent.nn.precision import in_single_at_least
 from relatent.project.relative import OUTPUTS, normalized_output
 from relatent.project.similarity import Similarity, resolve
 from relatent.spaces.normalize import centred
@@ -204,11 +204,7 @@ def _as_vectors(anchors: Tensor) -> Tensor:
 
 
 def _check_fits(x: Tensor, anchors: Tensor) -> None:
-    if x.ndim != 2 or not x.is_floating_point():
-        raise ValueError(
-            f"x has shape {tuple(x.shape)} and dtype {x.dtype}: expected floating 2-D, one vector per row. "
-            "Flatten or pool the other axes first."
-        )
+    check_batch(x)
     check_one_device(x=x, anchors=anchors)
     check_same_width(x=x, anchors=anchors)
 

@@ -1,4 +1,4 @@
-"""Which precision the mathematics runs in when the network around it runs in another."""
+"""What the layers ask of a batch, and which precision they compute in when the network around runs in another."""
 
 from __future__ import annotations
 
@@ -8,7 +8,16 @@ from functools import reduce
 import torch
 from torch import Tensor
 
-__all__ = ["in_single_at_least"]
+__all__ = ["check_batch", "in_single_at_least"]
+
+
+def check_batch(x: Tensor, name: str = "x") -> None:
+    """Check one batch by its shape and dtype alone: values pass as they are, for a scaler may want to see infinity."""
+    if x.ndim != 2 or not x.is_floating_point():
+        raise ValueError(
+            f"{name} has shape {tuple(x.shape)} and dtype {x.dtype}: expected floating 2-D, one vector per row. "
+            "Flatten or pool the other axes first."
+        )
 
 
 def in_single_at_least(compute: Callable[..., Tensor], x: Tensor, *others: Tensor) -> Tensor:

@@ -1,0 +1,144 @@
+"""A fitted translator as a layer, and back."""
+
+from __future__ import annotations
+
+from copy import copy
+from dataclasses import fields, is_dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from relatent._array import check_one_device, to_numpy
+from relatent.nn.batch import check_batch, in_single_at_least
+
+__all__ = ["Translation"]
+
+# What a translator keeps to learn on from, or to be taken apart. A layer needs neither, nor does the saved file.
+LEARNING = ("streams_", "pairs_", "encoder_", "decoder_")
+
+
+class Translation(nn.Module):
+    """A fitted translator as a layer: the same map, on the device and in the precision of the network around it.
+
+    Built from a fitted :class:`~relatent.Translator` with any goal and map, a :class:`~relatent.RelativeTranslator`, or
+    one of its halves. It is frozen, unless ``trainable``: then the matrix and the offset are parameters and what
+    prepares the rows stays as it was fitted. ``to_translator`` gives a translator back, with the fingerprints of
+    the spaces that it joins.
+
+    A translator for retrieval has two sides: ``layer(x)`` prepares queries, ``layer.transform_target(y)`` the index.
+    Each side is a module of its own (``source``, ``target``), to be exported alone.
+
+    >>> from relatent import Translator
+    >>> x = np.random.default_rng(0).normal(size=(50, 4)).astype(np.float32)
+    >>> translator = Translator(map="affine").fit(x, 2 * x + 1)
+    >>> layer = Translation(translator)
+    >>> bool(np.allclose(layer(torch.from_numpy(x)), translator.transform(x), atol=1e-5))
+    True
+    """
+
+    def __init__(self, translator: Any, *, trainable: bool = False) -> None:
+        super().__init__()
+        if not is_dataclass(getattr(translator, "map_", None)):
+            raise TypeError(
+                f"This {type(translator).__name__} has no map: expected a fitted Translator, RelativeTranslator, "
+                "RelativeEncoder or RelativeDecoder. Fit it first."
+            )
+        self._translator = _light(translator)
+        self.source = FittedMap(translator.map_, trainable=trainable)
+        target = getattr(translator, "target_map_", None)
+        self.target = None if target is None else FittedMap(target, trainable=trainable)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Translate vectors of the source."""
+        return self.source(x)  # type: ignore[no-any-return]
+
+    def transform_target(self, y: Tensor) -> Tensor:
+        """Prepare vectors of the target for comparison; changes them only if the translator is for retrieval."""
+        return y if self.target is None else self.target(y)
+
+    def to_translator(self) -> Any:
+        """Give a translator whose map is that of the layer now."""
+        translator = copy(self._translator)
+        translator.map_ = self.source.fitted()
+        if self.target is not None:
+            translator.target_map_ = self.target.fitted()
+        return translator
+
+
+class FittedMap(nn.Module):
+    """One side: a map of the core whose arrays are tensors of this module."""
+
+    matrix: Tensor
+
+    def __init__(self, fitted: Any, *, trainable: bool = False) -> None:
+        super().__init__()
+        self._fitted = fitted
+        for name, array in _arrays(fitted).items():
+            tensor = torch.from_numpy(np.array(array, dtype=fitted.matrix.dtype))
+            if trainable and "." not in name:  # what lies deeper prepares the rows
+                self.register_parameter(name, nn.Parameter(tensor))
+            else:
+                self.register_buffer(_attribute(name), tensor)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Map rows."""
+        check_batch(x)
+        check_one_device(x=x, matrix=self.matrix)
+        if x.shape[1] != self._fitted.dims_in:
+            raise ValueError(
+                f"x has shape {tuple(x.shape)}: expected {self._fitted.dims_in} columns, as the space that was fitted."
+            )
+        return in_single_at_least(self._mapped, x)
+
+    def fitted(self) -> Any:
+        """Give the map with its arrays in NumPy, of the dtypes they were fitted in."""
+        arrays = _arrays(self._fitted)
+        return _with_arrays(
+            self._fitted, {n: to_numpy(getattr(self, _attribute(n))).astype(a.dtype) for n, a in arrays.items()}
+        )
+
+    def extra_repr(self) -> str:
+        """Name the dimensions."""
+        return f"{self._fitted.dims_in} → {self.matrix.shape[1]}, {type(self._fitted).__name__}"
+
+    def _mapped(self, x: Tensor) -> Tensor:
+        tensors = {name: getattr(self, _attribute(name)) for name in _arrays(self._fitted)}
+        return _with_arrays(self._fitted, tensors)(x)  # type: ignore[no-any-return]
+
+
+def _light(translator: Any) -> Any:
+    """Copy what is fitted, without what it was learnt from."""
+    light = copy(translator)
+    for name in LEARNING:
+        light.__dict__.pop(name, None)
+    return light
+
+
+def _arrays(fitted: Any, prefix: str = "") -> dict[str, np.ndarray]:
+    """Find the arrays of a map and of its parts, named by their path."""
+    found = {}
+    for field in fields(fitted):
+        value, path = getattr(fitted, field.name), prefix + field.name
+        if isinstance(value, np.ndarray):
+            found[path] = value
+        elif is_dataclass(value):
+            found |= _arrays(value, f"{path}.")
+    return found
+
+
+def _with_arrays(fitted: Any, arrays: dict[str, Any], prefix: str = "") -> Any:
+    """Give the map with other arrays."""
+    changed: dict[str, Any] = {}
+    for field in fields(fitted):
+        value, path = getattr(fitted, field.name), prefix + field.name
+        if path in arrays:
+            changed[field.name] = arrays[path]
+        elif is_dataclass(value):
+            changed[field.name] = _with_arrays(value, arrays, f"{path}.")
+    return replace(fitted, **changed)
+
+
+def _attribute(path: str) -> str:
+    return path.replace(".", "_")
