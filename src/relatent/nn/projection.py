@@ -96,7 +96,10 @@ class RelativeProjection(nn.Module):
         return in_single_at_least(self._project, x, anchors)
 
     def refresh(self) -> Self:
-        """Embed the anchor samples now and hold them, as evaluation does by itself after training."""
+        """Embed the anchor samples now and hold them, as evaluation does by itself after training.
+
+        Call it when the encoder has changed in another way than by training through this layer.
+        """
         if self._encoder is not None:
             _warn_training(self._encoder)
         self._embed_and_hold()
@@ -104,7 +107,7 @@ class RelativeProjection(nn.Module):
 
     def freeze(self) -> Self:
         """Hold the anchors as they are embedded now, for good: the encoder and the samples are let go."""
-        if self._encoder is not None and (self._stale or self._is_empty()):
+        if self._encoder is not None and self._is_outdated():
             self.refresh()
         self._hold(None, None)
         return self
@@ -124,6 +127,9 @@ class RelativeProjection(nn.Module):
     def _is_empty(self) -> bool:
         return self.anchors.numel() == 0
 
+    def _is_outdated(self) -> bool:
+        return self._is_empty() or (self._stale and self.momentum is None)
+
     def _current_anchors(self) -> Tensor:
         if self._encoder is None:
             if self._is_empty():
@@ -131,7 +137,7 @@ class RelativeProjection(nn.Module):
             return self.anchors
         if self.training and self.samples is not None:
             return self._trained()
-        if self._is_empty() or (self._stale and self.momentum is None):
+        if self._is_outdated():
             _refuse_export()
             self.refresh()
         return self.anchors
@@ -163,7 +169,7 @@ class RelativeProjection(nn.Module):
 
     def _save_to_state_dict(self, destination: dict[str, Any], prefix: str, keep_vars: bool) -> None:
         # What is saved must be what evaluation would use, though the last step may have moved the encoder.
-        if self.samples is not None and (self._is_empty() or (self._stale and self.momentum is None)):
+        if self.samples is not None and self._is_outdated():
             self._embed_and_hold()
         super()._save_to_state_dict(destination, prefix, keep_vars)
 
