@@ -54,8 +54,9 @@ def array_namespace(*arrays: Array) -> Any:
 
 
 def is_traced(*arrays: Array) -> bool:
-    """Tell whether torch is writing these arrays into a graph (compile, export): they have no values to look at."""
-    return any(_is_torch(a) for a in arrays) and bool(sys.modules["torch"].compiler.is_compiling())
+    """Tell whether torch arrays have no values to look at: they stand for others (compile, export), or for a shape."""
+    tensors = [a for a in arrays if _is_torch(a)]
+    return bool(tensors) and (sys.modules["torch"].compiler.is_compiling() or any(a.is_meta for a in tensors))
 
 
 def is_followed(*arrays: Array) -> bool:

@@ -14,7 +14,7 @@ import numpy as np
 
 from relatent._array import Array, array_namespace, is_followed, like, row_chunks, suggest, to_numpy
 from relatent._linalg import all_moderate, pseudo_inverse, row_norms, squared_distances, unit_norm
-from relatent.project.tracing import refuse_onnx, refuse_tracing
+from relatent.project.tracing import outside_torch, refuse_onnx
 
 __all__ = [
     "SIMILARITIES",
@@ -212,6 +212,7 @@ def mahalanobis(x: Array, anchors: Array, ridge: float = 0.0) -> Array:
     return (x - mean) @ xp.astype(inverse, x.dtype)
 
 
+@outside_torch
 def geodesic(x: Array, anchors: Array, n_neighbors: int = 10) -> Array:
     """Negative length of the shortest path to every anchor in the nearest-neighbour graph of samples and anchors.
 
@@ -224,7 +225,6 @@ def geodesic(x: Array, anchors: Array, n_neighbors: int = 10) -> Array:
     >>> geodesic(line, line[:1], n_neighbors=2).tolist()
     [[-0.0], [-1.0], [-2.0], [-3.0]]
     """
-    refuse_tracing("geodesic", x, anchors)
     from scipy.sparse.csgraph import connected_components, dijkstra
     from sklearn.neighbors import kneighbors_graph
 
@@ -241,6 +241,7 @@ def geodesic(x: Array, anchors: Array, n_neighbors: int = 10) -> Array:
     return like(-dijkstra(graph, directed=False, indices=np.arange(k))[:, k:].T, x)
 
 
+@outside_torch
 def quantized(x: Array, anchors: Array, threshold: float = 0.5) -> Array:
     """Inner product of cluster means: unit vectors closer than a threshold become one before they are compared.
 
@@ -254,7 +255,6 @@ def quantized(x: Array, anchors: Array, threshold: float = 0.5) -> Array:
     >>> quantized(np.asarray([[1.0, 0.01], [1.0, -0.01]]), np.asarray([[0.0, 1.0]])).round(6).tolist()
     [[0.0], [0.0]]
     """
-    refuse_tracing("quantized", x, anchors)
     from sklearn.cluster import AgglomerativeClustering
 
     points = to_numpy(unit_norm(array_namespace(x).concat([anchors, x], axis=0))).astype(np.float64)

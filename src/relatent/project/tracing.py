@@ -1,21 +1,33 @@
-"""What cannot become part of a torch graph says so, and what to do instead."""
+"""Similarities that cannot become part of a torch graph: they say so, and what to do instead."""
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
+from functools import wraps
+from typing import Any
 
 from relatent._array import Array, is_traced
 
-__all__ = ["refuse_onnx", "refuse_tracing"]
+__all__ = ["outside_torch", "refuse_onnx"]
 
 
-def refuse_tracing(name: str, *arrays: Array) -> None:
-    """Refuse to be compiled or exported: the similarity needs values, in NumPy."""
-    if is_traced(*arrays):
-        raise RuntimeError(
-            f"The similarity {name!r} compares all samples outside of torch: it cannot be compiled into one graph or "
-            "exported. Use another similarity, or leave the relative projection out of what is exported."
-        )
+def outside_torch(similarity: Callable[..., Array]) -> Callable[..., Array]:
+    """Mark a similarity that works on values, in NumPy: a compiled graph breaks there, an export is refused."""
+
+    @wraps(similarity)
+    def outside(x: Array, anchors: Array, **options: Any) -> Array:
+        if not is_traced(x, anchors):
+            return similarity(x, anchors, **options)
+        compiler = sys.modules["torch"].compiler
+        if compiler.is_exporting():
+            raise RuntimeError(
+                f"The similarity {similarity.__name__!r} compares all samples outside of torch: it cannot be exported. "
+                "Use another similarity, or leave the relative projection out of what is exported."
+            )
+        return compiler.disable(similarity)(x, anchors, **options)
+
+    return outside
 
 
 def refuse_onnx(name: str, *arrays: Array) -> None:
