@@ -45,10 +45,13 @@ class Translation(nn.Module):
                 f"This {type(translator).__name__} has no map: expected a fitted Translator, RelativeTranslator, "
                 "RelativeEncoder or RelativeDecoder. Fit it first."
             )
-        self._translator = _light(translator)
         self.source = FittedMap(translator.map_, trainable=trainable)
         target = getattr(translator, "target_map_", None)
         self.target = None if target is None else FittedMap(target, trainable=trainable)
+        self._about = copy(translator)
+        for name in LEARNING:
+            self._about.__dict__.pop(name, None)
+        self._fill(self._about, numbers=False)
 
     def forward(self, x: Tensor) -> Tensor:
         """Translate vectors of the source."""
@@ -60,23 +63,29 @@ class Translation(nn.Module):
 
     def to_translator(self) -> Any:
         """Give a translator whose map is that of the layer now."""
-        translator = copy(self._translator)
-        translator.map_ = self.source.fitted()
-        if self.target is not None:
-            translator.target_map_ = self.target.fitted()
+        translator = copy(self._about)
+        self._fill(translator, numbers=True)
         return translator
+
+    def _fill(self, translator: Any, *, numbers: bool) -> None:
+        translator.map_ = self.source.fitted() if numbers else self.source.empty
+        if self.target is not None:
+            translator.target_map_ = self.target.fitted() if numbers else self.target.empty
 
 
 class FittedMap(nn.Module):
-    """One side: a map of the core whose arrays are tensors of this module."""
+    """One side: a map of the core whose numbers are tensors of this module."""
 
     matrix: Tensor
 
     def __init__(self, fitted: Any, *, trainable: bool = False) -> None:
         super().__init__()
-        self._fitted = fitted
-        for name, array in _arrays(fitted).items():
-            tensor = torch.from_numpy(np.array(array, dtype=fitted.matrix.dtype))
+        numbers = _numbers(fitted)
+        self.dims_in = fitted.dims_in
+        self.types = {name: float if isinstance(value, float) else value.dtype for name, value in numbers.items()}
+        self.empty = _with_numbers(fitted, dict.fromkeys(numbers))
+        for name, value in numbers.items():
+            tensor = torch.from_numpy(np.array(value, dtype=fitted.matrix.dtype))
             if trainable and "." not in name:  # what lies deeper prepares the rows
                 self.register_parameter(name, nn.Parameter(tensor))
             else:
@@ -86,58 +95,53 @@ class FittedMap(nn.Module):
         """Map rows."""
         check_batch(x)
         check_one_device(x=x, matrix=self.matrix)
-        if x.shape[1] != self._fitted.dims_in:
+        if x.shape[1] != self.dims_in:
             raise ValueError(
-                f"x has shape {tuple(x.shape)}: expected {self._fitted.dims_in} columns, as the space that was fitted."
+                f"x has shape {tuple(x.shape)}: expected {self.dims_in} columns, as the space that was fitted."
             )
         return in_single_at_least(self._mapped, x)
 
     def fitted(self) -> Any:
-        """Give the map with its arrays in NumPy, of the dtypes they were fitted in."""
-        arrays = _arrays(self._fitted)
-        return _with_arrays(
-            self._fitted, {n: to_numpy(getattr(self, _attribute(n))).astype(a.dtype) for n, a in arrays.items()}
-        )
+        """Give the map with its numbers back in NumPy, of the types they were fitted in."""
+        return _with_numbers(self.empty, {n: _typed(t, self.types[n]) for n, t in self._tensors().items()})
 
     def extra_repr(self) -> str:
         """Name the dimensions."""
-        return f"{self._fitted.dims_in} → {self.matrix.shape[1]}, {type(self._fitted).__name__}"
+        return f"{self.dims_in} → {self.matrix.shape[1]}, {type(self.empty).__name__}"
 
     def _mapped(self, x: Tensor) -> Tensor:
-        tensors = {name: getattr(self, _attribute(name)) for name in _arrays(self._fitted)}
-        return _with_arrays(self._fitted, tensors)(x)  # type: ignore[no-any-return]
+        return _with_numbers(self.empty, self._tensors())(x)  # type: ignore[no-any-return]
+
+    def _tensors(self) -> dict[str, Tensor]:
+        return {name: getattr(self, _attribute(name)) for name in self.types}
 
 
-def _light(translator: Any) -> Any:
-    """Copy what is fitted, without what it was learnt from."""
-    light = copy(translator)
-    for name in LEARNING:
-        light.__dict__.pop(name, None)
-    return light
-
-
-def _arrays(fitted: Any, prefix: str = "") -> dict[str, np.ndarray]:
-    """Find the arrays of a map and of its parts, named by their path."""
-    found = {}
+def _numbers(fitted: Any, prefix: str = "") -> dict[str, np.ndarray | float]:
+    """Find the arrays and floats of a map and of its parts, named by their path."""
+    found: dict[str, np.ndarray | float] = {}
     for field in fields(fitted):
         value, path = getattr(fitted, field.name), prefix + field.name
-        if isinstance(value, np.ndarray):
+        if isinstance(value, np.ndarray | float):
             found[path] = value
         elif is_dataclass(value):
-            found |= _arrays(value, f"{path}.")
+            found |= _numbers(value, f"{path}.")
     return found
 
 
-def _with_arrays(fitted: Any, arrays: dict[str, Any], prefix: str = "") -> Any:
-    """Give the map with other arrays."""
+def _with_numbers(fitted: Any, numbers: dict[str, Any], prefix: str = "") -> Any:
+    """Give the map with other numbers in their places."""
     changed: dict[str, Any] = {}
     for field in fields(fitted):
         value, path = getattr(fitted, field.name), prefix + field.name
-        if path in arrays:
-            changed[field.name] = arrays[path]
+        if path in numbers:
+            changed[field.name] = numbers[path]
         elif is_dataclass(value):
-            changed[field.name] = _with_arrays(value, arrays, f"{path}.")
+            changed[field.name] = _with_numbers(value, numbers, f"{path}.")
     return replace(fitted, **changed)
+
+
+def _typed(tensor: Tensor, kind: Any) -> np.ndarray | float:
+    return float(tensor) if kind is float else to_numpy(tensor).astype(kind)
 
 
 def _attribute(path: str) -> str:
