@@ -100,7 +100,7 @@ def _as_rows(output: Any) -> Tensor:
     output = output[0] if isinstance(output, tuple | list) else output
     if not isinstance(output, Tensor):
         raise TypeError(f"The output is a {type(output).__name__}: expected a tensor. Name a layer that gives one.")
-    return output.detach().flatten(1)
+    return output.detach().reshape(len(output), -1)
 
 
 def _submodule(model: nn.Module, layer: str) -> nn.Module:
