@@ -13,6 +13,7 @@ from numbers import Real
 from typing import Any
 
 import array_api_compat as compat
+import array_api_compat.numpy as compat_numpy
 import numpy as np
 
 __all__ = [
@@ -46,7 +47,10 @@ SMALL = 4_096
 
 def array_namespace(*arrays: Array) -> Any:
     """Give the array API namespace of the arrays."""
-    if arrays and all(_is_torch(a) for a in arrays):  # at once, and by what torch.compile can follow
+    kinds = set(map(type, arrays))
+    if kinds == {np.ndarray}:
+        return compat_numpy
+    if arrays and all(_is_torch(a) for a in arrays):  # by what torch.compile can follow
         import array_api_compat.torch as xp
 
         return xp
@@ -64,7 +68,7 @@ def is_followed(*arrays: Array) -> bool:
 
     Then the mathematics must be one expression: no branch on values, no result that is filled piece by piece.
     """
-    return is_traced(*arrays) or any(getattr(a, "requires_grad", False) for a in arrays)
+    return any(getattr(a, "requires_grad", False) for a in arrays) or is_traced(*arrays)
 
 
 def as_matrices(**named: Any) -> tuple[Array, ...]:
