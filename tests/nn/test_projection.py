@@ -176,6 +176,31 @@ def test_averaged_anchors_follow_a_hand_computed_mean(x, samples):
     assert torch.allclose(layer.anchors, expected, atol=1e-6)
 
 
+def test_averages_lose_no_digits_under_autocast(samples):
+    encoder = nn.Linear(6, 4)
+    layer = rl.nn.RelativeProjection(samples, encoder=encoder, momentum=0.999)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        layer(torch.ones(2, 4))
+    first = layer.anchors.clone()
+    with torch.no_grad():
+        encoder.weight.mul_(1.1)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        for _ in range(20):
+            layer(torch.ones(2, 4))
+        last = encoder(samples).detach().float()
+    assert torch.allclose(layer.anchors, last + 0.999**20 * (first - last), atol=1e-5)
+    assert not torch.allclose(layer.anchors, first, atol=1e-4)
+
+
+def test_under_autocast_the_encoder_still_learns(x, samples):
+    encoder = nn.Linear(6, 4)
+    layer = rl.nn.RelativeProjection(samples, encoder=encoder)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        layer(torch.ones(2, 4))  # before the samples pass
+        layer(encoder(x)).sum().backward()
+    assert encoder.weight.grad.abs().sum() > 0
+
+
 def test_averaged_anchors_stay_when_frozen(x, samples):
     encoder = nn.Linear(6, 4)
     layer = rl.nn.RelativeProjection(samples, encoder=encoder, momentum=0.5)
@@ -184,6 +209,24 @@ def test_averaged_anchors_stay_when_frozen(x, samples):
     with torch.no_grad():
         encoder.weight.mul_(2.0)
     assert torch.equal(layer.freeze().anchors, held)
+
+
+def test_anchors_embedded_in_inference_mode_can_be_trained_with(x, samples):
+    encoder = nn.Linear(6, 4)
+    layer = rl.nn.RelativeProjection(samples, encoder=encoder)
+    with torch.inference_mode(), torch.autocast("cpu", dtype=torch.bfloat16):
+        layer.eval()(encoder(x))
+    assert layer.anchors.dtype == torch.float32
+    layer.freeze().train()(encoder(x)).sum().backward()
+    assert encoder.weight.grad.abs().sum() > 0
+
+
+def test_given_anchors_are_not_those_of_the_layer(samples):
+    given = samples.clone().requires_grad_()
+    layer = rl.nn.RelativeProjection(given)
+    layer.load_state_dict({"anchors": torch.zeros(7, 6)})
+    assert torch.equal(given, samples)
+    assert not layer(torch.ones(2, 6)).requires_grad
 
 
 def test_freezing_lets_the_encoder_go(x, samples):

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from functools import reduce
+from typing import Any
 
 import torch
 from torch import Tensor
 
-__all__ = ["check_batch", "in_single_at_least"]
+__all__ = ["check_batch", "in_single_at_least", "no_autocast", "no_autocast_cache", "ordinary_tensors"]
 
 
 def check_batch(x: Tensor, name: str = "x") -> None:
@@ -29,8 +31,26 @@ def in_single_at_least(compute: Callable[..., Tensor], x: Tensor, *others: Tenso
     wide = [a.to(dtype) for a in (x, *others)]
     if not _autocasts(x.device.type):
         return compute(*wide).to(x.dtype)
-    with torch.autocast(x.device.type, enabled=False):
+    with no_autocast(x.device.type):
         return compute(*wide)
+
+
+def no_autocast(device_type: str) -> AbstractContextManager[Any]:
+    """Switch autocast off where it is on."""
+    return torch.autocast(device_type, enabled=False) if _autocasts(device_type) else nullcontext()
+
+
+def no_autocast_cache(device_type: str) -> AbstractContextManager[Any]:
+    """Leave no half-precision weights behind: those cast without gradient would later be taken for the others."""
+    if not _autocasts(device_type):
+        return nullcontext()
+    return torch.autocast(device_type, torch.get_autocast_dtype(device_type), cache_enabled=False)
+
+
+def ordinary_tensors() -> AbstractContextManager[Any]:
+    """Leave inference mode where it is on: its tensors can never meet a gradient."""
+    inferring = not torch.compiler.is_compiling() and torch.is_inference_mode_enabled()
+    return torch.inference_mode(False) if inferring else nullcontext()
 
 
 def _autocasts(device_type: str) -> bool:

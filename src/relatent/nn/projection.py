@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from relatent._array import check_one_device, check_same_width, suggest
-from relatent.nn.batch import check_batch, in_single_at_least
+from relatent.nn.batch import check_batch, in_single_at_least, no_autocast, no_autocast_cache, ordinary_tensors
 from relatent.nn.embedding import Encoder, embed, normalizes_by_batch
 from relatent.project.relative import OUTPUTS, normalized_output
 from relatent.project.similarity import Similarity, resolve
@@ -83,7 +83,8 @@ class RelativeProjection(nn.Module):
         self.normalize = normalize
         self.output = output
         self._hold(encoder, anchors if encoder is not None else None)
-        vectors = torch.empty(0, 0) if anchors is None or encoder is not None else _as_vectors(anchors)
+        given = anchors is not None and encoder is None
+        vectors = _as_vectors(anchors).detach().clone() if given else torch.empty(0, 0)
         if anchor_grad and encoder is None:
             self.anchors = nn.Parameter(vectors)
         else:
@@ -144,10 +145,12 @@ class RelativeProjection(nn.Module):
 
     def _trained(self) -> Tensor:
         self._stale = True
-        with torch.set_grad_enabled(self.anchor_grad and torch.is_grad_enabled()):
+        grad = self.anchor_grad and torch.is_grad_enabled()
+        with torch.set_grad_enabled(grad), no_autocast_cache(self.anchors.device.type):
             fresh = self._embedded(training=True)
         if self.momentum is None:
             return fresh
+        fresh = fresh.to(torch.promote_types(fresh.dtype, torch.float32))  # a half would round small steps away
         # A new tensor, because the last may still be waiting for its backward pass.
         self.anchors = fresh if self._is_empty() else torch.lerp(fresh, self.anchors.to(fresh.dtype), self.momentum)
         return self.anchors
@@ -158,7 +161,8 @@ class RelativeProjection(nn.Module):
         return normalized_output(resolve(self.similarity)(x, anchors), self.output)  # type: ignore[no-any-return]
 
     def _embed_and_hold(self) -> None:
-        with torch.no_grad():
+        # Held for longer than the mode that it is made in: of full precision, and fit for a later backward pass.
+        with torch.no_grad(), no_autocast(self.anchors.device.type), ordinary_tensors():
             self.anchors = self._embedded(training=False)
         self._stale = False
 
@@ -198,7 +202,7 @@ def _check_options(
         raise ValueError("An average over past steps has no gradient: choose momentum or anchor_grad.")
 
 
-def _as_vectors(anchors: Tensor) -> Tensor:
+def _as_vectors(anchors: Tensor | None) -> Tensor:
     """Check anchor vectors."""
     if not isinstance(anchors, Tensor) or anchors.ndim != 2 or not anchors.is_floating_point():
         given = f"shape {tuple(anchors.shape)} and dtype {anchors.dtype}" if isinstance(anchors, Tensor) else "no shape"
