@@ -363,6 +363,8 @@ def test_what_does_not_fit_is_named(x, samples):
         layer(x[..., None])
     with pytest.raises(ValueError, match=r"dtype torch\.int64"):
         layer(x.long())
+    with pytest.raises(TypeError, match="The anchors are a dict: expected a tensor"):
+        rl.nn.RelativeProjection({"ids": samples}, encoder=nn.Identity())
     with pytest.raises(ValueError, match=r"anchors have shape \(7, 6, 1\).*need an encoder"):
         rl.nn.RelativeProjection(samples[..., None])
     with pytest.raises(ValueError, match=r"anchors have shape \(7, 3, 2\).*nn.Flatten"):

@@ -41,7 +41,7 @@ def no_autocast(device_type: str) -> AbstractContextManager[Any]:
 
 
 def no_autocast_cache(device_type: str) -> AbstractContextManager[Any]:
-    """Leave no half-precision weights behind: those cast without gradient would later be taken for the others."""
+    """Cast weights for this pass alone: older torch (its issue 112583) keeps those cast without gradient for later."""
     if not _autocasts(device_type):
         return nullcontext()
     return torch.autocast(device_type, torch.get_autocast_dtype(device_type), cache_enabled=False)

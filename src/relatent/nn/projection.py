@@ -76,6 +76,11 @@ class RelativeProjection(nn.Module):
     ) -> None:
         super().__init__()
         _check_options(encoder, momentum, anchor_grad, normalize, output)
+        if not isinstance(anchors, Tensor | None):
+            raise TypeError(
+                f"The anchors are a {type(anchors).__name__}: expected a tensor. Samples of another kind go "
+                "by number: encoder=lambda rows: model(samples)[rows]."
+            )
         resolve(similarity)
         self.similarity = similarity
         self.momentum = momentum
@@ -232,5 +237,5 @@ def _refuse_export() -> None:
     if torch.compiler.is_exporting():
         raise RuntimeError(
             "The anchors are not embedded since the last training step, and an export cannot do it: "
-            "call model.eval(), then refresh() on the relative projection, and export again."
+            "call model.eval(), then freeze() on the relative projection, and export again."
         )
