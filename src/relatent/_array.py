@@ -27,6 +27,7 @@ __all__ = [
     "check_count",
     "check_one_device",
     "check_same_width",
+    "is_exported",
     "is_followed",
     "is_traced",
     "like",
@@ -61,6 +62,15 @@ def is_traced(*arrays: Array) -> bool:
     """Tell whether torch arrays have no values to look at: they stand for others (compile, export), or for a shape."""
     tensors = [a for a in arrays if _is_torch(a)]
     return bool(tensors) and (sys.modules["torch"].compiler.is_compiling() or any(a.is_meta for a in tensors))
+
+
+def is_exported(*arrays: Array) -> bool:
+    """Tell whether torch.export is writing these arrays into a graph, which unlike a compiled one may not break."""
+    if not is_traced(*arrays):
+        return False
+    compiler = sys.modules["torch"].compiler
+    # is_exporting would say it, were it not true in torch.compile too in older torch (its issue 176347).
+    return bool(compiler.is_compiling() and not compiler.is_dynamo_compiling())
 
 
 def is_followed(*arrays: Array) -> bool:

@@ -89,10 +89,9 @@ def test_the_anchor_pass_leaves_no_trace(x, samples):
     encoder[4].eval()
     flags = [m.training for m in encoder.modules()]
     model = _relative(encoder, samples)
-    torch.manual_seed(3)
-    twin(x)
-    torch.manual_seed(3)
-    model(x)
+    for batch in (x, 2 * x, x + 1):
+        twin(batch)
+        model(batch)
     ours, theirs = dict(encoder.named_buffers()), dict(twin.named_buffers())
     assert all(torch.equal(ours[name], theirs[name]) for name in theirs)
     assert [m.training for m in encoder.modules()] == flags
@@ -174,6 +173,13 @@ def test_averaged_anchors_follow_a_hand_computed_mean(x, samples):
             encoder.weight.mul_(-1.3)
     layer.eval()(encoder(x))
     assert torch.allclose(layer.anchors, expected, atol=1e-6)
+
+
+@pytest.mark.parametrize("momentum", [None, 0.9])
+def test_several_batches_may_wait_for_one_backward_pass(momentum, x, samples):
+    model = _relative(_encoder(), samples, momentum=momentum, similarity="euclidean")
+    (model(x).sum() + model(2 * x).sum()).backward()
+    assert torch.isfinite(model[0][0].weight.grad).all()
 
 
 def test_averages_lose_no_digits_under_autocast(samples):

@@ -8,7 +8,7 @@ from typing import Any, Self
 import torch
 from torch import Tensor, nn
 
-from relatent._array import check_one_device, check_same_width, suggest
+from relatent._array import check_one_device, check_same_width, is_exported, suggest
 from relatent.nn.batch import check_batch, in_single_at_least, no_autocast, no_autocast_cache, ordinary_tensors
 from relatent.nn.embedding import Encoder, embed, normalizes_by_batch
 from relatent.project.relative import OUTPUTS, normalized_output
@@ -144,7 +144,7 @@ class RelativeProjection(nn.Module):
         if self.training and self.samples is not None:
             return self._trained()
         if self._is_outdated():
-            _refuse_export()
+            _refuse_export(self.anchors)
             self.refresh()
         return self.anchors
 
@@ -233,8 +233,8 @@ def _warn_training(encoder: Encoder) -> None:
         )
 
 
-def _refuse_export() -> None:
-    if torch.compiler.is_exporting():
+def _refuse_export(anchors: Tensor) -> None:
+    if is_exported(anchors):
         raise RuntimeError(
             "The anchors are not embedded since the last training step, and an export cannot do it: "
             "call model.eval(), then freeze() on the relative projection, and export again."

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any
 
-from relatent._array import Array, is_traced
+from relatent._array import Array, is_exported, is_traced
 
 __all__ = ["outside_torch", "refuse_onnx"]
 
@@ -17,15 +17,14 @@ def outside_torch(similarity: Callable[..., Array]) -> Callable[..., Array]:
 
     @wraps(similarity)
     def outside(x: Array, anchors: Array, **options: Any) -> Array:
-        if not is_traced(x, anchors):
-            return similarity(x, anchors, **options)
-        compiler = sys.modules["torch"].compiler
-        if compiler.is_exporting():
+        if is_exported(x, anchors):
             raise RuntimeError(
                 f"The similarity {similarity.__name__!r} compares all samples outside of torch: it cannot be exported. "
                 "Use another similarity, or leave the relative projection out of what is exported."
             )
-        return compiler.disable(similarity)(x, anchors, **options)
+        if is_traced(x, anchors):
+            return sys.modules["torch"].compiler.disable(similarity)(x, anchors, **options)
+        return similarity(x, anchors, **options)
 
     return outside
 
