@@ -1,3 +1,4 @@
+import array_api_compat
 import array_api_strict
 import numpy as np
 import pytest
@@ -7,12 +8,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from relatent._array import (
+    array_namespace,
     as_labels,
     as_matrices,
     as_matrix,
     as_parallel,
     as_same_space,
     check_count,
+    is_exported,
+    is_followed,
+    is_traced,
     like,
     random_generator,
     row_chunks,
@@ -218,3 +223,32 @@ def test_consecutive_seeds():
     drawn = seed_sequence(np.random.default_rng(0), 3)
     assert np.diff(drawn).tolist() == [1, 1]
     assert drawn == seed_sequence(np.random.default_rng(0), 3)
+
+
+def test_the_namespace_is_that_of_the_standard(xp):
+    a = xp(np.eye(2))
+    assert array_namespace(a, a) is array_api_compat.array_namespace(a, a)
+    with pytest.raises(TypeError):
+        array_namespace(np.eye(2), torch.eye(2))
+    with pytest.raises(TypeError):
+        array_namespace()
+
+
+def test_what_torch_follows():
+    plain, graded, shape = torch.eye(2), torch.eye(2).requires_grad_(), torch.empty(2, 2, device="meta")
+    seen = {}
+
+    class Look(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            seen["export"] = [f(x) for f in (is_traced, is_exported, is_followed)]
+            return x + 1
+
+    torch.export.export(Look(), (plain,))
+    assert seen["export"] == [True, True, True]
+    for arrays, expected in (
+        ([np.eye(2)], [False, False, False]),
+        ([plain], [False, False, False]),
+        ([plain, graded], [False, False, True]),
+        ([np.eye(2), shape], [True, False, True]),
+    ):
+        assert [f(*arrays) for f in (is_traced, is_exported, is_followed)] == expected

@@ -63,6 +63,30 @@ def test_the_ridge_is_that_of_tikhonov(rng):
         pseudo_inverse(a, ridge=-0.1)
 
 
+@pytest.mark.parametrize("shape", [(9, 4), (4, 9), (5, 5)])
+@pytest.mark.parametrize("rank", [2, 4])
+@pytest.mark.parametrize("ridge", [0.0, 0.1])
+def test_an_inverse_that_is_followed_is_the_same_and_has_a_gradient(rng, shape, rank, ridge):
+    a = torch.from_numpy(rng.normal(size=(shape[0], rank)) @ rng.normal(size=(rank, shape[1])))
+    followed = a.clone().requires_grad_()
+    inverse = pseudo_inverse(followed, ridge=ridge)
+    assert torch.allclose(inverse, pseudo_inverse(a, ridge=ridge), atol=1e-9)
+    inverse.sum().backward()
+    assert torch.isfinite(followed.grad).all()
+
+
+def test_directions_that_are_followed_are_the_same_at_every_length(rng):
+    x = torch.from_numpy(rng.normal(size=(5, 4)).astype(np.float32))
+    lengths = torch.tensor([1e-30, 1e-10, 1.0, 1e10, 1e30])[:, None]
+    followed = (x * lengths).requires_grad_()
+    out = unit_norm(followed)
+    assert torch.allclose(out, unit_norm(x), atol=1e-6)
+    # The slope of a direction is that at length 1, divided by the length.
+    slope = torch.autograd.grad(out[:, 0].sum(), followed)[0] * lengths
+    start = x.clone().requires_grad_()
+    assert torch.allclose(slope, torch.autograd.grad(unit_norm(start)[:, 0].sum(), start)[0], atol=1e-5)
+
+
 def test_a_driver_that_gives_up_is_replaced(xp, rng, monkeypatch):
     def gives_up(*args, **kwargs):
         raise np.linalg.LinAlgError("SVD did not converge")

@@ -13,6 +13,7 @@ from numbers import Real
 from typing import Any
 
 import array_api_compat as compat
+import array_api_compat.numpy as compat_numpy
 import numpy as np
 
 __all__ = [
@@ -26,6 +27,7 @@ __all__ = [
     "check_count",
     "check_one_device",
     "check_same_width",
+    "is_exported",
     "is_followed",
     "is_traced",
     "like",
@@ -46,7 +48,10 @@ SMALL = 4_096
 
 def array_namespace(*arrays: Array) -> Any:
     """Give the array API namespace of the arrays."""
-    if arrays and all(_is_torch(a) for a in arrays):  # at once, and by what torch.compile can follow
+    kinds = set(map(type, arrays))
+    if kinds == {np.ndarray}:
+        return compat_numpy
+    if arrays and all(_is_torch(a) for a in arrays):  # by what torch.compile can follow
         import array_api_compat.torch as xp
 
         return xp
@@ -54,8 +59,18 @@ def array_namespace(*arrays: Array) -> Any:
 
 
 def is_traced(*arrays: Array) -> bool:
-    """Tell whether torch is writing these arrays into a graph (compile, export): they have no values to look at."""
-    return any(_is_torch(a) for a in arrays) and bool(sys.modules["torch"].compiler.is_compiling())
+    """Tell whether torch arrays have no values to look at: they stand for others (compile, export), or for a shape."""
+    tensors = [a for a in arrays if _is_torch(a)]
+    return bool(tensors) and (sys.modules["torch"].compiler.is_compiling() or any(a.is_meta for a in tensors))
+
+
+def is_exported(*arrays: Array) -> bool:
+    """Tell whether torch.export is writing these arrays into a graph, which unlike a compiled one may not break."""
+    if not is_traced(*arrays):
+        return False
+    compiler = sys.modules["torch"].compiler
+    # is_exporting would say it, were it not true in torch.compile too in older torch (its issue 176347).
+    return bool(compiler.is_compiling() and not compiler.is_dynamo_compiling())
 
 
 def is_followed(*arrays: Array) -> bool:
@@ -63,7 +78,7 @@ def is_followed(*arrays: Array) -> bool:
 
     Then the mathematics must be one expression: no branch on values, no result that is filled piece by piece.
     """
-    return is_traced(*arrays) or any(getattr(a, "requires_grad", False) for a in arrays)
+    return any(getattr(a, "requires_grad", False) for a in arrays) or is_traced(*arrays)
 
 
 def as_matrices(**named: Any) -> tuple[Array, ...]:
@@ -140,6 +155,8 @@ def like(value: Any, x: Array) -> Array:
     """Give a fitted array in the namespace, on the device and with the dtype of x."""
     if isinstance(value, np.ndarray) and isinstance(x, np.ndarray):
         return value.astype(x.dtype, copy=False)
+    if _is_torch(value) and _is_torch(x):
+        return value.to(device=x.device, dtype=x.dtype)
     xp = array_namespace(x)
     if not isinstance(value, np.ndarray) and array_namespace(value) == xp:
         return compat.to_device(xp.astype(value, x.dtype, copy=False), compat.device(x))

@@ -2,6 +2,9 @@ from __future__ import annotations
 
 import copy
 import io
+import pickle
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -54,13 +57,8 @@ def test_options_mean_what_they_mean_in_the_estimator(normalize, output, rng):
 ])  # fmt: skip
 def test_what_the_output_is_unchanged_by(change, normalize, survives, x, samples, orthogonal):
     encoder = _encoder().double().eval()
-    changes = {
-        "rotate": lambda z: z @ torch.from_numpy(orthogonal(4)),
-        "rescale": lambda z: 3 * z,
-        "offset": lambda z: z + 2,
-    }
     rotation = torch.from_numpy(orthogonal(4))
-    changes["rotate"] = lambda z: z @ rotation
+    changes = {"rotate": lambda z: z @ rotation, "rescale": lambda z: 3 * z, "offset": lambda z: z + 2}
     before = _relative(encoder, samples.double(), normalize=normalize).eval()(x.double())
     other = lambda s: changes[change](encoder(s))  # noqa: E731
     layer = rl.nn.RelativeProjection(samples.double(), encoder=other, normalize=normalize).eval()
@@ -91,10 +89,9 @@ def test_the_anchor_pass_leaves_no_trace(x, samples):
     encoder[4].eval()
     flags = [m.training for m in encoder.modules()]
     model = _relative(encoder, samples)
-    torch.manual_seed(3)
-    twin(x)
-    torch.manual_seed(3)
-    model(x)
+    for batch in (x, 2 * x, x + 1):
+        twin(batch)
+        model(batch)
     ours, theirs = dict(encoder.named_buffers()), dict(twin.named_buffers())
     assert all(torch.equal(ours[name], theirs[name]) for name in theirs)
     assert [m.training for m in encoder.modules()] == flags
@@ -145,15 +142,21 @@ def test_a_loaded_model_needs_no_samples(x, samples):
     assert torch.equal(fresh(x), model.eval()(x))
 
 
-def test_gradients_pass_through_anchors_only_when_asked(x, samples):
-    gradients = {}
-    for asked in (False, True):
-        encoder = _encoder(dropout=0.0)
-        layer = rl.nn.RelativeProjection(samples, encoder=encoder, anchor_grad=asked)
-        layer(torch.ones(2, 4)).sum().backward() if asked else layer(torch.ones(2, 4))
-        gradients[asked] = encoder[4].weight.grad
-    assert gradients[False] is None
-    assert gradients[True].abs().sum() > 0
+@pytest.mark.parametrize("asked", [False, True])
+def test_gradients_pass_through_anchors_only_when_asked(asked, samples):
+    encoder = _encoder(dropout=0.0)
+    layer = rl.nn.RelativeProjection(samples, encoder=encoder, anchor_grad=asked)
+    z = torch.ones(2, 4, requires_grad=True)
+    layer(z).sum().backward()
+    assert z.grad is not None
+    assert (encoder[4].weight.grad is not None) is asked
+
+
+def test_anchor_vectors_are_a_parameter_when_they_may_learn(samples):
+    assert not list(rl.nn.RelativeProjection(samples).parameters())
+    layer = rl.nn.RelativeProjection(samples, anchor_grad=True)
+    layer(torch.ones(2, 6)).sum().backward()
+    assert layer.anchors.grad.abs().sum() > 0
 
 
 def test_averaged_anchors_follow_a_hand_computed_mean(x, samples):
@@ -170,3 +173,227 @@ def test_averaged_anchors_follow_a_hand_computed_mean(x, samples):
             encoder.weight.mul_(-1.3)
     layer.eval()(encoder(x))
     assert torch.allclose(layer.anchors, expected, atol=1e-6)
+
+
+@pytest.mark.parametrize("momentum", [None, 0.9])
+def test_several_batches_may_wait_for_one_backward_pass(momentum, x, samples):
+    model = _relative(_encoder(), samples, momentum=momentum, similarity="euclidean")
+    (model(x).sum() + model(2 * x).sum()).backward()
+    assert torch.isfinite(model[0][0].weight.grad).all()
+
+
+def test_averages_lose_no_digits_under_autocast(samples):
+    encoder = nn.Linear(6, 4)
+    layer = rl.nn.RelativeProjection(samples, encoder=encoder, momentum=0.999)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        layer(torch.ones(2, 4))
+    first = layer.anchors.clone()
+    with torch.no_grad():
+        encoder.weight.mul_(1.1)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        for _ in range(20):
+            layer(torch.ones(2, 4))
+        last = encoder(samples).detach().float()
+    assert torch.allclose(layer.anchors, last + 0.999**20 * (first - last), atol=1e-5)
+    assert not torch.allclose(layer.anchors, first, atol=1e-4)
+
+
+def test_under_autocast_the_encoder_still_learns(x, samples):
+    encoder = nn.Linear(6, 4)
+    layer = rl.nn.RelativeProjection(samples, encoder=encoder)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        layer(torch.ones(2, 4))  # before the samples pass
+        layer(encoder(x)).sum().backward()
+    assert encoder.weight.grad.abs().sum() > 0
+
+
+def test_averaged_anchors_stay_when_frozen(x, samples):
+    encoder = nn.Linear(6, 4)
+    layer = rl.nn.RelativeProjection(samples, encoder=encoder, momentum=0.5)
+    layer(encoder(x))
+    held = layer.anchors.clone()
+    with torch.no_grad():
+        encoder.weight.mul_(2.0)
+    assert torch.equal(layer.freeze().anchors, held)
+
+
+def test_anchors_embedded_in_inference_mode_can_be_trained_with(x, samples):
+    encoder = nn.Linear(6, 4)
+    layer = rl.nn.RelativeProjection(samples, encoder=encoder)
+    with torch.inference_mode(), torch.autocast("cpu", dtype=torch.bfloat16):
+        layer.eval()(encoder(x))
+    assert layer.anchors.dtype == torch.float32
+    layer.freeze().train()(encoder(x)).sum().backward()
+    assert encoder.weight.grad.abs().sum() > 0
+
+
+def test_given_anchors_are_not_those_of_the_layer(samples):
+    given = samples.clone().requires_grad_()
+    layer = rl.nn.RelativeProjection(given)
+    layer.load_state_dict({"anchors": torch.zeros(7, 6)})
+    assert torch.equal(given, samples)
+    assert not layer(torch.ones(2, 6)).requires_grad
+
+
+def test_freezing_lets_the_encoder_go(x, samples):
+    encoder = _encoder().eval()
+    layer = rl.nn.RelativeProjection(samples, encoder=encoder).freeze()
+    expected = encoder(samples).detach()
+    with torch.no_grad():
+        encoder[0].weight.add_(1.0)
+    layer.train()(torch.ones(3, 4))
+    assert torch.equal(layer.anchors, expected)
+    assert layer.samples is None
+    with pytest.raises(RuntimeError, match="no anchor samples"):
+        layer.refresh()
+
+
+def test_a_method_of_a_module_is_protected_as_the_module(x, samples):
+    class Model(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.body = _encoder()
+            self.relative = rl.nn.RelativeProjection(samples, encoder=self.encode)
+
+        def encode(self, x: torch.Tensor) -> torch.Tensor:
+            return self.body(x)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.relative(self.encode(x))
+
+    model, twin = Model(), _encoder()
+    model(x)
+    twin(x)
+    assert torch.equal(model.body[1].running_mean, twin[1].running_mean)
+    assert model.body[1].num_batches_tracked == 1
+    assert all(m.training for m in model.modules())
+    model.eval()
+    assert torch.allclose(model(x), rl.similarity.cosine(model.body(x), model.body(samples)), atol=1e-6)
+
+
+@pytest.mark.parametrize("duplicate", [copy.deepcopy, lambda m: pickle.loads(pickle.dumps(m))])
+def test_a_copy_of_a_model_embeds_with_its_own_encoder(duplicate, x, samples):
+    model = _relative(_encoder(dropout=0.0), samples)
+    twin = duplicate(model)
+    assert twin[1]._encoder is twin[0]
+    assert torch.equal(twin(x), model(x))
+    with torch.no_grad():
+        twin[0][4].weight.add_(1.0)
+    assert not torch.allclose(twin(x), model(x))
+
+
+def test_it_moves_with_the_model(x, samples):
+    model = _relative(_encoder(), samples).eval()
+    before = model(x)
+    moved = model.double()
+    assert moved(x.double()).dtype == torch.float64
+    assert moved[1].samples.dtype == torch.float64
+    assert torch.allclose(moved(x.double()).float(), before, atol=1e-5)
+    assert moved.to("meta")(x.double().to("meta")).device.type == "meta"
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_halves_are_compared_in_single_precision(dtype, rng):
+    x, anchors = (torch.from_numpy(rng.normal(size=(n, 64))).to(dtype) for n in (50, 9))
+    out = rl.nn.RelativeProjection(anchors)(x)
+    exact = nn.functional.cosine_similarity(x.double()[:, None], anchors.double()[None], dim=-1)
+    assert out.dtype == dtype
+    assert torch.equal(out, exact.to(dtype)) or (out - exact.to(dtype)).abs().max() <= torch.finfo(dtype).eps
+    assert rl.nn.RelativeProjection(anchors.float())(x).dtype == dtype
+
+
+def test_under_autocast_similarities_stay_single(x, samples):
+    encoder = _encoder().eval()
+    layer = rl.nn.RelativeProjection(samples, encoder=encoder).eval()
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        z = encoder(x)
+        out = layer(z)
+        matmul = nn.functional.normalize(z.float()) @ nn.functional.normalize(layer.anchors.float()).T
+    exact = nn.functional.cosine_similarity(z.double()[:, None], layer.anchors.double()[None], dim=-1)
+    assert z.dtype == matmul.dtype == torch.bfloat16
+    assert out.dtype == torch.float32
+    assert (out - exact).abs().max() < 1e-6 < (matmul - exact).abs().max()
+
+
+GRADED = [name for name in rl.similarity.SIMILARITIES if name not in ("geodesic", "quantized")]
+
+
+@pytest.mark.parametrize("normalize", ["none", "center"])
+@pytest.mark.parametrize("name", [*GRADED, rl.similarity.combine("cosine", "euclidean")])
+def test_gradcheck(name, normalize, rng):
+    x, anchors = (torch.from_numpy(rng.normal(size=(n, 3))).requires_grad_() for n in (4, 5))
+    layer = rl.nn.RelativeProjection(anchors.detach(), name, normalize=normalize, output="layer", anchor_grad=True)
+    assert torch.autograd.gradcheck(
+        lambda x, a: torch.func.functional_call(layer, {"anchors": a}, (x,)), (x, anchors), atol=1e-4
+    )
+
+
+@pytest.mark.parametrize("name", GRADED)
+def test_gradients_are_finite_where_the_formula_has_none(name):
+    anchors = torch.tensor([[1.0, 0.0, 0.0], [0.0, 2.0, 0.0], [0.0, 0.0, 0.0]])
+    x = torch.cat([torch.zeros(1, 3), anchors, 1e30 * anchors[:1], 1e-30 * anchors[:1]]).requires_grad_()
+    layer = rl.nn.RelativeProjection(anchors, name, anchor_grad=True)
+    out = layer(x[:4] if name in ("lp", "inner", "l1", "basis", "mahalanobis", "euclidean") else x)
+    out.sum().backward()
+    assert torch.isfinite(out).all()
+    assert torch.isfinite(x.grad).all()
+    assert torch.isfinite(layer.anchors.grad).all()
+
+
+def test_the_gradient_of_the_cosine_is_that_of_torch(rng):
+    x, anchors = (torch.from_numpy(rng.normal(size=(n, 3))).requires_grad_() for n in (4, 5))
+    ours = torch.autograd.grad(rl.similarity.cosine(x, anchors).square().sum(), (x, anchors))
+    torchs = nn.functional.cosine_similarity(x[:, None], anchors[None], dim=-1)
+    theirs = torch.autograd.grad(torchs.square().sum(), (x, anchors))
+    assert all(torch.allclose(a, b) for a, b in zip(ours, theirs, strict=True))
+
+
+def test_it_warns_when_anchors_for_evaluation_meet_an_encoder_in_training(x, samples):
+    encoder = _encoder()
+    layer = rl.nn.RelativeProjection(samples, encoder=encoder)
+    with pytest.warns(UserWarning, match=r"call encoder.eval\(\) first"):
+        layer.eval()(encoder(x))
+    with pytest.warns(UserWarning, match=r"call encoder.eval\(\) first"):
+        layer.refresh()
+    encoder.eval()
+    layer.refresh()
+
+
+def test_what_does_not_fit_is_named(x, samples):
+    layer = rl.nn.RelativeProjection(samples)
+    with pytest.raises(ValueError, match="x is on meta and anchors is on cpu"):
+        layer(x.to("meta"))
+    with pytest.raises(ValueError, match=r"x \(11, 5\) and anchors \(7, 6\)"):
+        layer(x[:, :5])
+    with pytest.raises(ValueError, match=r"x has shape \(11, 6, 1\).*expected floating 2-D"):
+        layer(x[..., None])
+    with pytest.raises(ValueError, match=r"dtype torch\.int64"):
+        layer(x.long())
+    with pytest.raises(TypeError, match="The anchors are a dict: expected a tensor"):
+        rl.nn.RelativeProjection({"ids": samples}, encoder=nn.Identity())
+    with pytest.raises(ValueError, match=r"anchors have shape \(7, 6, 1\).*need an encoder"):
+        rl.nn.RelativeProjection(samples[..., None])
+    with pytest.raises(ValueError, match=r"anchors have shape \(7, 3, 2\).*nn.Flatten"):
+        rl.nn.RelativeProjection(samples, encoder=lambda s: s.reshape(7, 3, 2))(x)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"similarity": "cosin"}, "Did you mean 'cosine'"),
+        ({"normalize": "centre"}, "Did you mean 'center'"),
+        ({"output": "L2"}, "There are: none, l2, layer"),
+        ({"momentum": 0.9}, "give encoder"),
+        ({"momentum": 1.0, "encoder": nn.Identity()}, "less than 1"),
+        ({"momentum": 0.9, "encoder": nn.Identity(), "anchor_grad": True}, "choose momentum or anchor_grad"),
+    ],
+)
+def test_options_that_make_no_sense(options, message, samples):
+    with pytest.raises(ValueError, match=message):
+        rl.nn.RelativeProjection(samples, **options)
+
+
+def test_a_missing_torch_names_the_extra():
+    code = "import sys; sys.modules['torch'] = None; import relatent as rl; rl.nn"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert "pip install 'relatent[torch]'" in run.stderr

@@ -175,6 +175,16 @@ def test_gradients_are_finite_where_a_sample_is_an_anchor(name):
     assert torch.isfinite(x.grad).all()
 
 
+@pytest.mark.parametrize("name", [n for n in sim.SIMILARITIES if n not in ("geodesic", "quantized")])
+@pytest.mark.parametrize("k", [3, K])
+def test_what_torch_follows_has_the_same_values(x, anchors, name, k):
+    plain, followed = torch.from_numpy(x), torch.from_numpy(x).requires_grad_()
+    a = torch.from_numpy(anchors[:k])
+    expected = sim.resolve(name)(plain, a)
+    assert torch.allclose(sim.resolve(name)(followed, a), expected)
+    assert torch.allclose(sim.resolve(name)(plain, a.clone().requires_grad_()), expected)
+
+
 @pytest.mark.parametrize("name", SMOOTH)
 def test_the_device_is_kept(x, anchors, name):
     device = array_api_strict.Device("device1")

@@ -169,12 +169,12 @@ def _pairwise_scorer(x: np.ndarray, y: np.ndarray, k: int, rng: np.random.Genera
     check_fewer(k, n - 1)
     of_x, of_y = (_relations(a, k) for a in (x, y))
     anchors = rng.choice(n, min(ANCHORS, max(2, n // 2)), replace=False)
-    relative_x = pairwise.relative_relation(x, anchors)
+    relative_x = pairwise.relative_relation(x, x[anchors])
 
     def score(order: np.ndarray) -> dict[str, float]:
         values = {name: float(pairwise.alignment(of_x[name], pairwise.permuted(of_y[name], order))) for name in of_x}
         values["distance_correlation"] = max(values["distance_correlation"], 0.0) ** 0.5
-        relative_y = pairwise.relative_relation(y[order], anchors)
+        relative_y = pairwise.relative_relation(y[order], y[order[anchors]])
         values["relative_similarity"] = float(np.mean(np.sum(relative_x * relative_y, axis=1)))
         return values
 

@@ -176,7 +176,8 @@ def relative_similarity(x: Array, y: Array, anchor_rows: np.ndarray, *, center: 
     """
     x, y = _compared(x, y)
     xp = array_namespace(x, y)
-    a, b = (relative_relation(rows, anchor_rows, center=center) for rows in (x, y))
+    rows = np.asarray(anchor_rows)
+    a, b = (relative_relation(z, take_rows(z, rows), center=center) for z in (x, y))
     return xp.mean(xp.sum(a * b, axis=1))
 
 
@@ -233,9 +234,8 @@ def neighbor_relation(x: Array, k: int, metric: str = "cosine", *, weighted: boo
     return csr_array((values.ravel(), found.indices.ravel(), np.arange(0, n * k + 1, k)), shape=(n, n))
 
 
-def relative_relation(x: Array, anchor_rows: np.ndarray, *, center: bool = True) -> Array:
+def relative_relation(x: Array, anchors: Array, *, center: bool = True) -> Array:
     """Describe rows by their cosines to the anchors, scaled to unit length."""
-    anchors = take_rows(x, np.asarray(anchor_rows))
     if center:
         x, anchors = centred(x, anchors)
     return unit_norm(cosine(x, anchors))

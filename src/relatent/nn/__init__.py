@@ -1,9 +1,14 @@
-"""NN: the core as torch modules, losses and monitors (extra ``torch``)."""
+"""NN: the core as torch modules, losses and monitors (extra ``torch``; the callback needs ``lightning``)."""
 
+# ruff: noqa: E402 - a missing torch must be named before anything imports it
 from relatent._extras import needs
 
 needs("torch", "torch", "use relatent.nn")
 
-from relatent.nn.projection import RelativeProjection  # noqa: E402 - torch was asked for first
+from relatent.nn.callback import LatentMonitor
+from relatent.nn.monitor import latent_similarity
+from relatent.nn.projection import RelativeProjection
+from relatent.nn.similarity import RelativeSimilarityLoss
+from relatent.nn.translation import Translation
 
-__all__ = ["RelativeProjection"]
+__all__ = ["LatentMonitor", "RelativeProjection", "RelativeSimilarityLoss", "Translation", "latent_similarity"]

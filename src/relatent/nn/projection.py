@@ -8,9 +8,9 @@ from typing import Any, Self
 import torch
 from torch import Tensor, nn
 
-from relatent._array import check_one_device, check_same_width, suggest
+from relatent._array import check_one_device, check_same_width, is_exported, suggest
+from relatent.nn.batch import check_batch, in_single_at_least, no_autocast, no_autocast_cache, ordinary_tensors
 from relatent.nn.embedding import Encoder, embed, normalizes_by_batch
-from relatent.nn.precision import in_single_at_least
 from relatent.project.relative import OUTPUTS, normalized_output
 from relatent.project.similarity import Similarity, resolve
 from relatent.spaces.normalize import centred
@@ -76,6 +76,11 @@ class RelativeProjection(nn.Module):
     ) -> None:
         super().__init__()
         _check_options(encoder, momentum, anchor_grad, normalize, output)
+        if not isinstance(anchors, Tensor | None):
+            raise TypeError(
+                f"The anchors are a {type(anchors).__name__}: expected a tensor. Samples of another kind go "
+                "by number: encoder=lambda rows: model(samples)[rows]."
+            )
         resolve(similarity)
         self.similarity = similarity
         self.momentum = momentum
@@ -83,7 +88,8 @@ class RelativeProjection(nn.Module):
         self.normalize = normalize
         self.output = output
         self._hold(encoder, anchors if encoder is not None else None)
-        vectors = torch.empty(0, 0) if anchors is None or encoder is not None else _as_vectors(anchors)
+        given = anchors is not None and encoder is None
+        vectors = _as_vectors(anchors).detach().clone() if given else torch.empty(0, 0)
         if anchor_grad and encoder is None:
             self.anchors = nn.Parameter(vectors)
         else:
@@ -96,7 +102,10 @@ class RelativeProjection(nn.Module):
         return in_single_at_least(self._project, x, anchors)
 
     def refresh(self) -> Self:
-        """Embed the anchor samples now and hold them, as evaluation does by itself after training."""
+        """Embed the anchor samples now and hold them, as evaluation does by itself after training.
+
+        Call it when the encoder has changed in another way than by training through this layer.
+        """
         if self._encoder is not None:
             _warn_training(self._encoder)
         self._embed_and_hold()
@@ -104,7 +113,7 @@ class RelativeProjection(nn.Module):
 
     def freeze(self) -> Self:
         """Hold the anchors as they are embedded now, for good: the encoder and the samples are let go."""
-        if self._encoder is not None and (self._stale or self._is_empty()):
+        if self._encoder is not None and self._is_outdated():
             self.refresh()
         self._hold(None, None)
         return self
@@ -124,6 +133,9 @@ class RelativeProjection(nn.Module):
     def _is_empty(self) -> bool:
         return self.anchors.numel() == 0
 
+    def _is_outdated(self) -> bool:
+        return self._is_empty() or (self._stale and self.momentum is None)
+
     def _current_anchors(self) -> Tensor:
         if self._encoder is None:
             if self._is_empty():
@@ -131,17 +143,19 @@ class RelativeProjection(nn.Module):
             return self.anchors
         if self.training and self.samples is not None:
             return self._trained()
-        if self._is_empty() or (self._stale and self.momentum is None):
-            _refuse_export()
+        if self._is_outdated():
+            _refuse_export(self.anchors)
             self.refresh()
         return self.anchors
 
     def _trained(self) -> Tensor:
         self._stale = True
-        with torch.set_grad_enabled(self.anchor_grad and torch.is_grad_enabled()):
+        grad = self.anchor_grad and torch.is_grad_enabled()
+        with torch.set_grad_enabled(grad), no_autocast_cache(self.anchors.device.type):
             fresh = self._embedded(training=True)
         if self.momentum is None:
             return fresh
+        fresh = fresh.to(torch.promote_types(fresh.dtype, torch.float32))  # a half would round small steps away
         # A new tensor, because the last may still be waiting for its backward pass.
         self.anchors = fresh if self._is_empty() else torch.lerp(fresh, self.anchors.to(fresh.dtype), self.momentum)
         return self.anchors
@@ -152,7 +166,8 @@ class RelativeProjection(nn.Module):
         return normalized_output(resolve(self.similarity)(x, anchors), self.output)  # type: ignore[no-any-return]
 
     def _embed_and_hold(self) -> None:
-        with torch.no_grad():
+        # Held for longer than the mode that it is made in: of full precision, and fit for a later backward pass.
+        with torch.no_grad(), no_autocast(self.anchors.device.type), ordinary_tensors():
             self.anchors = self._embedded(training=False)
         self._stale = False
 
@@ -163,7 +178,7 @@ class RelativeProjection(nn.Module):
 
     def _save_to_state_dict(self, destination: dict[str, Any], prefix: str, keep_vars: bool) -> None:
         # What is saved must be what evaluation would use, though the last step may have moved the encoder.
-        if self.samples is not None and (self._is_empty() or (self._stale and self.momentum is None)):
+        if self.samples is not None and self._is_outdated():
             self._embed_and_hold()
         super()._save_to_state_dict(destination, prefix, keep_vars)
 
@@ -192,7 +207,7 @@ def _check_options(
         raise ValueError("An average over past steps has no gradient: choose momentum or anchor_grad.")
 
 
-def _as_vectors(anchors: Tensor) -> Tensor:
+def _as_vectors(anchors: Tensor | None) -> Tensor:
     """Check anchor vectors."""
     if not isinstance(anchors, Tensor) or anchors.ndim != 2 or not anchors.is_floating_point():
         given = f"shape {tuple(anchors.shape)} and dtype {anchors.dtype}" if isinstance(anchors, Tensor) else "no shape"
@@ -204,11 +219,7 @@ def _as_vectors(anchors: Tensor) -> Tensor:
 
 
 def _check_fits(x: Tensor, anchors: Tensor) -> None:
-    if x.ndim != 2 or not x.is_floating_point():
-        raise ValueError(
-            f"x has shape {tuple(x.shape)} and dtype {x.dtype}: expected floating 2-D, one vector per row. "
-            "Flatten or pool the other axes first."
-        )
+    check_batch(x)
     check_one_device(x=x, anchors=anchors)
     check_same_width(x=x, anchors=anchors)
 
@@ -222,9 +233,9 @@ def _warn_training(encoder: Encoder) -> None:
         )
 
 
-def _refuse_export() -> None:
-    if torch.compiler.is_exporting():
+def _refuse_export(anchors: Tensor) -> None:
+    if is_exported(anchors):
         raise RuntimeError(
             "The anchors are not embedded since the last training step, and an export cannot do it: "
-            "call model.eval(), then refresh() on the relative projection, and export again."
+            "call model.eval(), then freeze() on the relative projection, and export again."
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import Any, ClassVar, Self, TypeVar
 
 import numpy as np
@@ -23,12 +23,39 @@ from relatent._files import Saved, read_saved, understood, write_saved
 from relatent._linalg import Conditioning, conditioning, pseudo_inverse, unit_norm
 from relatent.spaces.normalize import Normalizer, live_dimensions
 
-__all__ = ["RelativeDecoder", "RelativeEncoder", "check_width", "finish"]
+__all__ = ["CodedMap", "RelativeDecoder", "RelativeEncoder", "check_width"]
 
 Half = TypeVar("Half", "RelativeEncoder", "RelativeDecoder")
 
 CODES = {"dual": "center", "cosine": "center+l2"}
 """What a code is, and how vectors are prepared for it unless told otherwise."""
+
+
+@dataclass(frozen=True)
+class CodedMap:
+    """x ↦ after(before(x) @ matrix): what each half does to rows, and what both together do."""
+
+    matrix: np.ndarray
+    before: Normalizer | None = None
+    """Of the source: absent where codes are given."""
+    after: Normalizer | None = None
+    """Of the target, undone: absent where codes are wanted."""
+    rescale: bool = False
+    """Give decoded rows the length that the target's anchors have, if lengths are dropped."""
+
+    def __call__(self, x: Array) -> Array:
+        """Map checked rows."""
+        if self.before is not None:
+            x = self.before.applied(x)
+        y = x @ like(self.matrix, x)
+        if self.after is None:
+            return y
+        return self.after.undone(unit_norm(y) if self.rescale and self.after.unit else y)
+
+    @property
+    def dims_in(self) -> int:
+        """Coordinates of the input."""
+        return int(self.matrix.shape[0])
 
 
 class RelativeEncoder(TransformerMixin, BaseEstimator):
@@ -93,7 +120,16 @@ class RelativeEncoder(TransformerMixin, BaseEstimator):
         check_is_fitted(self)
         x = as_matrix(X, "X")
         validate_data(self, X, reset=False, skip_check_array=True)
-        return self.normalizer_.apply(x) @ like(self.matrix_, x)
+        return self.map_(x)
+
+    @property
+    def map_(self) -> CodedMap:
+        """The whole map from vectors to codes."""
+        return CodedMap(self.matrix_, before=self.normalizer_)
+
+    @map_.setter
+    def map_(self, value: CodedMap) -> None:
+        self.matrix_, self.normalizer_ = value.matrix, value.before  # type: ignore[assignment]
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write a safetensors file. It holds the anchors in effect."""
@@ -169,7 +205,16 @@ class RelativeDecoder(TransformerMixin, BaseEstimator):
         check_is_fitted(self)
         codes = as_matrix(X, "codes")
         check_width(codes, self.n_features_in_)
-        return finish(codes @ like(self.matrix_, codes), self.normalizer_, self.rescale)
+        return self.map_(codes)
+
+    @property
+    def map_(self) -> CodedMap:
+        """The whole map from codes to vectors."""
+        return CodedMap(self.matrix_, after=self.normalizer_, rescale=self.rescale)
+
+    @map_.setter
+    def map_(self, value: CodedMap) -> None:
+        self.matrix_, self.normalizer_ = value.matrix, value.after  # type: ignore[assignment]
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write a safetensors file. It holds the anchors in effect."""
@@ -204,11 +249,6 @@ def _prepare(half: Any, anchors: Array) -> tuple[np.ndarray, Normalizer, np.ndar
             f"All anchors are the same vector (n_samples={len(a)}): at least two different ones are needed."
         )
     return raw, normalizer, a
-
-
-def finish(y: Array, target: Normalizer, rescale: bool) -> Array:
-    """Give decoded rows the length and the mean of the target."""
-    return target.undo(unit_norm(y) if rescale and target.unit else y)
 
 
 def _save_half(half: Any, path: str | os.PathLike[str], arrays: dict[str, np.ndarray], about: dict[str, Any]) -> None:

@@ -15,11 +15,10 @@ from relatent._array import (
     as_matrices,
     as_matrix,
     as_parallel,
-    like,
 )
 from relatent._files import Saved, read_saved, understood, write_saved
 from relatent._linalg import polar, pseudo_inverse, unit_norm
-from relatent.project.halves import RelativeDecoder, RelativeEncoder, check_width, finish
+from relatent.project.halves import CodedMap, RelativeDecoder, RelativeEncoder, check_width
 from relatent.spaces.normalize import Normalizer
 
 __all__ = ["RelativeTranslator", "inverse_relative_projection"]
@@ -127,7 +126,16 @@ class RelativeTranslator(TransformerMixin, BaseEstimator):
         check_is_fitted(self)
         x = as_matrix(X, "X")
         validate_data(self, X, reset=False, skip_check_array=True)
-        return finish(self.source_.apply(x) @ like(self.matrix_, x), self.target_, self.rescale)
+        return self.map_(x)
+
+    @property
+    def map_(self) -> CodedMap:
+        """The whole map from source to target."""
+        return CodedMap(self.matrix_, self.source_, self.target_, self.rescale)
+
+    @map_.setter
+    def map_(self, value: CodedMap) -> None:
+        self.matrix_, self.source_, self.target_ = value.matrix, value.before, value.after  # type: ignore[assignment]
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write a safetensors file with the one matrix; it holds no anchors."""

@@ -12,8 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from relatent._array import Array, array_namespace, is_followed, is_traced, like, row_chunks, suggest, to_numpy
+from relatent._array import Array, array_namespace, is_followed, like, row_chunks, suggest, to_numpy
 from relatent._linalg import all_moderate, pseudo_inverse, row_norms, squared_distances, unit_norm
+from relatent.project.tracing import outside_torch, refuse_onnx
 
 __all__ = [
     "SIMILARITIES",
@@ -187,6 +188,7 @@ def basis(x: Array, anchors: Array, rtol: float | None = None) -> Array:
     >>> basis(np.asarray([[2.0, 3.0]]), np.asarray([[1.0, 0.0], [0.0, 2.0]])).round(12).tolist()
     [[2.0, 1.5]]
     """
+    refuse_onnx("basis", x, anchors)
     xp = array_namespace(x)
     return x @ xp.astype(pseudo_inverse(xp.astype(anchors, xp.float64), rtol), x.dtype)
 
@@ -201,6 +203,7 @@ def mahalanobis(x: Array, anchors: Array, ridge: float = 0.0) -> Array:
     >>> mahalanobis(np.asarray([[3.0], [1.0]]), np.asarray([[0.0], [2.0]])).round(12).tolist()
     [[-1.0, 1.0], [0.0, 0.0]]
     """
+    refuse_onnx("mahalanobis", x, anchors)
     xp = array_namespace(x)
     mean = xp.mean(anchors, axis=0, keepdims=True)
     centred = xp.astype(anchors - mean, xp.float64)
@@ -209,6 +212,7 @@ def mahalanobis(x: Array, anchors: Array, ridge: float = 0.0) -> Array:
     return (x - mean) @ xp.astype(inverse, x.dtype)
 
 
+@outside_torch
 def geodesic(x: Array, anchors: Array, n_neighbors: int = 10) -> Array:
     """Negative length of the shortest path to every anchor in the nearest-neighbour graph of samples and anchors.
 
@@ -221,7 +225,6 @@ def geodesic(x: Array, anchors: Array, n_neighbors: int = 10) -> Array:
     >>> geodesic(line, line[:1], n_neighbors=2).tolist()
     [[-0.0], [-1.0], [-2.0], [-3.0]]
     """
-    _refuse_tracing("geodesic", x, anchors)
     from scipy.sparse.csgraph import connected_components, dijkstra
     from sklearn.neighbors import kneighbors_graph
 
@@ -238,6 +241,7 @@ def geodesic(x: Array, anchors: Array, n_neighbors: int = 10) -> Array:
     return like(-dijkstra(graph, directed=False, indices=np.arange(k))[:, k:].T, x)
 
 
+@outside_torch
 def quantized(x: Array, anchors: Array, threshold: float = 0.5) -> Array:
     """Inner product of cluster means: unit vectors closer than a threshold become one before they are compared.
 
@@ -251,7 +255,6 @@ def quantized(x: Array, anchors: Array, threshold: float = 0.5) -> Array:
     >>> quantized(np.asarray([[1.0, 0.01], [1.0, -0.01]]), np.asarray([[0.0, 1.0]])).round(6).tolist()
     [[0.0], [0.0]]
     """
-    _refuse_tracing("quantized", x, anchors)
     from sklearn.cluster import AgglomerativeClustering
 
     points = to_numpy(unit_norm(array_namespace(x).concat([anchors, x], axis=0))).astype(np.float64)
@@ -261,14 +264,6 @@ def quantized(x: Array, anchors: Array, threshold: float = 0.5) -> Array:
     means /= np.bincount(labels)[:, None]
     k = anchors.shape[0]
     return like(means[labels[k:]] @ means[labels[:k]].T, x)
-
-
-def _refuse_tracing(name: str, *arrays: Array) -> None:
-    if is_traced(*arrays):
-        raise RuntimeError(
-            f"The similarity {name!r} compares all samples outside of torch: it cannot be compiled into one graph or "
-            "exported. Use another similarity, or leave the relative projection out of what is exported."
-        )
 
 
 SIMILARITIES: dict[str, Similarity] = {

@@ -97,12 +97,19 @@ class Normalizer:
 
     def apply(self, x: Array) -> Array:
         """Normalise rows of the fitted space."""
-        x = self._affine(self._checked(x))
-        return unit_norm(x) if self.unit else x
+        return self.applied(self._checked(x))
 
     def undo(self, x: Array) -> Array:
         """Bring normalised rows back to the fitted space."""
-        x = self._checked(x)
+        return self.undone(self._checked(x))
+
+    def applied(self, x: Array) -> Array:
+        """Normalise rows that are known to fit."""
+        x = self._affine(x)
+        return unit_norm(x) if self.unit else x
+
+    def undone(self, x: Array) -> Array:
+        """Bring rows back that are known to fit."""
         x = x * self.length if self.unit else x
         return scaled(x, like(self.unscale, x)) + like(self.mean, x)
 

@@ -33,7 +33,7 @@ class FoldedMap:
     def __call__(self, x: Array) -> Array:
         """Translate checked rows."""
         if self.before is not None:
-            x = self.before.apply(x)
+            x = self.before.applied(x)
         if self.features is not None:
             x = self.features.of(x)
         y = x @ like(self.matrix, x)
