@@ -5,7 +5,7 @@ import pytest
 
 import relatent as rl
 from relatent._files import FileError
-from relatent.deliver import LinearHead, Relevance, judge, map_space, project_space, read_relevance, translate_space
+from relatent.deliver import Relevance, judge, map_space, project_space, read_relevance, translate_space
 from relatent.spaces import held_out, key_hashes
 from relatent.translate import SpaceMismatchError, Translator, fit_spaces
 
@@ -106,7 +106,7 @@ def test_an_empty_space_stays_one(translator, tmp_path):
 
 
 def test_a_column_is_not_replaced_silently(spaces, tmp_path):
-    head = LinearHead(np.eye(8), np.zeros(8), np.arange(8))
+    head = rl.LinearHead(np.eye(8), np.zeros(8), np.arange(8))
     with pytest.raises(ValueError, match="a column 'half' already"):
         map_space(spaces[0], tmp_path / "x.parquet", head, rl.Fingerprint(8), column=("half", head.best))
     assert list(tmp_path.iterdir()) == []
