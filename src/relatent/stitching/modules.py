@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
 from torch import nn
 
-from relatent.stitching.parts import is_module, warn_training
+import relatent.nn as layers
+from relatent._array import to_numpy
+from relatent.project import RelativeProjection
+from relatent.stitching.parts import TRANSLATORS, is_module, warn_training
 
 __all__ = ["as_module", "edge_width", "fed", "mode_matters"]
 
@@ -20,6 +23,9 @@ MOODY: tuple[Any, ...] = (
     nn.RReLU,
 )
 """Layers that give something else in training mode."""
+
+LAYER_NORMALIZATIONS = ("none", "center")
+"""Preparations that the relative layer has too."""
 
 KEEPING_WIDTH = ("torch.nn.modules.activation", "torch.nn.modules.dropout")
 
@@ -43,9 +49,7 @@ def as_module(encoder: nn.Module, translator: Any, decoder: nn.Module) -> nn.Seq
     for role, part in (("encoder", encoder), ("decoder", decoder)):
         warn_training(role, part)
     place = _common_device(encoder=encoder, translator=translator, decoder=decoder)
-    between = _as_layer(translator)
-    if place is not None:
-        between = between.to(place)
+    between = translator if is_module(translator) else _as_layer(translator).to(place, _home(decoder)[1])
     parts = {"encoder": _by_method(encoder, "encode"), "translator": between, "decoder": _by_method(decoder, "decode")}
     return nn.Sequential(OrderedDict(parts))
 
@@ -91,6 +95,8 @@ def mode_matters(module: nn.Module) -> bool:
 def _keeps_width(layer: nn.Module) -> bool:
     if isinstance(layer, nn.GLU | nn.MultiheadAttention):
         return False
+    if type(layer).forward is nn.Sequential.forward:
+        return all(map(_keeps_width, layer.children()))
     return isinstance(layer, nn.Identity) or type(layer).__module__ in KEEPING_WIDTH
 
 
@@ -102,8 +108,14 @@ def _by_method(module: nn.Module, name: str) -> nn.Module:
 def _as_layer(translator: Any) -> nn.Module:
     if translator is None:
         return nn.Identity()
-    if isinstance(translator, nn.Module):
-        return translator
+    if isinstance(translator, RelativeProjection) and translator.normalize in LAYER_NORMALIZATIONS:
+        anchors, options = torch.from_numpy(np.array(to_numpy(translator.anchors_))), translator.get_params()
+        return layers.RelativeProjection(
+            anchors, **{name: options[name] for name in ("similarity", "normalize", "output")}
+        )
+    translation: Any = getattr(layers, "Translation", None)
+    if translation and isinstance(translator, TRANSLATORS) and not isinstance(translator, RelativeProjection):
+        return cast(nn.Module, translation(translator))
     return Applied(getattr(translator, "transform", translator))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -35,16 +36,16 @@ def draw(matrix: StitchingMatrix, path: Path, title: str | None = None) -> Path:
     colours = _colours(np.concatenate([table.ravel() for table in tables.values()]), matrix.larger_is_better)
     for i, (ax, (method, values)) in enumerate(zip(axes, tables.items(), strict=False)):
         _square(ax, matrix, method, values, colours)
-        ax.set_yticks(range(len(matrix.encoders)), matrix.encoders if i % across == 0 else [])
+        ax.set_yticks(range(len(matrix.encoders)), _wrapped(matrix.encoders) if i % across == 0 else [])
         bottom = i + across >= len(tables)
-        ax.set_xticks(range(len(matrix.decoders)), matrix.decoders if bottom else [], rotation=35, ha="right")
+        ax.set_xticks(range(len(matrix.decoders)), _wrapped(matrix.decoders) if bottom else [], rotation=35, ha="right")
         ax.set_ylabel("encoder" if i % across == 0 else "", color=GREY)
         ax.set_xlabel("decoder trained on" if bottom else "", color=GREY)
     for ax in axes[len(tables) :]:
         ax.set_visible(False)
     bar = figure.colorbar(colours, ax=axes.tolist(), shrink=0.75, pad=0.015, aspect=26)
     bar.outline.set_visible(False)
-    figure.text(0.995, 0.005, _legend(matrix), ha="right", va="bottom", fontsize=8, color=GREY)
+    figure.supxlabel(_legend(matrix), x=0.99, ha="right", fontsize=8, color=GREY)  # constrained layout keeps it free
     with whole_file(path) as beside:
         figure.savefig(beside, format="png")
     return path
@@ -56,7 +57,8 @@ def _square(ax: Any, matrix: StitchingMatrix, method: str, values: np.ndarray, c
     rgba = np.where(np.isnan(values)[..., None], _rgba(MISSING), colours.to_rgba(values))
     ax.imshow(rgba, aspect="auto")
     mean = matrix.mean(method)
-    ax.set_title(method if np.isnan(mean) else f"{method}, mean {_short(mean)}", fontsize=10)
+    words = method.replace("_", " ")
+    ax.set_title(words if np.isnan(mean) else f"{words}, mean {_short(mean)}", fontsize=10)
     for (i, j), value in np.ndenumerate(values):
         dark = rgba[i, j, :3] @ (0.299, 0.587, 0.114) < 0.62
         words = "n/a" if np.isnan(value) else _short(value)
@@ -93,10 +95,16 @@ def _rgba(colour: str) -> np.ndarray:
     return np.asarray(to_rgba(colour))
 
 
+def _wrapped(names: tuple[str, ...]) -> list[str]:
+    return [fill(name, 16) for name in names]
+
+
 def _short(value: float) -> str:
-    if 0 <= value <= 1 and value >= 0.01:
-        return f"{value:.2f}".removeprefix("0") if value < 0.995 else "1.0"
-    return f"{value:.2g}"
+    """Two digits that matter, without the zero that they all begin with."""
+    if not 0 < value < 1:
+        return f"{value:.3g}"
+    digits = f"{value:.2f}" if value >= 0.1 else f"{value:#.2g}"
+    return digits.removeprefix("0")
 
 
 def _legend(matrix: StitchingMatrix) -> str:
