@@ -280,7 +280,7 @@ def test_stitch(here, translator):
     assert set(said.others.column("prediction").to_pylist()) == {"cold", "warm"}
     assert "accuracy" in run("stitch", translator, "old.parquet", "head.npz", *options, "--force").stdout
     np.savez("small.npz", weight=np.ones((2, 3)))
-    refused("stitch", translator, "old.parquet", "small.npz", "-o", "x.npy", says="the head reads 3")
+    refused("stitch", translator, "old.parquet", "small.npz", "-o", "x.npy", says="the decoder reads 3")
     refused(
         "stitch", translator, "old.parquet", "head.npz", "-o", "x.npy", "--truth", "lable", says="Did you mean 'label'"
     )

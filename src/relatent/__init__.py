@@ -20,11 +20,13 @@ if TYPE_CHECKING:
         similarity,
     )
     from relatent.spaces import Fingerprint, Normalizer, Space, parallel, read_space, write_space
+    from relatent.stitching import LinearHead, read_head, stitch, stitching_matrix
     from relatent.translate import Hub, Summary, Translator, audit, bootstrap, summarize
 
 _HOME = {
     "Fingerprint": "relatent.spaces",
     "Hub": "relatent.translate",
+    "LinearHead": "relatent.stitching",
     "Normalizer": "relatent.spaces",
     "RelativeDecoder": "relatent.project",
     "RelativeEncoder": "relatent.project",
@@ -44,9 +46,12 @@ _HOME = {
     "load": "relatent.deliver",
     "nn": "relatent",
     "parallel": "relatent.spaces",
+    "read_head": "relatent.stitching",
     "read_space": "relatent.spaces",
     "relative_projection": "relatent.project",
     "similarity": "relatent.project",
+    "stitch": "relatent.stitching",
+    "stitching_matrix": "relatent.stitching",
     "summarize": "relatent.translate",
     "write_space": "relatent.spaces",
 }
@@ -56,6 +61,7 @@ __version__ = "0.1.0"
 __all__ = [
     "Fingerprint",
     "Hub",
+    "LinearHead",
     "Normalizer",
     "RelativeDecoder",
     "RelativeEncoder",
@@ -76,9 +82,12 @@ __all__ = [
     "load",
     "nn",
     "parallel",
+    "read_head",
     "read_space",
     "relative_projection",
     "similarity",
+    "stitch",
+    "stitching_matrix",
     "summarize",
     "write_space",
 ]

@@ -5,7 +5,7 @@ import pytest
 
 import relatent as rl
 from relatent._files import FileError
-from relatent.deliver import LinearHead, Relevance, judge, map_space, project_space, read_relevance, translate_space
+from relatent.deliver import Relevance, judge, map_space, project_space, read_relevance, stitch_space, translate_space
 from relatent.spaces import held_out, key_hashes
 from relatent.translate import SpaceMismatchError, Translator, fit_spaces
 
@@ -105,8 +105,20 @@ def test_an_empty_space_stays_one(translator, tmp_path):
     assert rl.read_space(tmp_path / "x.parquet").shape == (0, 8)
 
 
+def test_a_file_is_stitched_as_an_array_is(spaces, translator, tmp_path, rng):
+    head = rl.LinearHead(rng.normal(size=(3, 8)), rng.normal(size=3), np.asarray(["x", "y", "z"]))
+    stitch_space(translator, spaces[0], head, tmp_path / "said.parquet")
+    said, model = rl.read_space(tmp_path / "said.parquet"), rl.stitch(None, translator, head)
+    np.testing.assert_allclose(said.vectors, model.decision_function(spaces[0].vectors), rtol=1e-5)
+    assert said.others.column("prediction").to_pylist() == model.predict(spaces[0]).tolist()
+    small = rl.LinearHead(np.eye(3), np.zeros(3), np.arange(3))
+    with pytest.raises(ValueError, match="8 coordinates come from the translator and the decoder reads 3"):
+        stitch_space(translator, spaces[0], small, tmp_path / "small.parquet")
+    assert not (tmp_path / "small.parquet").exists()
+
+
 def test_a_column_is_not_replaced_silently(spaces, tmp_path):
-    head = LinearHead(np.eye(8), np.zeros(8), np.arange(8))
+    head = rl.LinearHead(np.eye(8), np.zeros(8), np.arange(8))
     with pytest.raises(ValueError, match="a column 'half' already"):
         map_space(spaces[0], tmp_path / "x.parquet", head, rl.Fingerprint(8), column=("half", head.best))
     assert list(tmp_path.iterdir()) == []

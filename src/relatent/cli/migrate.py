@@ -182,8 +182,9 @@ def stitch(
       relatent stitch t.safetensors old.parquet head.safetensors -o predictions.parquet
       relatent stitch t.safetensors old.parquet head.npz -o predictions.parquet --truth label --new new.parquet
     """
-    from relatent.deliver import load, read_head, stitch_space
+    from relatent.deliver import load, stitch_space
     from relatent.spaces import read_space
+    from relatent.stitching import read_head
 
     source, target = read_space(old, vector=vector, key=key), None if new is None else read_space(new)
     done = stitch_space(

@@ -2,15 +2,14 @@
 
 from relatent.deliver.apply import map_space, translate_space
 from relatent.deliver.describe import Fitted, describe
-from relatent.deliver.heads import LinearHead, Stitched, read_head, stitch_space
 from relatent.deliver.judge import Relevance, judge, read_relevance
 from relatent.deliver.saved import load
 from relatent.deliver.stages import STRATEGIES, anchor_rows, compare_spaces, project_space, select_anchors
+from relatent.deliver.stitched import Stitched, stitch_space
 
 __all__ = [
     "STRATEGIES",
     "Fitted",
-    "LinearHead",
     "Relevance",
     "Stitched",
     "anchor_rows",
@@ -20,7 +19,6 @@ __all__ = [
     "load",
     "map_space",
     "project_space",
-    "read_head",
     "read_relevance",
     "select_anchors",
     "stitch_space",

@@ -3,45 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from relatent._array import suggest
-from relatent._files import FileError
 from relatent.deliver.apply import check_translator, map_space
 from relatent.evaluate.interval import Estimate, bootstrap
 from relatent.evaluate.table import render
 from relatent.spaces.files import AnyPath
 from relatent.spaces.fingerprint import Fingerprint
-from relatent.spaces.formats.damage import readable
 from relatent.spaces.space import Space
+from relatent.stitching import LinearHead, stitch
 from relatent.translate import Translator
 
-__all__ = ["LinearHead", "Stitched", "read_head", "stitch_space"]
-
-
-@dataclass(frozen=True, eq=False)
-class LinearHead:
-    """Scores of classes: ``x @ weight.T + bias``, and what the classes are called."""
-
-    weight: np.ndarray
-    bias: np.ndarray
-    classes: np.ndarray
-
-    def __call__(self, x: np.ndarray) -> np.ndarray:
-        """Score each class for every row."""
-        if x.shape[1] != self.weight.shape[1]:
-            raise ValueError(
-                f"The vectors have {x.shape[1]} coordinates and the head reads {self.weight.shape[1]}: expected the "
-                "same. Give the head that was trained on the target of the translator."
-            )
-        return np.asarray(x @ self.weight.T.astype(x.dtype) + self.bias.astype(x.dtype))
-
-    def best(self, scores: np.ndarray) -> np.ndarray:
-        """Name the class of the highest score."""
-        return np.asarray(self.classes[np.argmax(scores, axis=1)])
+__all__ = ["Stitched", "stitch_space"]
 
 
 @dataclass(frozen=True)
@@ -64,29 +40,6 @@ class Stitched:
         return {"rows": self.rows, "classes": self.classes, "accuracy": scores}
 
 
-def read_head(path: AnyPath) -> LinearHead:
-    """Read a head from .safetensors or .npz: ``weight`` (classes × d), and ``bias`` and ``classes`` if it has them.
-
-    These are the names of a torch Linear layer; of scikit-learn save ``coef_`` and ``intercept_`` under them.
-    """
-    path = Path(path)
-    with readable(path):
-        arrays = _arrays(path)
-    weight = arrays.get("weight")
-    if weight is None or weight.ndim != 2:
-        raise FileError(f"{path} holds {', '.join(arrays) or 'nothing'}: expected a matrix 'weight', classes × d.")
-    if len(weight) == 1:  # scikit-learn gives two classes one row
-        weight, arrays["bias"] = np.concatenate([-weight, weight]), np.repeat(arrays.get("bias", [0.0]), 2) * [-1, 1]
-    bias = arrays.get("bias", np.zeros(len(weight), dtype=weight.dtype))
-    classes = arrays.get("classes", np.arange(len(weight)))
-    if bias.shape != (len(weight),) or classes.shape != (len(weight),):
-        raise FileError(
-            f"{path} has weight {weight.shape}, bias {bias.shape} and classes {classes.shape}: expected one bias and "
-            "one class per row of weight."
-        )
-    return LinearHead(weight, bias, classes)
-
-
 def stitch_space(
     translator: Translator,
     source: Space,
@@ -105,11 +58,8 @@ def stitch_space(
     """
     check_translator(translator)
     translator.joins_.check(source, "source")
+    read = stitch(None, translator, head)
     scored = _Accuracy(source, truth, target, head)
-
-    def read(x: np.ndarray) -> np.ndarray:
-        return head(np.asarray(translator.transform(x)))
-
     known = Fingerprint(dim=len(head.weight), model=f"scores of {len(head.weight)} classes")
     map_space(source, path, read, known, column=("prediction", head.best), overwrite=overwrite, progress=progress)
     return Stitched(len(source), len(head.weight), scored.of(read))
@@ -142,14 +92,3 @@ class _Accuracy:
         true = space.others.column(self.truth).to_pylist()
         right = [str(a) == str(b) for a, b in zip(np.concatenate(found).tolist(), true, strict=True)]
         return bootstrap(np.asarray(right, dtype=np.float64))
-
-
-def _arrays(path: Path) -> dict[str, np.ndarray]:
-    if path.suffix == ".npz":
-        with np.load(path, allow_pickle=False) as file:
-            return {name: file[name] for name in file.files}
-    if path.suffix == ".safetensors":
-        from safetensors.numpy import load_file
-
-        return dict(load_file(path))
-    raise FileError(f"{path} ends in {path.suffix!r}: expected a head in .safetensors or .npz.")

@@ -1,0 +1,18 @@
+"""STITCH: an encoder, a translator and a decoder become one model; every encoder is tried with every decoder."""
+
+from relatent.stitching.compose import StitchedModel, stitch
+from relatent.stitching.heads import LinearHead, read_head
+from relatent.stitching.matrix import stitching_matrix
+from relatent.stitching.result import StitchedPair, StitchingMatrix
+from relatent.stitching.setting import METHODS
+
+__all__ = [
+    "METHODS",
+    "LinearHead",
+    "StitchedModel",
+    "StitchedPair",
+    "StitchingMatrix",
+    "read_head",
+    "stitch",
+    "stitching_matrix",
+]

@@ -1,0 +1,191 @@
+"""One model of three parts that were never trained together."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from contextlib import nullcontext
+from typing import Any, TypeVar, cast
+
+from sklearn.utils.metaestimators import available_if
+
+from relatent._array import Array
+from relatent.spaces.space import Space
+from relatent.stitching.parts import (
+    ANSWERS,
+    TRANSLATORS,
+    as_plain,
+    check_joint,
+    check_labels,
+    check_roles,
+    is_module,
+    warn_training,
+    width_in,
+    width_out,
+)
+
+__all__ = ["StitchedModel", "stitch", "without_graph"]
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def stitch(encoder: Any, translator: Any, decoder: Any) -> Any:
+    r"""Put an encoder under a decoder that was trained on another: :math:`d(t(e(\text{samples})))`.
+
+    Parameters
+    ----------
+    encoder : what turns samples into vectors
+        A function, a torch module, or an object with ``encode`` (used before a call) or ``transform``. None if the
+        samples are vectors already.
+    translator : what brings the encoder's vectors to where the decoder was trained
+        A fitted :class:`~relatent.Translator` or :class:`~relatent.RelativeTranslator`; a fitted
+        :class:`~relatent.RelativeProjection` for a decoder trained on relative vectors; a torch module, any function
+        (of a hub, ``functools.partial(hub.translate, source=…, target=…)``), or None.
+    decoder : what reads them
+        A fitted scikit-learn estimator, a :class:`~relatent.LinearHead`, a torch module (``decode`` is used where it
+        has one), or a function.
+
+    Returns
+    -------
+    A ``torch.nn.Sequential`` with parts ``encoder``, ``translator`` and ``decoder`` if encoder and decoder are torch
+    modules, and a :class:`StitchedModel` otherwise. Nothing is trained, copied or changed: train mode, device and
+    parameters of the parts stay as they are, and a module in train mode with dropout or batch statistics is warned of.
+
+    What breaks it: a translator fitted on other encoders, a decoder trained on vectors that were prepared in a way that
+    the target's were not, anchors that say nothing about the samples. Widths are checked as early as they are known.
+
+    References: Moschella et al., ICLR 2023, section 5; Maiorca et al., NeurIPS 2023, section 4.
+
+    >>> import numpy as np
+    >>> import relatent as rl
+    >>> rng = np.random.default_rng(0)
+    >>> x, q = rng.normal(size=(100, 4)), np.linalg.qr(rng.normal(size=(4, 4)))[0]
+    >>> head = rl.LinearHead(np.eye(4)[:2], np.zeros(2), np.asarray(["a", "b"]))     # reads x
+    >>> model = stitch(lambda samples: samples @ q, rl.Translator("stitching").fit(x @ q, x), head)
+    >>> model.score(x, head.predict(x))
+    1.0
+    """
+    check_roles(encoder, translator, decoder)
+    if translator is None:
+        check_joint("encoder", width_out(encoder), "decoder", width_in(decoder))
+    else:
+        check_joint("encoder", width_out(encoder), "translator", width_in(translator))
+        check_joint("translator", width_out(translator), "decoder", width_in(decoder))
+    if is_module(encoder) and is_module(decoder):
+        from relatent.stitching.modules import as_module
+
+        return as_module(encoder, translator, decoder)
+    return StitchedModel(encoder, translator, decoder)
+
+
+def _if_decoder_has(name: str) -> Callable[[F], F]:
+    return cast(Callable[[F], F], available_if(lambda model: hasattr(model.decoder, name)))
+
+
+class StitchedModel:
+    """What :func:`stitch` makes of parts that are not all torch modules: it takes samples and answers as the decoder.
+
+    ``predict``, ``predict_proba``, ``decision_function``, ``score`` and ``classes_`` are there if the decoder has them.
+    Calling the model calls the decoder, or predicts if that cannot be called. Scikit-learn decoders are given NumPy
+    arrays, off the graph of a torch encoder; torch decoders are given tensors on their device.
+    """
+
+    def __init__(self, encoder: Any, translator: Any, decoder: Any) -> None:
+        self.encoder = encoder
+        self.translator = translator
+        self.decoder = decoder
+
+    def vectors(self, samples: Any) -> Array:
+        """Give what the decoder is given: encoded and translated samples."""
+        with without_graph() if self._answers else nullcontext():
+            x = self._encoded(samples)
+            giver = "samples" if self.encoder is None else "encoder"
+            if self.translator is not None:
+                _check_width(giver, x, "translator", self.translator)
+                giver, x = "translator", self._translated(x)
+        _check_width(giver, x, "decoder", self.decoder)
+        return as_plain(x) if self._answers else x
+
+    def __call__(self, samples: Any) -> Any:
+        """Call the decoder on the vectors of the samples; predict if it cannot be called."""
+        x = self.vectors(samples)
+        if not is_module(self.decoder):
+            return self.decoder(x) if callable(self.decoder) else self.decoder.predict(x)
+        from relatent.stitching.modules import fed
+
+        warn_training("decoder", self.decoder)
+        return getattr(self.decoder, "decode", self.decoder)(fed(x, self.decoder))
+
+    @_if_decoder_has("predict")
+    def predict(self, samples: Any) -> Any:
+        """Let the decoder predict."""
+        return self.decoder.predict(self.vectors(samples))
+
+    @_if_decoder_has("predict_proba")
+    def predict_proba(self, samples: Any) -> Any:
+        """Give the decoder's probabilities of its classes."""
+        return self.decoder.predict_proba(self.vectors(samples))
+
+    @_if_decoder_has("decision_function")
+    def decision_function(self, samples: Any) -> Any:
+        """Give the decoder's scores of its classes."""
+        return self.decoder.decision_function(self.vectors(samples))
+
+    @_if_decoder_has("score")
+    def score(self, samples: Any, y: Any) -> float:
+        """Give the decoder's own score. A label that the decoder does not know is refused, not counted as wrong."""
+        if hasattr(self.decoder, "classes_"):
+            check_labels(y, self.decoder.classes_)
+        return float(self.decoder.score(self.vectors(samples), as_plain(y)))
+
+    @property
+    def classes_(self) -> Any:
+        """Classes of the decoder."""
+        return self.decoder.classes_
+
+    def __repr__(self) -> str:
+        """Name the parts."""
+        parts = (
+            f"{role}={getattr(part, '__name__', type(part).__name__) if part is not None else None}"
+            for role, part in vars(self).items()
+        )
+        return f"StitchedModel({', '.join(parts)})"
+
+    @property
+    def _answers(self) -> bool:
+        return not is_module(self.decoder) and any(hasattr(self.decoder, name) for name in ANSWERS)
+
+    def _encoded(self, samples: Any) -> Any:
+        encoder = self.encoder
+        if encoder is None:
+            return samples
+        if is_module(encoder):
+            from relatent.stitching.modules import fed
+
+            warn_training("encoder", encoder)
+            samples = fed(samples, encoder)
+        encode = getattr(encoder, "encode", encoder if callable(encoder) else getattr(encoder, "transform", None))
+        return encode(samples)  # type: ignore[misc]  # one of the three is there: check_roles saw to it
+
+    def _translated(self, x: Any) -> Any:
+        t = self.translator
+        if is_module(t):
+            from relatent.stitching.modules import fed
+
+            return t(fed(x, t))
+        if isinstance(t, TRANSLATORS):
+            out = t.transform(x)
+            return out.vectors if isinstance(out, Space) else out
+        return t.transform(as_plain(x)) if hasattr(t, "transform") else t(x)
+
+
+def _check_width(giver: str, x: Any, reader: str, part: Any) -> None:
+    """Check a batch of vectors against what the next part reads."""
+    given = int(x.shape[1]) if getattr(x, "ndim", 0) == 2 else None
+    check_joint(giver, given, reader, width_in(part))
+
+
+def without_graph() -> Any:
+    """Keep torch from recording what nobody will differentiate."""
+    torch = sys.modules.get("torch")
+    return nullcontext() if torch is None else torch.no_grad()

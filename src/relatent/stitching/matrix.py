@@ -1,0 +1,205 @@
+"""Every encoder with every decoder, in every way, in one call."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from sklearn.base import clone
+
+from relatent._array import Array, as_matrix, to_numpy
+from relatent._progress import progress_bar
+from relatent.project import RelativeTranslator
+from relatent.stitching.compose import stitch, without_graph
+from relatent.stitching.parts import width_in
+from relatent.stitching.result import StitchedPair, StitchingMatrix
+from relatent.stitching.setting import METHODS, Rows, check_names, find_methods, find_metric, kind_of, kinds
+
+__all__ = ["stitching_matrix"]
+
+
+def stitching_matrix(
+    spaces: Mapping[str, Any],
+    decoders: Any,
+    labels: Any,
+    *,
+    samples: Any = None,
+    anchors: int | Sequence[int] | np.ndarray = 300,
+    train: Sequence[int] | np.ndarray | None = None,
+    test: Sequence[int] | np.ndarray | None = None,
+    methods: Sequence[str] | Mapping[str, Any] = METHODS,
+    metric: str | Callable[[Any, Any], float] = "accuracy",
+    larger_is_better: bool | None = None,
+    seed: int = 0,
+    progress: bool | None = None,
+) -> StitchingMatrix:
+    """Stitch every encoder to every decoder in every way, and score each stitch on test rows.
+
+    Each space is encoded once and made relative once, each decoder fitted once per space and kind of vectors, and the
+    source's half of relative codes once per space; only the rest of a translator is fitted per pair, on the anchors
+    alone.
+
+    Parameters
+    ----------
+    spaces : name → vectors, or name → encoder
+        Parallel rows: row i means the same in each.
+    samples : what encoders read
+        Encoders are what :func:`~relatent.stitch` takes for one.
+    decoders : an unfitted scikit-learn estimator, a function ``fit(x, labels) → decoder``, or name → fitted decoder
+        The first two are trained on the train rows of every space. Fitted decoders are named as the spaces they were
+        trained on; one that has a twin for relative vectors is given as ``{"absolute": …, "relative": …}``.
+    labels : what decoders should give, one entry per row
+        Classes, or for reconstruction the originals.
+    anchors, train, test : row numbers
+        ``anchors`` may be a number: so many train rows are drawn. Without ``test`` a fifth of the rows is drawn;
+        without ``train`` all others are train rows. Test rows are neither train rows nor anchors.
+    methods : names, or name → unfitted method
+        "absolute" (nothing is done), "relative" (:class:`~relatent.RelativeProjection`; decoders are trained on
+        relative vectors), a map or goal of :class:`~relatent.Translator` ("orthogonal", "least_squares",
+        "stitching", …), "inverse_relative" (:class:`~relatent.RelativeTranslator` with cosine codes, ω = 8 and
+        δ = 0.7, as published) and "dual_codes" (its default).
+    metric : "accuracy", "weighted F1", "MSE" or a function ``(truth, answer) → number``
+        Decoders that give scores of classes are read by the largest. A class that a decoder has never seen counts as
+        wrong.
+    larger_is_better : bool
+        For a metric that is a function; true unless told.
+    seed : int
+        Draws rows, and whatever the methods draw.
+    progress : bool or None
+        None shows a bar on a terminal.
+
+    Where widths differ, "absolute" is not available, and says so.
+
+    References: Moschella et al., ICLR 2023, tables 4–6; Maiorca et al., NeurIPS 2023, tables 1–4.
+
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> rng = np.random.default_rng(0)
+    >>> x = rng.normal(size=(400, 6))
+    >>> spaces = {"a": x, "b": x @ np.linalg.qr(rng.normal(size=(6, 6)))[0]}
+    >>> m = stitching_matrix(spaces, LogisticRegression(), x[:, 0] > 0, anchors=50, methods=["absolute", "orthogonal"])
+    >>> pair = m["a", "b", "orthogonal"]
+    >>> pair.value == pair.own, m["a", "b", "absolute"].value < 0.8
+    (True, True)
+    """
+    named = find_methods(methods, seed)
+    score, name, larger = find_metric(metric, larger_is_better)
+    check_names(spaces, decoders)
+    truth = to_numpy(labels)
+    rows = Rows.chosen(len(truth), anchors, train, test, seed)
+    read = tuple(decoders if isinstance(decoders, Mapping) else spaces)
+    steps = len(spaces) + len(read) * (len(kinds(named)) + (len(spaces) - 1) * len(named))
+    with progress_bar(steps, "stitching", progress) as advance:
+        bench = _Bench(_encoded(spaces, samples, len(truth), advance), decoders, truth, rows, named, score)
+        pairs = tuple(bench.pairs(read, advance))
+    return StitchingMatrix(pairs, name, larger, len(rows.anchors), len(rows.test), seed)
+
+
+@dataclass(frozen=True, eq=False)
+class _Bench:
+    """Everything that is made once and used by many pairs."""
+
+    spaces: dict[str, np.ndarray]
+    decoders: Any
+    truth: np.ndarray
+    rows: Rows
+    methods: dict[str, Any]
+    score: Callable[[Any, Any], float]
+    made: dict[tuple[str, ...], Any] = field(default_factory=dict)
+
+    def pairs(self, names: Sequence[str], advance: Callable[[int], None]) -> Iterator[StitchedPair]:
+        """Score the decoders one after the other: each on its own encoder first, then on all others."""
+        for decoder in names:
+            own = {}
+            for kind in kinds(self.methods):
+                own[kind], note = self.read(decoder, decoder, kind, None)
+                yield StitchedPair(decoder, decoder, kind, own[kind], own[kind], note)
+                advance(1)
+            for encoder in (name for name in self.spaces if name != decoder):
+                for method in self.methods:
+                    kind = kind_of(method, self.methods)
+                    value, note = self.read(encoder, decoder, kind, method if kind != method else None)
+                    yield StitchedPair(encoder, decoder, method, value, own[kind], note)
+                    advance(1)
+
+    def read(self, encoder: str, decoder: str, kind: str, method: str | None) -> tuple[float | None, str]:
+        """Let a decoder read test rows of an encoder, as vectors of a kind, by a method that translates if named."""
+        ready = self.decoder(decoder, kind)
+        if ready is None:
+            return None, f"no decoder of {kind} vectors was given"
+        x, test = self.vectors(encoder, kind), self.rows.test
+        translator = None if method is None else self.translator(encoder, decoder, method)
+        if translator is None and x.shape[1] != (width_in(ready) or self.vectors(decoder, kind).shape[1]):
+            return None, "dimensions differ"
+        found = _answer(stitch(None, translator, ready), x[test], self.truth)
+        return float(self.score(self.truth[test], found)), ""
+
+    def vectors(self, space: str, kind: str) -> np.ndarray:
+        """Give the vectors of a space, or their relative representation, made once."""
+        x = self.spaces[space]
+        if kind == "absolute":
+            return x
+        if ("vectors", space, kind) not in self.made:
+            projection = clone(self.methods[kind]).fit(x[self.rows.anchors])
+            self.made["vectors", space, kind] = to_numpy(projection.transform(x))
+        return np.asarray(self.made["vectors", space, kind])
+
+    def decoder(self, space: str, kind: str) -> Any:
+        """Give the decoder of one kind of vectors of a space, fitted once; None if there is none."""
+        if isinstance(self.decoders, Mapping):
+            given = self.decoders[space]
+            return given.get(kind) if isinstance(given, Mapping) else given if kind == "absolute" else None
+        if ("decoder", space, kind) not in self.made:
+            x, y = self.vectors(space, kind)[self.rows.train], self.truth[self.rows.train]
+            fit = clone(self.decoders).fit if hasattr(self.decoders, "fit") else self.decoders
+            self.made["decoder", space, kind] = fit(x, y)
+        return self.made["decoder", space, kind]
+
+    def translator(self, source: str, target: str, method: str) -> Any:
+        """Fit a translator on the anchors of two spaces. The source's half of relative codes is made once."""
+        way = self.methods[method]
+        if way is None:
+            return None
+        x, y = (self.spaces[name][self.rows.anchors] for name in (source, target))
+        known = self.made.get(("codes", source, method))
+        if known is not None:
+            half = clone(known.decoder_).fit(y)
+            return lambda vectors: half.transform(known.encoder_.transform(vectors))
+        fitted = clone(way).fit(x, y)
+        if isinstance(way, RelativeTranslator) and not way.complete:  # completion looks at both sides at once
+            self.made["codes", source, method] = fitted
+        return fitted
+
+
+def _encoded(spaces: Mapping[str, Any], samples: Any, n: int, advance: Callable[[int], None]) -> dict[str, np.ndarray]:
+    vectors = {}
+    for name, space in spaces.items():
+        if not _is_array(space):
+            if samples is None:
+                raise ValueError(f"{name} is an encoder and there is nothing to encode: give samples.")
+            with without_graph():
+                space = stitch(space, None, _unchanged)(samples)
+        x = to_numpy(as_matrix(space, name))
+        if len(x) != n:
+            raise ValueError(f"{name} has {len(x)} rows and there are {n} labels: expected one label per row.")
+        vectors[name] = x
+        advance(1)
+    return vectors
+
+
+def _unchanged(x: Array) -> Array:
+    return x
+
+
+def _is_array(space: Any) -> bool:
+    return hasattr(space, "shape") or isinstance(space, list | tuple)
+
+
+def _answer(model: Any, x: np.ndarray, truth: np.ndarray) -> np.ndarray:
+    """Let a model answer; scores of classes, where a class is asked for, are read by the largest."""
+    found = to_numpy(model.predict(x) if hasattr(model, "predict") else model(x))
+    if truth.ndim != 1 or found.ndim != 2:
+        return found
+    best = np.argmax(found, axis=1)
+    return np.asarray(model.classes_[best] if hasattr(model, "classes_") else best)
