@@ -201,8 +201,6 @@ def test_torch_modules_make_a_torch_module(data, modules, between, name):
 
 @pytest.mark.parametrize("name", ["translator", "halves", "relative"])
 def test_a_stitched_module_is_saved_whole_and_trains_its_ends_only(data, modules, between, name):
-    if name != "relative" and not hasattr(rl.nn, "Translation"):
-        pytest.skip("a translator is no layer yet")
     samples = torch.from_numpy(data[0]).float()
     model = rl.stitch(modules[0], between[name], modules[1])
     assert {key.split(".")[0] for key, _ in model.named_parameters()} == {"encoder", "decoder"}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import torch
@@ -113,9 +113,8 @@ def _as_layer(translator: Any) -> nn.Module:
         return layers.RelativeProjection(
             anchors, **{name: options[name] for name in ("similarity", "normalize", "output")}
         )
-    translation: Any = getattr(layers, "Translation", None)
-    if translation and isinstance(translator, TRANSLATORS) and not isinstance(translator, RelativeProjection):
-        return cast(nn.Module, translation(translator))
+    if isinstance(translator, TRANSLATORS) and not isinstance(translator, RelativeProjection):
+        return layers.Translation(translator)
     return Applied(getattr(translator, "transform", translator))
 
 
