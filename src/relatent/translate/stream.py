@@ -7,7 +7,7 @@ import numpy as np
 from relatent._array import Array
 from relatent.spaces.normalize import Normalizer
 from relatent.translate.selection import Prepared
-from relatent.translate.summary import Summary, summarize
+from relatent.translate.summary import Summary, summarize_checked
 
 __all__ = ["PairStream", "Reservoir"]
 
@@ -53,12 +53,12 @@ class PairStream:
         self.summary: Summary | None = None
 
     def take(self, x: Array, y: Array, weights: Array | None, full_x: bool, full_y: bool) -> None:
-        """Add a chunk."""
+        """Add a chunk that has passed the door."""
         if self.normalize in UNIT_ROWS:
             if self.first is None:
                 self.first = Normalizer.fit(x, self.normalize), Normalizer.fit(y, self.normalize)
             x, y = self.first[0].apply(x), self.first[1].apply(y)
-        chunk = summarize(x, y, weights, full_x=full_x, full_y=full_y)
+        chunk = summarize_checked(x, y, weights, full_x, full_y)
         self.summary = chunk if self.summary is None else self.summary + chunk
 
     def prepared(self, x: np.ndarray, y: np.ndarray) -> Prepared:

@@ -11,7 +11,7 @@ from relatent._array import Array, array_namespace, as_labels, as_parallel, row_
 from relatent._files import Saved, from_bytes, to_bytes
 from relatent.spaces.normalize import Normalizer, scaled
 
-__all__ = ["Summary", "summarize"]
+__all__ = ["Summary", "summarize", "summarize_checked"]
 
 # Rows that are centred and cast at a time: few enough to stay in the cache, enough to keep the products busy.
 BLOCK_ROWS = 2_048
@@ -120,7 +120,11 @@ def summarize(x: Array, y: Array, weights: Array | None = None, *, full_x: bool 
     >>> summarize(np.eye(2), np.eye(2)).xy.tolist()
     [[0.5, -0.5], [-0.5, 0.5]]
     """
-    x, y = as_parallel(x=x, y=y)
+    return summarize_checked(*as_parallel(x=x, y=y), weights, full_x, full_y)
+
+
+def summarize_checked(x: Array, y: Array, weights: Array | None, full_x: bool, full_y: bool) -> Summary:
+    """Summarise pairs that have passed the door: looking at every entry again takes a tenth of the time."""
     w = None if weights is None else _checked_weights(weights, x.shape[0])
     n = float(x.shape[0] if w is None else np.sum(w))
     origins = _origin(x, w), _origin(y, w)
