@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Iterator
 from difflib import get_close_matches
+from math import isfinite
 from numbers import Real
 from typing import Any
 
@@ -41,6 +42,7 @@ __all__ = [
 
 # Any array of the array API standard. The standard has no static type yet.
 Array = Any
+
 
 # Entries up to which looking at each of them is cheaper than guarding a sum.
 SMALL = 4_096
@@ -92,7 +94,7 @@ def as_matrices(**named: Any) -> tuple[Array, ...]:
 
 def as_matrix(x: Any, name: str = "x") -> Array:
     """Check one matrix: 2-D, at least one row and one coordinate, finite; halves and integers become floats."""
-    return as_matrices(**{name: x})[0]
+    return x if _is_plain(x) else as_matrices(**{name: x})[0]
 
 
 def as_same_space(**named: Any) -> tuple[Array, ...]:
@@ -216,9 +218,13 @@ def _is_plain(x: Any) -> bool:
     if type(x) is not np.ndarray or x.ndim != 2 or x.size == 0 or x.dtype.char not in "fd" or not x.dtype.isnative:
         return False
     if x.size <= SMALL:
-        return bool(np.isfinite(x).all())
+        return bool(np.logical_and.reduce(np.isfinite(x), axis=None))
+    # One number that is finite only if every entry is. If it overflows, the long way will tell.
     with np.errstate(over="ignore", invalid="ignore"):
-        return bool(np.isfinite(x.sum()))
+        if not x.flags.c_contiguous:
+            return isfinite(x.sum())
+        flat = x.reshape(-1)
+        return isfinite(flat.dot(flat))
 
 
 def _as_array(x: Any, name: str) -> Array:

@@ -120,7 +120,8 @@ def summarize(x: Array, y: Array, weights: Array | None = None, *, full_x: bool 
     >>> summarize(np.eye(2), np.eye(2)).xy.tolist()
     [[0.5, -0.5], [-0.5, 0.5]]
     """
-    return summarize_checked(*as_parallel(x=x, y=y), weights, full_x, full_y)
+    x, y = as_parallel(x=x, y=y)
+    return summarize_checked(x, y, weights, full_x, full_y)
 
 
 def summarize_checked(x: Array, y: Array, weights: Array | None, full_x: bool, full_y: bool) -> Summary:
