@@ -20,9 +20,10 @@ if TYPE_CHECKING:
         similarity,
     )
     from relatent.spaces import Fingerprint, Normalizer, Space, parallel, read_space, write_space
-    from relatent.translate import Hub, Summary, Translator, audit, bootstrap, summarize
+    from relatent.translate import ASIF, Hub, Summary, Translator, audit, bootstrap, summarize
 
 _HOME = {
+    "ASIF": "relatent.translate",
     "Fingerprint": "relatent.spaces",
     "Hub": "relatent.translate",
     "Normalizer": "relatent.spaces",
@@ -53,6 +54,7 @@ _HOME = {
 __version__ = "0.1.0"
 
 __all__ = [
+    "ASIF",
     "Fingerprint",
     "Hub",
     "Normalizer",
