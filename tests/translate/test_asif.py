@@ -320,3 +320,9 @@ def test_it_is_saved_with_its_pairs_and_says_so(tmp_path, xp, pairs):
     assert about["holds"] == "the coupled vectors of both sides"
     with pytest.raises(ValueError, match="holds a asif, not a translator"):
         rl.Translator.load(path)
+
+
+def test_codes_are_differentiable(pairs):
+    x, y, *_ = pairs
+    fitted = rl.ASIF(top=5, power=3).fit(x, y)
+    assert torch.autograd.gradcheck(fitted.transform, (torch.tensor(x[:3] + 0.01, requires_grad=True),))

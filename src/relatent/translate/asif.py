@@ -96,7 +96,7 @@ class ASIF(BaseEstimator):
         power: float = 2.0,
         normalize: str = "center",
         *,
-        temperature: float = 0.05,
+        temperature: float = 0.1,
     ) -> None:
         self.top = top
         self.power = power
