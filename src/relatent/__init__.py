@@ -7,7 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from relatent import anchors, deliver, encode, evaluate
+    from relatent import anchors, deliver, encode, evaluate, nn
     from relatent.deliver import load
     from relatent.evaluate import compare
     from relatent.project import (
@@ -43,6 +43,7 @@ _HOME = {
     "evaluate": "relatent",
     "inverse_relative_projection": "relatent.project",
     "load": "relatent.deliver",
+    "nn": "relatent",
     "parallel": "relatent.spaces",
     "read_space": "relatent.spaces",
     "relative_projection": "relatent.project",
@@ -75,6 +76,7 @@ __all__ = [
     "evaluate",
     "inverse_relative_projection",
     "load",
+    "nn",
     "parallel",
     "read_space",
     "relative_projection",

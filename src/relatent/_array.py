@@ -6,6 +6,7 @@ say what was given, what is expected and what to do. Behind the door arrays are 
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Iterator
 from difflib import get_close_matches
 from numbers import Real
@@ -23,6 +24,10 @@ __all__ = [
     "as_parallel",
     "as_same_space",
     "check_count",
+    "check_one_device",
+    "check_same_width",
+    "is_followed",
+    "is_traced",
     "like",
     "random_generator",
     "row_chunks",
@@ -35,10 +40,30 @@ __all__ = [
 # Any array of the array API standard. The standard has no static type yet.
 Array = Any
 
-array_namespace = compat.array_namespace
-
 # Entries up to which looking at each of them is cheaper than guarding a sum.
 SMALL = 4_096
+
+
+def array_namespace(*arrays: Array) -> Any:
+    """Give the array API namespace of the arrays."""
+    if arrays and all(_is_torch(a) for a in arrays):  # at once, and by what torch.compile can follow
+        import array_api_compat.torch as xp
+
+        return xp
+    return compat.array_namespace(*arrays)
+
+
+def is_traced(*arrays: Array) -> bool:
+    """Tell whether torch is writing these arrays into a graph (compile, export): they have no values to look at."""
+    return any(_is_torch(a) for a in arrays) and bool(sys.modules["torch"].compiler.is_compiling())
+
+
+def is_followed(*arrays: Array) -> bool:
+    """Tell whether torch follows what becomes of these arrays, into a graph or for a gradient.
+
+    Then the mathematics must be one expression: no branch on values, no result that is filled piece by piece.
+    """
+    return is_traced(*arrays) or any(getattr(a, "requires_grad", False) for a in arrays)
 
 
 def as_matrices(**named: Any) -> tuple[Array, ...]:
@@ -58,14 +83,19 @@ def as_matrix(x: Any, name: str = "x") -> Array:
 def as_same_space(**named: Any) -> tuple[Array, ...]:
     """Check matrices whose rows live in one space: the same last axis."""
     arrays = as_matrices(**named)
-    if len({a.shape[1] for a in arrays}) > 1:
-        given = " and ".join(f"{name} {tuple(a.shape)}" for name, a in zip(named, arrays, strict=True))
-        other = list(named)[1]
+    check_same_width(**dict(zip(named, arrays, strict=True)))
+    return _one_dtype(arrays)
+
+
+def check_same_width(**named: Array) -> None:
+    """Check that matrices have the same last axis."""
+    if len({a.shape[1] for a in named.values()}) > 1:
+        given = " and ".join(f"{name} {tuple(a.shape)}" for name, a in named.items())
+        first, other = list(named)[:2]
         raise ValueError(
             f"The shapes are {given}: expected the same last axis. "
-            f"Take {other} from the space of {next(iter(named))}, or translate {next(iter(named))} first."
+            f"Take {other} from the space of {first}, or translate {first} first."
         )
-    return _one_dtype(arrays)
 
 
 def as_parallel(**named: Any) -> tuple[Array, ...]:
@@ -77,6 +107,14 @@ def as_parallel(**named: Any) -> tuple[Array, ...]:
             f"{given}: expected as many, row i of each meaning the same. Join the two spaces on keys first."
         )
     return arrays
+
+
+def check_one_device(**named: Array) -> None:
+    """Check that arrays are on one device."""
+    devices = {name: a.device for name, a in named.items()}
+    if len(set(map(str, devices.values()))) > 1:
+        given = " and ".join(f"{name} is on {device}" for name, device in devices.items())
+        raise ValueError(f"{given}: expected one device. Move one of them.")
 
 
 def as_labels(labels: Any, name: str = "labels") -> np.ndarray:
@@ -151,6 +189,11 @@ def seed_sequence(seed: int | np.random.Generator | None, count: int) -> list[in
     return [first + i for i in range(count)]
 
 
+def _is_torch(x: Any) -> bool:
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(x, torch.Tensor)
+
+
 def _is_plain(x: Any) -> bool:
     """Tell at once what needs no further look: finite NumPy floats in 2-D. Single rows are served in microseconds."""
     if type(x) is not np.ndarray or x.ndim != 2 or x.size == 0 or x.dtype.char not in "fd" or not x.dtype.isnative:
@@ -186,10 +229,7 @@ def _check_one_namespace(arrays: dict[str, Array]) -> None:
     if len(set(kinds.values())) > 1:
         given = " and ".join(f"{name} is a {kind} array" for name, kind in kinds.items())
         raise TypeError(f"{given}: expected one library. Convert one of them.")
-    devices = {name: compat.device(a) for name, a in arrays.items()}
-    if len(set(map(str, devices.values()))) > 1:
-        given = " and ".join(f"{name} is on {device}" for name, device in devices.items())
-        raise ValueError(f"{given}: expected one device. Move one of them.")
+    check_one_device(**arrays)
 
 
 def _checked(x: Array, name: str) -> Array:

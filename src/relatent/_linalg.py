@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from relatent._array import Array, array_namespace, like, to_numpy
+from relatent._array import Array, array_namespace, is_followed, like, to_numpy
 
 __all__ = [
     "Conditioning",
@@ -28,6 +28,8 @@ RESIDUAL = 1e-3
 
 def row_norms(x: Array) -> Array:
     """Length of every row."""
+    if is_followed(x):
+        return array_namespace(x).linalg.vector_norm(x, axis=-1)
     with np.errstate(over="ignore", under="ignore"):  # unit_norm looks after rows whose square overflows
         if isinstance(x, np.ndarray):
             return np.sqrt(np.vecdot(x, x))  # without the two copies that numpy's norm makes
@@ -41,9 +43,9 @@ def unit_norm(x: Array) -> Array:
     [[0.6, 0.8], [0.0, 0.0]]
     """
     xp = array_namespace(x)
-    norm = row_norms(x)[:, None]
-    if not all_moderate(norm):  # bring such rows to a common size first
-        x = x / _nonzero(xp.max(xp.abs(x), axis=1, keepdims=True))
+    norm = None if is_followed(x) else row_norms(x)[:, None]
+    if norm is None or not all_moderate(norm):  # bring such rows to a common size first
+        x = x / _nonzero(_constant(xp.max(xp.abs(x), axis=1, keepdims=True)))
         norm = row_norms(x)[:, None]
     return x / _nonzero(norm)
 
@@ -59,6 +61,11 @@ def all_moderate(norm: Array) -> bool:
 def _nonzero(divisor: Array) -> Array:
     xp = array_namespace(divisor)
     return xp.where(divisor == 0, xp.ones_like(divisor), divisor)
+
+
+def _constant(x: Array) -> Array:
+    """Keep out of the gradient what cancels in the end."""
+    return x.detach() if is_followed(x) else x
 
 
 def thin_svd(a: Array) -> tuple[Array, Array, Array]:
@@ -102,12 +109,24 @@ def pseudo_inverse(a: Array, rtol: float | None = None, ridge: float = 0.0) -> A
     if ridge < 0:
         raise ValueError(f"ridge is {ridge}: expected 0 or more.")
     xp = array_namespace(a)
-    u, s, vt = thin_svd(a)
     rtol = max(a.shape) * float(xp.finfo(a.dtype).eps) if rtol is None else rtol
+    if is_followed(a):
+        return _followed_inverse(a, rtol, ridge)
+    u, s, vt = thin_svd(a)
     kept = int(xp.sum(xp.astype(s > rtol * xp.max(s), xp.int64)))
     u, s, vt = u[:, :kept], s[:kept], vt[:kept, :]
     inverse = s / (s**2 + ridge * xp.sum(s**2) / a.shape[1])
     return xp.matrix_transpose(vt) @ (inverse[:, None] * xp.matrix_transpose(u))
+
+
+def _followed_inverse(a: Array, rtol: float, ridge: float) -> Array:
+    """Invert without looking at singular values, whose own gradient has poles where two of them meet."""
+    xp = array_namespace(a)
+    if ridge == 0:
+        return xp.linalg.pinv(a, rtol=rtol)
+    transposed = xp.matrix_transpose(a)
+    eye = xp.eye(a.shape[1], dtype=a.dtype, device=a.device)
+    return xp.linalg.solve(transposed @ a + ridge * xp.sum(a**2) / a.shape[1] * eye, transposed)
 
 
 def polar(m: Array) -> Array:

@@ -24,6 +24,7 @@ from relatent._linalg import unit_norm
 from relatent.evaluate.door import check_fewer, check_varies
 from relatent.evaluate.neighbors import nearest
 from relatent.project.similarity import cosine, euclidean
+from relatent.spaces.normalize import centred
 
 __all__ = [
     "alignment",
@@ -236,8 +237,7 @@ def relative_relation(x: Array, anchor_rows: np.ndarray, *, center: bool = True)
     """Describe rows by their cosines to the anchors, scaled to unit length."""
     anchors = take_rows(x, np.asarray(anchor_rows))
     if center:
-        mean = array_namespace(x).mean(anchors, axis=0, keepdims=True)
-        x, anchors = x - mean, anchors - mean
+        x, anchors = centred(x, anchors)
     return unit_norm(cosine(x, anchors))
 
 

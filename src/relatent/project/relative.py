@@ -15,7 +15,7 @@ from relatent._linalg import unit_norm
 from relatent.project.similarity import Similarity, angular, basis, cosine, inner, map_rows, resolve
 from relatent.spaces.normalize import Normalizer
 
-__all__ = ["RelativeProjection", "relative_projection"]
+__all__ = ["OUTPUTS", "RelativeProjection", "normalized_output", "relative_projection"]
 
 OUTPUTS = ("none", "l2", "layer")
 # Mean cosine between anchors above which a raw cosine says more about the common offset than about the vectors.
@@ -105,9 +105,9 @@ class RelativeProjection(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
         function = resolve(self.similarity)
         anchors = self.normalizer_.apply(like(self.anchors_, x))
         if not getattr(function, "rowwise", False):  # it may compare the samples with each other
-            return _normalized_output(function(self.normalizer_.apply(x), anchors), self.output)
+            return normalized_output(function(self.normalizer_.apply(x), anchors), self.output)
         return map_rows(
-            lambda rows: _normalized_output(function(self.normalizer_.apply(rows), anchors), self.output),
+            lambda rows: normalized_output(function(self.normalizer_.apply(rows), anchors), self.output),
             x,
             anchors.shape[0],
         )
@@ -151,7 +151,8 @@ class RelativeProjection(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
             )
 
 
-def _normalized_output(r: Array, output: str) -> Array:
+def normalized_output(r: Array, output: str) -> Array:
+    """Scale rows to unit length ("l2"), or to mean 0 and variance 1 ("layer"); "none" leaves them."""
     xp = array_namespace(r)
     if output == "l2":
         return unit_norm(r)

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from relatent._array import Array, array_namespace, like, row_chunks, suggest, to_numpy
+from relatent._array import Array, array_namespace, is_followed, is_traced, like, row_chunks, suggest, to_numpy
 from relatent._linalg import all_moderate, pseudo_inverse, row_norms, squared_distances, unit_norm
 
 __all__ = [
@@ -51,7 +51,7 @@ def _in_chunks(similarity: Callable[..., Array]) -> Callable[..., Array]:
     @_rowwise
     @wraps(similarity)
     def chunked(x: Array, anchors: Array, **options: Any) -> Array:
-        if getattr(anchors, "requires_grad", False):
+        if is_followed(x, anchors):
             return similarity(x, anchors, **options)
         return map_rows(lambda rows: similarity(rows, anchors, **options), x, anchors.shape[0])
 
@@ -60,9 +60,11 @@ def _in_chunks(similarity: Callable[..., Array]) -> Callable[..., Array]:
 
 def map_rows(function: Callable[[Array], Array], x: Array, width: int) -> Array:
     """Apply a row-wise function chunk by chunk, filling one result of the given width."""
-    n, rows = x.shape[0], max(1, CHUNK_ENTRIES // width)
     # Autograd keeps the temporaries anyway, and filling a result piecewise makes its backward pass quadratic.
-    if n <= rows or getattr(x, "requires_grad", False):
+    if is_followed(x):
+        return function(x)
+    n, rows = x.shape[0], max(1, CHUNK_ENTRIES // width)
+    if n <= rows:
         return function(x)
     xp = array_namespace(x)
     out = xp.empty((n, width), dtype=x.dtype, device=x.device)
@@ -81,11 +83,11 @@ def cosine(x: Array, anchors: Array) -> Array:
     [[1.0, 0.0]]
     """
     directions = array_namespace(x).matrix_transpose(unit_norm(anchors))
+    if is_followed(x, anchors):
+        return unit_norm(x) @ directions
     length = row_norms(x)[:, None]
     if not all_moderate(length):
         return map_rows(lambda rows: unit_norm(rows) @ directions, x, anchors.shape[0])
-    if getattr(x, "requires_grad", False) or getattr(anchors, "requires_grad", False):
-        return (x @ directions) / length
     # Scaling the result instead of x needs no copy of x; doing so by chunk finds it still in the cache.
     r = array_namespace(x).empty((x.shape[0], anchors.shape[0]), dtype=x.dtype, device=x.device)
     for chunk in row_chunks(x.shape[0], max(1, CHUNK_ENTRIES // anchors.shape[0])):
@@ -166,6 +168,8 @@ def lp(x: Array, anchors: Array, p: float = 3) -> Array:
     if p < 1:
         raise ValueError(f"p is {p}: expected at least 1.")
     xp = array_namespace(x)
+    if is_followed(x, anchors):
+        return -xp.linalg.vector_norm(x[:, None, :] - anchors[None, :, :], ord=p, axis=-1)
     rows = max(1, CHUNK_ENTRIES // (anchors.shape[0] * anchors.shape[1]))
     parts = [
         xp.linalg.vector_norm(x[chunk, None, :] - anchors[None, :, :], ord=p, axis=-1)
@@ -217,6 +221,7 @@ def geodesic(x: Array, anchors: Array, n_neighbors: int = 10) -> Array:
     >>> geodesic(line, line[:1], n_neighbors=2).tolist()
     [[-0.0], [-1.0], [-2.0], [-3.0]]
     """
+    _refuse_tracing("geodesic", x, anchors)
     from scipy.sparse.csgraph import connected_components, dijkstra
     from sklearn.neighbors import kneighbors_graph
 
@@ -246,6 +251,7 @@ def quantized(x: Array, anchors: Array, threshold: float = 0.5) -> Array:
     >>> quantized(np.asarray([[1.0, 0.01], [1.0, -0.01]]), np.asarray([[0.0, 1.0]])).round(6).tolist()
     [[0.0], [0.0]]
     """
+    _refuse_tracing("quantized", x, anchors)
     from sklearn.cluster import AgglomerativeClustering
 
     points = to_numpy(unit_norm(array_namespace(x).concat([anchors, x], axis=0))).astype(np.float64)
@@ -255,6 +261,14 @@ def quantized(x: Array, anchors: Array, threshold: float = 0.5) -> Array:
     means /= np.bincount(labels)[:, None]
     k = anchors.shape[0]
     return like(means[labels[k:]] @ means[labels[:k]].T, x)
+
+
+def _refuse_tracing(name: str, *arrays: Array) -> None:
+    if is_traced(*arrays):
+        raise RuntimeError(
+            f"The similarity {name!r} compares all samples outside of torch: it cannot be compiled into one graph or "
+            "exported. Use another similarity, or leave the relative projection out of what is exported."
+        )
 
 
 SIMILARITIES: dict[str, Similarity] = {

@@ -7,10 +7,10 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
-from relatent._array import Array, as_matrix, like, suggest, to_numpy
+from relatent._array import Array, array_namespace, as_matrix, like, suggest, to_numpy
 from relatent._linalg import row_norms, unit_norm
 
-__all__ = ["NORMALIZATIONS", "Normalization", "Normalizer", "live_dimensions", "scaled"]
+__all__ = ["NORMALIZATIONS", "Normalization", "Normalizer", "centred", "live_dimensions", "scaled"]
 
 Normalization = Literal["none", "center", "iso", "standard", "whiten", "l2", "center+l2"]
 NORMALIZATIONS: tuple[str, ...] = get_args(Normalization)
@@ -132,6 +132,16 @@ class Normalizer:
         if self.name in ("none", "l2"):
             return x
         return scaled(x - like(self.mean, x), like(self.scale, x))
+
+
+def centred(x: Array, anchors: Array) -> tuple[Array, Array]:
+    """Subtract the mean of the anchors from samples and anchors, differentiably.
+
+    >>> [a.tolist() for a in centred(np.asarray([[5.0]]), np.asarray([[1.0], [3.0]]))]
+    [[[3.0]], [[-1.0], [1.0]]]
+    """
+    mean = array_namespace(x).mean(anchors, axis=0, keepdims=True)
+    return x - mean, anchors - mean
 
 
 def scaled(x: Array, scale: Array) -> Array:

@@ -1,0 +1,230 @@
+"""Relative representations inside a network."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any, Self
+
+import torch
+from torch import Tensor, nn
+
+from relatent._array import check_one_device, check_same_width, suggest
+from relatent.nn.embedding import Encoder, embed, normalizes_by_batch
+from relatent.nn.precision import in_single_at_least
+from relatent.project.relative import OUTPUTS, normalized_output
+from relatent.project.similarity import Similarity, resolve
+from relatent.spaces.normalize import centred
+
+__all__ = ["RelativeProjection"]
+
+NORMALIZATIONS = ("none", "center")
+
+
+class RelativeProjection(nn.Module):
+    r"""Describe each vector of a batch by its similarity to every anchor: (n, d) → (n, k).
+
+    .. math:: R_{ij} = \operatorname{sim}(x_i, a_j)
+
+    With the cosine, the output is unchanged when the encoder's space is rotated, reflected or rescaled, and what
+    follows can read any encoder. An offset changes it: use ``normalize="center"``.
+
+    Parameters
+    ----------
+    anchors : tensor or None
+        Without ``encoder``, anchor vectors (k, d), held fixed. With it, anchor samples (k, …), whatever the encoder
+        takes. None: they come with ``load_state_dict``.
+    similarity : name or function
+        As in :func:`relatent.relative_projection`.
+    encoder : module or function
+        Embeds the anchor samples anew at every step in training; in evaluation once after the last such step. It is
+        not registered a second time, and its running statistics, flags and hooks stay as they are. Batch
+        normalisation treats the anchors as it treats a batch of samples; dropout is off.
+    momentum : float or None
+        Anchors follow the encoder slowly: each step in training keeps this share of them.
+    anchor_grad : bool
+        Let gradients pass through the anchors. Anchor vectors without an encoder then become a parameter.
+    normalize : "none" or "center"
+        Subtract the mean of the anchors from vectors and anchors first.
+    output : "none", "l2" or "layer"
+        Afterwards leave the rows, scale them to unit length, or to mean 0 and variance 1 (LayerNorm).
+
+    ``state_dict`` holds the embedded anchors and not the samples, so that a loaded model needs no samples to predict.
+    Similarities are computed in float32 at least, also under autocast.
+
+    References: Moschella et al., ICLR 2023, sections 3.1 and A.5.4.
+
+    >>> encoder = nn.Linear(5, 3)
+    >>> model = nn.Sequential(encoder, RelativeProjection(torch.randn(4, 5), encoder=encoder), nn.Linear(4, 2))
+    >>> model(torch.randn(8, 5)).shape
+    torch.Size([8, 2])
+    """
+
+    anchors: Tensor
+    samples: Tensor | None
+    _encoder: Encoder | None
+
+    def __init__(
+        self,
+        anchors: Tensor | None,
+        similarity: str | Similarity = "cosine",
+        *,
+        encoder: Encoder | None = None,
+        momentum: float | None = None,
+        anchor_grad: bool = False,
+        normalize: str = "none",
+        output: str = "none",
+    ) -> None:
+        super().__init__()
+        _check_options(encoder, momentum, anchor_grad, normalize, output)
+        resolve(similarity)
+        self.similarity = similarity
+        self.momentum = momentum
+        self.anchor_grad = anchor_grad
+        self.normalize = normalize
+        self.output = output
+        self._hold(encoder, anchors if encoder is not None else None)
+        vectors = torch.empty(0, 0) if anchors is None or encoder is not None else _as_vectors(anchors)
+        if anchor_grad and encoder is None:
+            self.anchors = nn.Parameter(vectors)
+        else:
+            self.register_buffer("anchors", vectors)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Give the similarity of each row to every anchor."""
+        anchors = self._current_anchors()
+        _check_fits(x, anchors)
+        return in_single_at_least(self._project, x, anchors)
+
+    def refresh(self) -> Self:
+        """Embed the anchor samples now and hold them, as evaluation does by itself after training."""
+        if self._encoder is not None:
+            _warn_training(self._encoder)
+        self._embed_and_hold()
+        return self
+
+    def freeze(self) -> Self:
+        """Hold the anchors as they are embedded now, for good: the encoder and the samples are let go."""
+        if self._encoder is not None and (self._stale or self._is_empty()):
+            self.refresh()
+        self._hold(None, None)
+        return self
+
+    def extra_repr(self) -> str:
+        """Name what was chosen."""
+        shape = "none yet" if self._is_empty() else "×".join(map(str, self.anchors.shape))
+        kind = "held" if self._encoder is None else "embedded" if self.momentum is None else "averaged"
+        return f"anchors={shape} ({kind}), similarity={self.similarity!r}, output={self.output!r}"
+
+    def _hold(self, encoder: Encoder | None, samples: Tensor | None) -> None:
+        # Past nn.Module, which would register the encoder a second time.
+        self.__dict__["_encoder"] = encoder
+        self.register_buffer("samples", samples, persistent=False)
+        self._stale = False
+
+    def _is_empty(self) -> bool:
+        return self.anchors.numel() == 0
+
+    def _current_anchors(self) -> Tensor:
+        if self._encoder is None:
+            if self._is_empty():
+                raise RuntimeError("There are no anchors yet: give them, or load a state_dict that holds them.")
+            return self.anchors
+        if self.training and self.samples is not None:
+            return self._trained()
+        if self._is_empty() or (self._stale and self.momentum is None):
+            _refuse_export()
+            self.refresh()
+        return self.anchors
+
+    def _trained(self) -> Tensor:
+        self._stale = True
+        with torch.set_grad_enabled(self.anchor_grad and torch.is_grad_enabled()):
+            fresh = self._embedded(training=True)
+        if self.momentum is None:
+            return fresh
+        # A new tensor, because the last may still be waiting for its backward pass.
+        self.anchors = fresh if self._is_empty() else torch.lerp(fresh, self.anchors.to(fresh.dtype), self.momentum)
+        return self.anchors
+
+    def _project(self, x: Tensor, anchors: Tensor) -> Tensor:
+        if self.normalize == "center":
+            x, anchors = centred(x, anchors)
+        return normalized_output(resolve(self.similarity)(x, anchors), self.output)  # type: ignore[no-any-return]
+
+    def _embed_and_hold(self) -> None:
+        with torch.no_grad():
+            self.anchors = self._embedded(training=False)
+        self._stale = False
+
+    def _embedded(self, *, training: bool) -> Tensor:
+        if self._encoder is None or self.samples is None:
+            raise RuntimeError("There are no anchor samples to embed: the anchors are held as they are.")
+        return _as_vectors(embed(self._encoder, self.samples, training=training))
+
+    def _save_to_state_dict(self, destination: dict[str, Any], prefix: str, keep_vars: bool) -> None:
+        # What is saved must be what evaluation would use, though the last step may have moved the encoder.
+        if self.samples is not None and (self._is_empty() or (self._stale and self.momentum is None)):
+            self._embed_and_hold()
+        super()._save_to_state_dict(destination, prefix, keep_vars)
+
+    def _load_from_state_dict(self, state_dict: dict[str, Tensor], prefix: str, *rest: Any) -> None:
+        saved = state_dict.get(f"{prefix}anchors")
+        if saved is not None and (self._is_empty() or self._encoder is not None):
+            shaped = self.anchors.detach().new_empty(saved.shape)
+            self.anchors = nn.Parameter(shaped) if isinstance(self.anchors, nn.Parameter) else shaped
+            self._stale = False
+        super()._load_from_state_dict(state_dict, prefix, *rest)
+
+
+def _check_options(
+    encoder: Encoder | None, momentum: float | None, anchor_grad: bool, normalize: str, output: str
+) -> None:
+    for name, value, known in (("normalize", normalize, NORMALIZATIONS), ("output", output, OUTPUTS)):
+        if value not in known:
+            raise ValueError(f"{name} is {value!r}.{suggest(value, known)}")
+    if momentum is None:
+        return
+    if not 0 <= momentum < 1:
+        raise ValueError(f"momentum is {momentum}: expected at least 0 and less than 1.")
+    if encoder is None:
+        raise ValueError("momentum is for anchors that an encoder embeds: give encoder, or leave momentum out.")
+    if anchor_grad:
+        raise ValueError("An average over past steps has no gradient: choose momentum or anchor_grad.")
+
+
+def _as_vectors(anchors: Tensor) -> Tensor:
+    """Check anchor vectors."""
+    if not isinstance(anchors, Tensor) or anchors.ndim != 2 or not anchors.is_floating_point():
+        given = f"shape {tuple(anchors.shape)} and dtype {anchors.dtype}" if isinstance(anchors, Tensor) else "no shape"
+        raise ValueError(
+            f"The anchors have {given}: expected a floating 2-D tensor, one vector per row. "
+            "Anchor samples need an encoder that embeds them, and one that gives more axes needs nn.Flatten."
+        )
+    return anchors
+
+
+def _check_fits(x: Tensor, anchors: Tensor) -> None:
+    if x.ndim != 2 or not x.is_floating_point():
+        raise ValueError(
+            f"x has shape {tuple(x.shape)} and dtype {x.dtype}: expected floating 2-D, one vector per row. "
+            "Flatten or pool the other axes first."
+        )
+    check_one_device(x=x, anchors=anchors)
+    check_same_width(x=x, anchors=anchors)
+
+
+def _warn_training(encoder: Encoder) -> None:
+    if normalizes_by_batch(encoder):
+        warnings.warn(
+            "The anchors are embedded for evaluation and the encoder is in training, where batch normalisation makes "
+            "its vectors depend on their batch: call encoder.eval() first, or the two will not match.",
+            stacklevel=3,
+        )
+
+
+def _refuse_export() -> None:
+    if torch.compiler.is_exporting():
+        raise RuntimeError(
+            "The anchors are not embedded since the last training step, and an export cannot do it: "
+            "call model.eval(), then refresh() on the relative projection, and export again."
+        )
