@@ -225,6 +225,16 @@ def test_a_few_pairs_are_all_kept(pairs):
     assert np.allclose(rl.ASIF(200).fit(x[:5], y[:5]).transform(x), rl.ASIF(None).fit(x[:5], y[:5]).transform(x))
 
 
+def test_parameters_change_without_a_refit(pairs):
+    x, y, _, prompts = pairs
+    changed = rl.ASIF().fit(x, y).set_params(top=5, power=4, temperature=0.3)
+    fresh = rl.ASIF(5, 4, temperature=0.3).fit(x, y)
+    assert changed.top_ == 5
+    assert np.array_equal(changed.predict_proba(x, prompts), fresh.predict_proba(x, prompts))
+    with pytest.raises(ValueError, match="power is -1"):
+        changed.set_params(power=-1).predict(x, prompts)
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
