@@ -4,7 +4,7 @@ Emoji pictures are classified into nine categories by a text encoder that has ne
 encoder that has never seen a word, joined by 50 to 1,400 coupled emoji; nothing is trained. Beside it stand chance,
 the most frequent class, ``Translator("retrieval")`` on the same pairs, and a head trained on the pictures and labels
 of the whole pool (the ceiling). Questions of TREC through two sentence encoders, and German captions against English
-ones, are further pairs. Each seed draws its own pairs from the pool; test rows are fixed, and draws of 1,400 out of 1,500
+ones, are further pairs. Each seed draws its own pairs from the pool; test rows are fixed. Draws of 1,400 out of 1,500
 emoji are nearly the same, so that their spread says little. The paper (Norelli et al., NeurIPS 2023) reports 60.9 % on
 ImageNet's 1,000 classes from 1.6 million pairs.
 
