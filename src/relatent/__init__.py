@@ -21,9 +21,10 @@ if TYPE_CHECKING:
     )
     from relatent.spaces import Fingerprint, Normalizer, Space, parallel, read_space, write_space
     from relatent.stitching import LinearHead, read_head, stitch, stitching_matrix
-    from relatent.translate import Hub, Summary, Translator, audit, bootstrap, summarize
+    from relatent.translate import ASIF, Hub, Summary, Translator, audit, bootstrap, summarize
 
 _HOME = {
+    "ASIF": "relatent.translate",
     "Fingerprint": "relatent.spaces",
     "Hub": "relatent.translate",
     "LinearHead": "relatent.stitching",
@@ -59,6 +60,7 @@ _HOME = {
 __version__ = "0.1.0"
 
 __all__ = [
+    "ASIF",
     "Fingerprint",
     "Hub",
     "LinearHead",

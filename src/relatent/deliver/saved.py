@@ -7,11 +7,13 @@ from typing import Any
 
 from relatent._files import FileError, read_saved
 from relatent.project import RelativeDecoder, RelativeEncoder, RelativeTranslator
-from relatent.translate import Hub, Translator
+from relatent.translate import ASIF, Hub, Translator
 
 __all__ = ["load"]
 
-KINDS: dict[str, Any] = {c.kind: c for c in (RelativeEncoder, RelativeDecoder, RelativeTranslator, Translator, Hub)}
+KINDS: dict[str, Any] = {
+    c.kind: c for c in (RelativeEncoder, RelativeDecoder, RelativeTranslator, Translator, Hub, ASIF)
+}
 
 
 def load(path: str | os.PathLike[str]) -> Any:

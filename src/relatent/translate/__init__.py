@@ -1,5 +1,6 @@
 """TRANSLATE: fit a closed-form map between two spaces from parallel anchors."""
 
+from relatent.translate.asif import ASIF
 from relatent.translate.fitting import FitReport, fit_spaces, unseen_rows
 from relatent.translate.hub import Hub
 from relatent.translate.joins import Joins, SpaceMismatchError
@@ -9,6 +10,7 @@ from relatent.translate.summary import Summary, summarize
 from relatent.translate.translator import Translator
 
 __all__ = [
+    "ASIF",
     "MAPS",
     "FitReport",
     "Hub",
