@@ -1,1 +1,1 @@
-"""Reference models of the papers, small and readable."""
+"""Reference models for the experiments: small, readable, no part of the library."""

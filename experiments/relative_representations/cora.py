@@ -101,9 +101,9 @@ def balanced(runs: Iterable[Run], count: int, seed: int = 0) -> list[Run]:
     seen: Counter = Counter()
     chosen = []
     for _ in range(min(count, len(waiting))):
-        rarest = min(waiting, key=lambda run: sum(seen[setting] for setting in asdict(run).items()))
+        rarest = min(waiting, key=lambda run: sum(seen[setting] for setting in vars(run).items()))
         waiting.remove(rarest)
-        seen.update(asdict(rarest).items())
+        seen.update(vars(rarest).items())
         chosen.append(rarest)
     return chosen
 
@@ -200,9 +200,18 @@ def draw(records: list[dict], path: Path) -> None:
     figure.savefig(path, dpi=150)
 
 
-def read(out: Path) -> list[dict]:
-    """Read what an earlier start has done."""
-    return json.loads(out.read_text())["trainings"] if out.is_file() else []
+def complete(out: Path, runs: list[Run], task: Task, reference: Tensor, console: Console) -> list[dict]:
+    """Train the runs that the file does not hold yet, writing after each, and give the records of all."""
+    records = json.loads(out.read_text()) if out.is_file() else []
+    done = [Run(**record["run"]) for record in records]
+    missing = [run for run in runs if run not in done]
+    if missing:
+        minutes = estimate(missing, task)
+        console.print(f"{len(missing)} of {len(runs)} trainings to do, three models each: at most {minutes:.0f} min.")
+    for run in track(missing, "training", console=console):
+        records.append(follow(run, task, reference, max(EPOCHS)))
+        write_whole(out, records)
+    return [record for record in records if Run(**record["run"]) in runs]
 
 
 def estimate(runs: list[Run], task: Task) -> float:
@@ -220,8 +229,7 @@ def main() -> None:
     parser.add_argument("--full", action="store_true", help="all 640 trainings, 1,920 models")
     parser.add_argument("--quick", action="store_true", help="depth 4 and 8 for 32 and 64: minutes, not the figure")
     parser.add_argument("--seed", type=int, default=0, help="of the subset")
-    parser.add_argument("--out", type=Path, default=None, help="results (default: out/cora.json)")
-    parser.add_argument("--picture", type=Path, default=None, help="(default: as --out, .png)")
+    parser.add_argument("--out", type=Path, help="results; the picture goes beside them (default: out/cora.json)")
     options = parser.parse_args()
     console = Console(width=130)
     shrink, epochs, name = (8, 100, "cora-quick") if options.quick else (1, REFERENCE_EPOCHS, "cora")
@@ -231,20 +239,10 @@ def main() -> None:
     task = load(options.data)
     cache = out.with_name(f"{name}-reference.npz")
     space, best = reference_space(task, replace(Run(), layers=Run.layers // shrink), epochs, cache)
-    records = read(out)
-    missing = [run for run in runs if asdict(run) not in [record["run"] for record in records]]
-    if missing:
-        minutes = estimate(missing, task)
-        console.print(f"{len(missing)} of {len(runs)} trainings to do, three models each: at most {minutes:.0f} min.")
-    for run in track(missing, "training", console=console):
-        records.append(follow(run, task, torch.from_numpy(space), max(EPOCHS)))
-        write_whole(out, {"reference_accuracy": best, "trainings": records})
-    wanted = [asdict(run) for run in runs]
-    records = [record for record in records if record["run"] in wanted]
+    records = complete(out, runs, task, torch.from_numpy(space), console)
     show(records, best, console)
-    picture = options.picture or out.with_suffix(".png")
-    draw(records, picture)
-    console.print(f"Picture: {picture}")
+    draw(records, out.with_suffix(".png"))
+    console.print(f"Picture: {out.with_suffix('.png')}")
 
 
 if __name__ == "__main__":

@@ -21,8 +21,6 @@ from torch import Tensor, nn
 
 import relatent as rl
 
-ANCHORS = 300
-
 
 @dataclass(frozen=True)
 class Run:
@@ -58,7 +56,7 @@ class Task:
     anchors: np.ndarray
 
 
-def load(folder: str | None, *, seed: int = 0, test: float = 0.0) -> Task:
+def load(folder: str | None, *, seed: int = 0, test: float = 0.0, n_anchors: int = 300) -> Task:
     """Read Cora, and draw from the seed 10 % of the nodes to validate, a share to test, and anchors among the rest."""
     with np.load(locate("cora.npz", folder), allow_pickle=False) as file:
         n, d = (int(size) for size in file["x_shape"])
@@ -70,7 +68,7 @@ def load(folder: str | None, *, seed: int = 0, test: float = 0.0) -> Task:
     order = np.random.default_rng(seed).permutation(n)
     cuts = np.cumsum([round(0.1 * n), round(test * n)])
     validation, tested, train = np.split(order, cuts)
-    anchors = train[rl.anchors.uniform(train[:, None], ANCHORS, seed=seed)]
+    anchors = train[rl.anchors.uniform(train[:, None], n_anchors, seed=seed)]
     return Task(graph, labels, train, validation, tested, anchors)
 
 
