@@ -8,8 +8,8 @@ Pearson correlation over the epochs of a model, averaged over the models whose b
 
 The grid has 5 seeds × 3 numbers of epochs × 2⁷ settings = 1,920 models. Training follows no schedule, so the models of
 10 and 30 epochs are the beginnings of the one of 50: 640 trainings give them all. By default a seeded subset of 34
-trainings, 102 models, in which every setting occurs equally often; ``--full`` trains all. What is done is kept in
-``--out``, and a second start goes on from there.
+trainings, 102 models, in which all pairs of two settings occur equally often; ``--full`` trains all. What is done is
+kept in ``--out``, and a second start goes on from there.
 
 10 % of the nodes validate and the rest train: Cora's public split has only 140 training nodes, fewer than anchors. The
 reference is taken at its best epoch. Many models fail by design: SGD hardly moves in 50 steps, and sums over neighbours
@@ -26,7 +26,7 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, replace
-from itertools import product
+from itertools import combinations, product
 from pathlib import Path
 
 import numpy as np
@@ -95,15 +95,16 @@ def similarity(space: Tensor, reference: Tensor, anchors: np.ndarray, *, center:
 
 
 def balanced(runs: Iterable[Run], count: int, seed: int = 0) -> list[Run]:
-    """Choose runs one by one, always one whose settings are the rarest so far: any beginning is balanced too."""
-    waiting = list(runs)
+    """Choose runs one by one, always one whose pairs of settings are the rarest so far: a beginning is balanced too."""
+    pairs = {run: list(combinations(vars(run).items(), 2)) for run in runs}
+    waiting = list(pairs)
     np.random.default_rng(seed).shuffle(waiting)
     seen: Counter = Counter()
     chosen = []
     for _ in range(min(count, len(waiting))):
-        rarest = min(waiting, key=lambda run: sum(seen[setting] for setting in vars(run).items()))
+        rarest = min(waiting, key=lambda run: sum(seen[pair] for pair in pairs[run]))
         waiting.remove(rarest)
-        seen.update(vars(rarest).items())
+        seen.update(pairs[rarest])
         chosen.append(rarest)
     return chosen
 
