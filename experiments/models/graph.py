@@ -2,7 +2,8 @@
 
 The network of Moschella et al., ICLR 2023 (section 4.2 and table 10): dropout → Linear → activation → [dropout, conv,
 activation] × layers → Linear → L2 → Linear. The latent space is what the last but one Linear gives. Given
-``anchor_rows``, the head reads the cosines to those nodes instead: with as many as the width, it has the same size.
+``anchor_rows``, the head reads the cosines to those nodes instead: with as many as the width, it has the same size. No
+gradient flows through the anchors unless asked.
 """
 
 from __future__ import annotations
@@ -101,6 +102,7 @@ class NodeClassifier(nn.Module):
         hidden_activation: str = "relu",
         conv_activation: str = "relu",
         anchor_rows: np.ndarray | None = None,
+        anchor_grad: bool = False,
     ) -> None:
         super().__init__()
         self.dropout = dropout
@@ -110,7 +112,7 @@ class NodeClassifier(nn.Module):
         self.convs = nn.ModuleList(CONVOLUTIONS[conv](width, layer) for layer in range(1, layers + 1))
         self.outside = nn.Linear(width, width)
         self.head = nn.Linear(width if anchor_rows is None else len(anchor_rows), n_classes)
-        self.anchor_rows = anchor_rows
+        self.anchor_rows, self.anchor_grad = anchor_rows, anchor_grad
 
     def forward(self, graph: Graph) -> Tensor:
         """Give the logits of every node."""
@@ -125,9 +127,10 @@ class NodeClassifier(nn.Module):
         return self.outside(x)
 
     def decode(self, x: Tensor) -> Tensor:
-        """Classify embedded nodes: absolute, or relative to the anchors among them, without gradient through these."""
+        """Classify embedded nodes, as they are or relative to the anchors among them."""
         if self.anchor_rows is not None:
-            x = rl.relative_projection(x, x[self.anchor_rows].detach())
+            anchors = x[self.anchor_rows]
+            x = rl.relative_projection(x, anchors if self.anchor_grad else anchors.detach())
         return self.head(nn.functional.normalize(x, dim=1))
 
 

@@ -35,12 +35,12 @@ class Run:
     lr: float = 0.02
     conv: str = "GCN2Conv"
 
-    def build(self, task: Task, anchors: np.ndarray | None = None) -> tuple[NodeClassifier, torch.optim.Optimizer]:
-        """Draw the weights from the seed; with anchors, of a network that is relative to them."""
+    def build(self, task: Task, **relative: Any) -> tuple[NodeClassifier, torch.optim.Optimizer]:
+        """Draw the weights from the seed; ``relative`` may name anchors that the network's head is relative to."""
         torch.manual_seed(self.seed)
         settings = {k: v for k, v in asdict(self).items() if k not in ("seed", "optimizer", "lr")}
         n_features, n_classes = task.graph.features.shape[1], int(task.labels.max()) + 1
-        model = NodeClassifier(n_features, n_classes, anchor_rows=anchors, **settings)
+        model = NodeClassifier(n_features, n_classes, **settings, **relative)
         return model, getattr(torch.optim, self.optimizer)(model.parameters(), lr=self.lr)
 
 

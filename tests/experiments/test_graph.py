@@ -123,11 +123,12 @@ def test_relative_and_absolute_have_the_same_parameters():
     assert sizes[0] == sizes[1]
 
 
-def test_no_gradient_flows_through_the_anchors(rng):
-    model = model_of(anchor_rows=np.arange(5))
+@pytest.mark.parametrize("anchor_grad", [False, True])
+def test_gradient_flows_through_the_anchors_only_when_asked(rng, anchor_grad):
+    model = model_of(anchor_rows=np.arange(5), anchor_grad=anchor_grad)
     x = torch.from_numpy(rng.normal(size=(N, WIDTH))).float().requires_grad_()
     (gradient,) = torch.autograd.grad(model.decode(x)[5:].square().sum(), x)
-    assert not gradient[:5].any()
+    assert bool(gradient[:5].any()) is anchor_grad
     assert gradient[5:].any(dim=1).all()
 
 
