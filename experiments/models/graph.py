@@ -3,7 +3,7 @@
 The network of Moschella et al., ICLR 2023 (section 4.2 and table 10): dropout → Linear → activation → [dropout, conv,
 activation] × layers → Linear → L2 → Linear. The latent space is what the last but one Linear gives. Given
 ``anchor_rows``, the head reads the cosines to those nodes instead: with as many as the width, it has the same size. No
-gradient flows through the anchors unless asked.
+gradient flows through the anchors, and they are not centred, unless asked.
 """
 
 from __future__ import annotations
@@ -103,6 +103,7 @@ class NodeClassifier(nn.Module):
         conv_activation: str = "relu",
         anchor_rows: np.ndarray | None = None,
         anchor_grad: bool = False,
+        center: bool = False,
     ) -> None:
         super().__init__()
         self.dropout = dropout
@@ -112,7 +113,7 @@ class NodeClassifier(nn.Module):
         self.convs = nn.ModuleList(CONVOLUTIONS[conv](width, layer) for layer in range(1, layers + 1))
         self.outside = nn.Linear(width, width)
         self.head = nn.Linear(width if anchor_rows is None else len(anchor_rows), n_classes)
-        self.anchor_rows, self.anchor_grad = anchor_rows, anchor_grad
+        self.anchor_rows, self.anchor_grad, self.center = anchor_rows, anchor_grad, center
 
     def forward(self, graph: Graph) -> Tensor:
         """Give the logits of every node."""
@@ -129,8 +130,9 @@ class NodeClassifier(nn.Module):
     def decode(self, x: Tensor) -> Tensor:
         """Classify embedded nodes, as they are or relative to the anchors among them."""
         if self.anchor_rows is not None:
-            anchors = x[self.anchor_rows]
-            x = rl.relative_projection(x, anchors if self.anchor_grad else anchors.detach())
+            anchors = x[self.anchor_rows] if self.anchor_grad else x[self.anchor_rows].detach()
+            middle = anchors.mean(dim=0) if self.center else 0
+            x = rl.relative_projection(x - middle, anchors - middle)
         return self.head(nn.functional.normalize(x, dim=1))
 
 

@@ -111,11 +111,22 @@ def test_renumbering_nodes_renumbers_logits(rng, features, edges, conv, anchor_r
     assert not torch.allclose(other, space[order], atol=1e-3)
 
 
-@pytest.mark.parametrize(("anchor_rows", "survives"), [(None, False), (np.arange(WIDTH), True)])
-def test_only_relative_heads_survive_a_rotation_of_the_latent_space(rng, orthogonal, anchor_rows, survives):
-    model = model_of(anchor_rows=anchor_rows)
+@pytest.mark.parametrize(
+    ("relative", "turned", "moved"),
+    [
+        ({}, False, False),
+        ({"anchor_rows": np.arange(WIDTH)}, True, False),
+        ({"anchor_rows": np.arange(WIDTH), "center": True}, True, True),
+    ],
+)
+def test_only_relative_heads_survive_a_rotation_and_only_centred_ones_an_offset(
+    rng, orthogonal, relative, turned, moved
+):
+    model = model_of(**relative)
     x, turn = torch.from_numpy(rng.normal(size=(N, WIDTH))).float(), torch.from_numpy(orthogonal(WIDTH)).float()
-    assert torch.allclose(model.decode(x), model.decode(3 * x @ turn), atol=1e-5) is survives
+    before = model.decode(x)
+    assert torch.allclose(model.decode(3 * x @ turn), before, atol=1e-5) is turned
+    assert torch.allclose(model.decode(x + 5), before, atol=1e-4) is moved
 
 
 def test_relative_and_absolute_have_the_same_parameters():
@@ -124,8 +135,9 @@ def test_relative_and_absolute_have_the_same_parameters():
 
 
 @pytest.mark.parametrize("anchor_grad", [False, True])
-def test_gradient_flows_through_the_anchors_only_when_asked(rng, anchor_grad):
-    model = model_of(anchor_rows=np.arange(5), anchor_grad=anchor_grad)
+@pytest.mark.parametrize("center", [False, True])
+def test_gradient_flows_through_the_anchors_only_when_asked(rng, anchor_grad, center):
+    model = model_of(anchor_rows=np.arange(5), anchor_grad=anchor_grad, center=center)
     x = torch.from_numpy(rng.normal(size=(N, WIDTH))).float().requires_grad_()
     (gradient,) = torch.autograd.grad(model.decode(x)[5:].square().sum(), x)
     assert bool(gradient[:5].any()) is anchor_grad
