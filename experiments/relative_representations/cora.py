@@ -208,7 +208,7 @@ def complete(out: Path, runs: list[Run], task: Task, reference: Tensor, console:
     missing = [run for run in runs if run not in done]
     if missing:
         minutes = estimate(missing, task)
-        console.print(f"{len(missing)} of {len(runs)} trainings to do, three models each: at most {minutes:.0f} min.")
+        console.print(f"{len(missing)} of {len(runs)} trainings to do, three models each: about {minutes:.0f} min.")
     for run in track(missing, "training", console=console):
         records.append(follow(run, task, reference, max(EPOCHS)))
         write_whole(out, records)
@@ -216,7 +216,7 @@ def complete(out: Path, runs: list[Run], task: Task, reference: Tensor, console:
 
 
 def estimate(runs: list[Run], task: Task) -> float:
-    """Minutes that the trainings take at most, from one epoch of the first of them."""
+    """Minutes that the trainings take if none is cut short, from one epoch of the first of them."""
     start = time.perf_counter()
     next(train(*runs[0].build(task), task, 1))
     return (time.perf_counter() - start) / runs[0].layers * sum(run.layers for run in runs) * max(EPOCHS) / 60
