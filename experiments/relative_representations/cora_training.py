@@ -7,10 +7,10 @@ step, so the anchors are rows of the very embedding. All have the same number of
 the epoch with the best validation accuracy; the paper's code reports that validation accuracy itself.
 
 Embeddings of a graph network start out nearly parallel, and raw cosines hardly tell them apart. Measured with
-``--quick`` (4 layers, 200 epochs): with raw cosines and gradient through the anchors, as in the paper's code for graphs,
-2 of 5 seeds stay at chance. The paper mentions collapses too (figure 6). Centred by the mean of the anchors, with
-gradient through them, no seed does; this is what "relative" means here, and it was chosen after seeing the others fail.
-"Held" stops the gradient at the anchors, as the paper's text has it (A.5.4).
+``--quick`` (4 layers, 200 epochs): with raw cosines and gradient through the anchors, as in the paper's code for
+graphs, 2 of 5 seeds stay at chance. The paper mentions collapses too (figure 6). Centred by the mean of the anchors,
+with gradient through them, no seed does; this is what "relative" means here, and it was chosen after seeing the others
+fail. "Held" stops the gradient at the anchors, as the paper's text has it (A.5.4).
 
     python -m experiments.relative_representations.cora_training --data DIR [--seeds 5] [--quick]
 """
