@@ -1,0 +1,199 @@
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import asdict, replace
+from itertools import combinations
+
+import numpy as np
+import pytest
+import torch
+from experiments.models.graph import Graph
+from experiments.relative_representations import cora, cora_training
+from experiments.relative_representations.cora import (
+    GRID,
+    balanced,
+    complete,
+    follow,
+    good,
+    models,
+    pearson,
+    similarity,
+)
+from experiments.relative_representations.cora_task import Run, Task, load
+from rich.console import Console
+
+N, CLASSES = 90, 3
+TINY = Run(layers=2)
+
+
+@pytest.fixture(scope="module")
+def arrays() -> dict[str, np.ndarray]:
+    """Three groups of nodes that share words, and edges mostly within groups."""
+    rng = np.random.default_rng(0)
+    y = np.arange(N) % CLASSES
+    near = np.where(y[:, None] == y, 0.15, 0.01)
+    words = rng.random((N, 12)) < np.where(np.arange(12) % CLASSES == y[:, None], 0.6, 0.2)
+    words[:, 0] = True
+    rows, columns = np.nonzero(words)
+    return {
+        "x_indptr": np.searchsorted(rows, np.arange(N + 1)).astype(np.int32),
+        "x_indices": columns.astype(np.int32),
+        "x_data": np.ones(len(rows), dtype=np.float32),
+        "x_shape": np.asarray(words.shape),
+        "edges": np.argwhere(np.triu(rng.random((N, N)) < near, 1)).astype(np.int32),
+        "y": y.astype(np.int16),
+    }
+
+
+@pytest.fixture(scope="module")
+def folder(arrays, tmp_path_factory: pytest.TempPathFactory) -> str:
+    folder = tmp_path_factory.mktemp("data")
+    np.savez(folder / "cora.npz", **arrays)
+    return str(folder)
+
+
+@pytest.fixture(scope="module")
+def task(folder: str) -> Task:
+    return load(folder, test=0.2, n_anchors=20)
+
+
+@pytest.fixture(scope="module")
+def reference(task: Task) -> torch.Tensor:
+    return list(cora.train(*TINY.build(task), task, 12))[-1].embedding
+
+
+def test_the_grid_holds_1920_models_and_the_reference_without_its_epochs():
+    assert len(set(GRID)) * len(cora.EPOCHS) == 1920
+    assert Run() in GRID
+
+
+def unevenness(runs: list[Run]) -> int:
+    """How much more often the most frequent pair of two settings occurs than the rarest, at worst."""
+    worst = 0
+    for a, b in combinations(list(asdict(Run()))[1:], 2):
+        often = Counter((getattr(run, a), getattr(run, b)) for run in runs)
+        counts = [often[getattr(run, a), getattr(run, b)] for run in GRID]
+        worst = max(worst, max(counts) - min(counts))
+    return worst
+
+
+@pytest.mark.parametrize("count", [10, 34])
+def test_a_subset_has_every_pair_of_settings_about_equally_often(count):
+    chosen = balanced(GRID, count, seed=3)
+    assert len(set(chosen)) == count
+    assert unevenness(chosen) <= 3
+    assert unevenness(GRID[:count]) > 3
+
+
+def test_subsets_grow_with_the_count_and_change_with_the_seed():
+    assert balanced(GRID, 34)[:10] == balanced(GRID, 10)
+    assert balanced(GRID, 10, seed=1) != balanced(GRID, 10, seed=2)
+    assert len(balanced(GRID[:5], 9)) == 5
+
+
+def test_nodes_train_or_validate_or_test_and_anchors_train(task, folder):
+    parts = [task.train, task.validation, task.test]
+    assert sorted(np.concatenate(parts)) == list(range(N))
+    assert [len(part) for part in parts] == [63, 9, 18]
+    assert set(task.anchors) <= set(task.train)
+    assert len(set(task.anchors)) == 20
+    assert not np.array_equal(task.train, load(folder, seed=1, test=0.2, n_anchors=20).train)
+
+
+def test_features_of_a_node_sum_to_one(task):
+    assert torch.allclose(task.graph.features.to_dense().sum(dim=1), torch.ones(N))
+
+
+def test_a_short_training_is_the_beginning_of_a_long_one_and_of_no_other_seed(task, reference):
+    short, long = (follow(TINY, task, reference, epochs) for epochs in (3, 6))
+    other = follow(replace(TINY, seed=2), task, reference, 6)
+    for name in ("accuracy", "similarity", "centered"):
+        assert short[name] == long[name][:3]
+        assert len(long[name]) == 6
+    assert other["similarity"] != long["similarity"]
+
+
+def test_training_learns_the_groups(task, reference):
+    record = follow(TINY, task, reference, 12)
+    assert max(record["accuracy"]) > 0.6
+    assert record["similarity"][-1] == pytest.approx(1, abs=1e-5)
+
+
+def test_a_training_that_overflows_is_cut_short_and_has_no_similarity(task, reference):
+    large = replace(task, graph=Graph(1e38 * task.graph.features, task.graph.neighbors, task.graph.normalized))
+    record = follow(replace(TINY, conv="GINConv", layers=4), large, reference, 5)
+    assert len(record["accuracy"]) < 5
+    assert set(record["similarity"]) == {None}
+    assert not good(models(record))
+
+
+@pytest.mark.parametrize(("change", "kept"), [(lambda x, q: -2 * x @ q, True), (lambda x, q: x**3, False)])
+def test_similarity_is_one_for_a_turned_space_only(rng, orthogonal, change, kept):
+    x, turn = rng.normal(size=(50, 6)), orthogonal(6)
+    a, b = (torch.from_numpy(space) for space in (x, change(x, turn)))
+    found = similarity(a, b, np.arange(20), center=False)
+    assert (found == pytest.approx(1)) is kept
+
+
+@pytest.mark.parametrize("spoil", [torch.nan, torch.inf])
+def test_a_space_that_overflowed_or_collapsed_has_no_similarity(spoil):
+    x = torch.randn(9, 3)
+    spoilt = x.clone()
+    spoilt[4, 1] = spoil
+    assert similarity(spoilt, x, np.arange(4), center=False) is None
+    assert similarity(torch.ones(9, 3), x, np.arange(4), center=False) is None
+
+
+def test_pearson_leaves_out_epochs_without_a_similarity():
+    rising = [0.1, 0.2, 0.4, 0.3]
+    assert pearson(rising, [1 - 2 * a for a in rising]) == pytest.approx(-1)
+    assert pearson(rising, [0.2, None, 0.8, 0.6]) == pytest.approx(1)
+    assert pearson(rising, [0.5] * 4) is None
+    assert pearson(rising, [None, None, None, 0.1]) is None
+
+
+def test_models_are_beginnings_with_their_own_best_epoch():
+    record = {"run": asdict(Run()), "accuracy": [0.2, 0.6, 0.1, 0.9], "similarity": [0.3, 0.5, 0.2, 0.7]}
+    first, whole = models(record, lengths=(3, 4))
+    assert (first.best_accuracy, first.similarity_at_best) == (0.6, 0.5)
+    assert (whole.best_accuracy, whole.similarity_at_best) == (0.9, 0.7)
+    assert good([first, whole, replace(whole, best_accuracy=0.5), replace(whole, correlation=None)]) == [first, whole]
+
+
+def test_a_second_start_trains_only_what_is_missing_and_everything_is_shown(task, reference, tmp_path, monkeypatch):
+    monkeypatch.setattr(cora, "EPOCHS", (4,))
+    monkeypatch.setattr(cora, "follow", counted := Counted(follow))
+    out, console = tmp_path / "out" / "records.json", Console(record=True, width=130)
+    runs = [TINY, replace(TINY, seed=2), replace(TINY, optimizer="SGD")]
+    complete(out, runs[:2], task, reference, console)
+    records = complete(out, runs, task, reference, console)
+    assert counted.calls == 3
+    assert [Run(**record["run"]) for record in records] == runs
+    assert [Run(**r["run"]) for r in complete(out, runs[1:2], task, reference, console)] == runs[1:2]
+    cora.show(records, 0.9, console)
+    assert str(cora.PAPER) in console.export_text()
+
+
+class Counted:
+    def __init__(self, function) -> None:
+        self.function, self.calls = function, 0
+
+    def __call__(self, *arguments):
+        self.calls += 1
+        return self.function(*arguments)
+
+
+def test_every_kind_of_training_reports_its_best_epoch(task):
+    results = [cora_training.fit(task, TINY, kind, epochs=8) for kind in cora_training.KINDS]
+    for result in results:
+        assert 1 <= result["epoch"] <= 8
+        assert 0 <= result["test"] <= 1
+    console = Console(record=True, width=110)
+    cora_training.show(results, console)
+    assert all(kind in console.export_text(clear=False) for kind in cora_training.KINDS)
+
+
+def test_more_epochs_never_validate_worse(task):
+    short, long = (cora_training.fit(task, TINY, "relative", epochs) for epochs in (3, 6))
+    assert short["validation"] <= long["validation"]
+    assert short["epoch"] <= long["epoch"]
