@@ -1,0 +1,1 @@
+"""Reference models for the experiments: small, readable, no part of the library."""
