@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -28,13 +29,17 @@ def train(
     rate: float = 1e-3,
     title: str = "training",
 ) -> nn.Module:
-    """Build a model and train it with Adam; the seed decides its first weights, its batches and its noise."""
+    """Build a model and train it with Adam; the seed decides its first weights, its batches and its noise.
+
+    The learning rate rises to ``rate`` over the first third and falls to nothing at the end.
+    """
+    quiet = not sys.stdout.isatty()
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         model = build().train()
         optimizer = torch.optim.Adam(model.parameters(), lr=rate)
         schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, rate, steps)
-        for rows in track(batches(len(x), batch, steps), description=title, total=steps, transient=True):
+        for rows in track(batches(len(x), batch, steps), description=title, total=steps, transient=True, disable=quiet):
             optimizer.zero_grad()
             loss(model, x[rows], labels[rows]).backward()
             optimizer.step()
