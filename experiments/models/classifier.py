@@ -42,9 +42,9 @@ def plain(side: int, latent: int) -> nn.Sequential:
 
 
 def residual(side: int, latent: int) -> nn.Sequential:
-    """Two wider convolutions, a residual block after each, and what is left averaged to 2×2."""
-    body = [*halve(1, 24), Residual(24), *halve(24, 48), Residual(48)]
-    return nn.Sequential(*body, nn.AdaptiveAvgPool2d(2), nn.Flatten(), nn.Linear(48 * 4, latent))
+    """Two convolutions, a residual block after each, and what is left averaged to 2×2."""
+    body = [*halve(1, 16), Residual(16), *halve(16, 32), Residual(32)]
+    return nn.Sequential(*body, nn.AdaptiveAvgPool2d(2), nn.Flatten(), nn.Linear(32 * 4, latent))
 
 
 def mlp(side: int, latent: int, hidden: int = 256) -> nn.Sequential:

@@ -210,13 +210,12 @@ def draw(images: Images, models: dict[str, Models], settings: Settings, path: Pa
         rows[f"{family}, absolute"] = second.decoder(z)
         rows[f"{family}, relative"] = r_second.decoder(r_first.encoder(x))
         rows[f"{family}, translated"] = second.decoder(torch.from_numpy(translator.transform(z.numpy())))
-    figure, axes = plt.subplots(len(rows), len(x), figsize=(0.75 * len(x) + 1.6, 0.75 * len(rows)), squeeze=False)
-    for line, (title, pictures) in zip(axes, rows.items(), strict=True):
-        line[0].set_ylabel(title, rotation=0, ha="right", va="center")
-        for axis, picture in zip(line, pictures, strict=True):
-            axis.imshow(picture[0], cmap="gray", vmin=0, vmax=1)
-            axis.set(xticks=[], yticks=[])
-    figure.tight_layout(pad=0.3)
+    step = images.side + 1
+    tiles = np.pad(np.stack([row[:, 0].numpy() for row in rows.values()]), ((0, 0), (0, 0), (0, 1), (0, 1)))
+    mosaic = tiles.transpose(0, 2, 1, 3).reshape(step * len(rows), step * len(x))
+    figure, axis = plt.subplots(figsize=(0.75 * len(x) + 2, 0.75 * len(rows)), layout="constrained")
+    axis.imshow(mosaic, cmap="gray", vmin=0, vmax=1)
+    axis.set(xticks=[], yticks=step * np.arange(len(rows)) + step / 2, yticklabels=list(rows))
     figure.savefig(path, dpi=120)
     plt.close(figure)
 
