@@ -194,11 +194,11 @@ def judge(scores: list[Score], console: Console) -> None:
 @torch.no_grad()
 def draw(images: Images, models: dict[str, Models], settings: Settings, path: Path) -> None:
     """Draw one image of each class as it is, and as the encoder of seed 0 and the decoder of seed 1 give it back."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
+    try:
+        from matplotlib.figure import Figure
+    except ImportError:
+        print(f"{path} needs matplotlib: pip install matplotlib and run again, the trained models are kept.")
+        return
     x = torch.from_numpy(images.test[np.unique(images.test_labels, return_index=True)[1]])
     anchors = torch.from_numpy(images.train[anchor_rows(images, settings.anchors)])
     rows = {"original": x}
@@ -213,11 +213,11 @@ def draw(images: Images, models: dict[str, Models], settings: Settings, path: Pa
     step = images.side + 1
     tiles = np.pad(np.stack([row[:, 0].numpy() for row in rows.values()]), ((0, 0), (0, 0), (0, 1), (0, 1)))
     mosaic = tiles.transpose(0, 2, 1, 3).reshape(step * len(rows), step * len(x))
-    figure, axis = plt.subplots(figsize=(0.75 * len(x) + 2, 0.75 * len(rows)), layout="constrained")
+    figure = Figure(figsize=(0.75 * len(x) + 2, 0.75 * len(rows)), layout="constrained")
+    axis = figure.subplots()
     axis.imshow(mosaic, cmap="gray", vmin=0, vmax=1)
     axis.set(xticks=[], yticks=step * np.arange(len(rows)) + step / 2, yticklabels=list(rows))
     figure.savefig(path, dpi=120)
-    plt.close(figure)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import sys
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -48,6 +49,7 @@ def test_autoencoders_run_from_training_to_picture(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     pytest.importorskip("matplotlib")
+    monkeypatch.setattr(autoencoders, "autoencoder", partial(autoencoders.autoencoder, latent=10))
     monkeypatch.setattr(autoencoders, "QUICK", autoencoders.Settings(channels=(4, 8), anchors=20))
     options = ["--quick", "--steps", "8", "--test", "50", "--out", str(tmp_path / "out" / "scores.json")]
     monkeypatch.setattr(sys, "argv", ["autoencoders", *options, "--models", str(tmp_path / "models")])
