@@ -42,8 +42,8 @@ def plain(side: int, latent: int) -> nn.Sequential:
 
 
 def residual(side: int, latent: int) -> nn.Sequential:
-    """Two convolutions, a residual block after each, and what is left averaged to 2×2."""
-    body = [*halve(1, 16), Residual(16), *halve(16, 32), Residual(32)]
+    """Two convolutions, two residual blocks, and what is left averaged to 2×2."""
+    body = [*halve(1, 16), *halve(16, 32), Residual(32), Residual(32)]
     return nn.Sequential(*body, nn.AdaptiveAvgPool2d(2), nn.Flatten(), nn.Linear(32 * 4, latent))
 
 
