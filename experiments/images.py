@@ -15,6 +15,8 @@ from experiments.data import VARIABLE
 from sklearn.datasets import load_digits
 from sklearn.model_selection import train_test_split
 
+import relatent as rl
+
 IDX = ("train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte")
 # What each set is downloaded as, and the command that downloads it.
 PACKAGES = {
@@ -43,6 +45,10 @@ class Images:
         """Keep the first images of each part; None keeps all."""
         parts = (self.train[:train], self.train_labels[:train], self.test[:test], self.test_labels[:test])
         return Images(self.name, *parts)
+
+    def anchors(self, k: int) -> np.ndarray:
+        """Choose the training images that all models share, as many of each class."""
+        return self.train[rl.anchors.stratified(self.train_labels, k, seed=0)]
 
 
 def load_images(name: str, folder: str | os.PathLike[str] | None = None) -> Images:

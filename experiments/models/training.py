@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import sys
+import time
 from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 import torch
 from rich.progress import track
@@ -17,31 +18,40 @@ from torch import nn
 Loss = Callable[[nn.Module, torch.Tensor, torch.Tensor], torch.Tensor]
 
 
+@dataclass(frozen=True)
+class Training:
+    """What a training depends on, next to its seed. ``images=None`` takes all there are."""
+
+    steps: int
+    rate: float = 1e-3
+    images: int | None = None
+    anchors: int = 500
+    batch: int = 128
+
+
 def train(
     build: Callable[[], nn.Module],
     x: torch.Tensor,
     labels: torch.Tensor,
     loss: Loss,
+    how: Training,
     *,
     seed: int,
-    steps: int,
-    batch: int = 128,
-    rate: float = 1e-3,
     title: str = "training",
 ) -> nn.Module:
     """Build a model and train it with Adam; the seed decides its first weights, its batches and its noise.
 
-    The learning rate rises to ``rate`` over the first third and falls to nothing at the end.
+    The learning rate rises to ``how.rate`` over the first third and falls to nothing at the end.
     """
-    quiet = not sys.stdout.isatty()
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         model = build().train()
-        optimizer = torch.optim.Adam(model.parameters(), lr=rate)
-        schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, rate, steps)
-        for rows in track(batches(len(x), batch, steps), description=title, total=steps, transient=True, disable=quiet):
+        optimizer = torch.optim.Adam(model.parameters(), lr=how.rate)
+        schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, how.rate, how.steps)
+        rows = batches(len(x), how.batch, how.steps)
+        for chosen in track(rows, title, how.steps, transient=True, disable=not sys.stdout.isatty()):
             optimizer.zero_grad()
-            loss(model, x[rows], labels[rows]).backward()
+            loss(model, x[chosen], labels[chosen]).backward()
             optimizer.step()
             schedule.step()
     return model.eval()
@@ -57,18 +67,26 @@ def batches(n: int, size: int, steps: int) -> Iterator[torch.Tensor]:
         rows = rows[size:]
 
 
-def trained(path: Path, settings: dict[str, Any], build: Callable[[], nn.Module], fit: Callable[[], nn.Module]):
-    """Load the checkpoint at ``path`` if it was made with these settings; otherwise train, and leave one."""
-    written = json.dumps(settings, sort_keys=True)
-    if path.is_file():
-        with safe_open(path, "pt") as file:
-            if (file.metadata() or {}).get("settings") == written:
-                model = build()
-                model.load_state_dict(load_file(path))
-                return model.eval()
-    model = fit()
-    path.parent.mkdir(parents=True, exist_ok=True)
-    beside = path.with_suffix(".part")
-    save_file(model.state_dict(), beside, {"settings": written})
-    beside.replace(path)
+def trained(path: Path, how: Training, build: Callable[[], nn.Module], fit: Callable[[], nn.Module]) -> nn.Module:
+    """Load the checkpoint at ``path`` if it was trained in this way; otherwise train, and leave one."""
+    start, settings = time.perf_counter(), json.dumps(asdict(how), sort_keys=True)
+    model = _loaded(path, settings, build)
+    if model is None:
+        model = fit()
+        path.parent.mkdir(parents=True, exist_ok=True)
+        beside = path.with_suffix(".part")
+        save_file(model.state_dict(), beside, {"settings": settings})
+        beside.replace(path)
+        print(f"{path.stem}: trained in {time.perf_counter() - start:.0f} s", flush=True)
     return model
+
+
+def _loaded(path: Path, settings: str, build: Callable[[], nn.Module]) -> nn.Module | None:
+    if not path.is_file():
+        return None
+    with safe_open(path, "pt") as file:
+        if (file.metadata() or {}).get("settings") != settings:
+            return None
+    model = build()
+    model.load_state_dict(load_file(path))
+    return model.eval()

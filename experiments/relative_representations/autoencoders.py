@@ -20,18 +20,17 @@ from __future__ import annotations
 
 import argparse
 import json
-import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from functools import partial
-from itertools import permutations
+from itertools import permutations, product
 from pathlib import Path
 
 import numpy as np
 import torch
 from experiments.images import NAMES, Images, load_images
 from experiments.models.autoencoder import CHANNELS, autoencoder, reconstruction_loss
-from experiments.models.training import train, trained
+from experiments.models.training import Training, train, trained
 from rich.console import Console
 from rich.table import Table
 from torch import nn
@@ -40,18 +39,19 @@ import relatent as rl
 
 FAMILIES = ("AE", "VAE")
 KINDS = ("absolute", "relative")
+COLUMNS = ("own absolute", "own relative", "absolute", "relative", "translated")
+
+Models = dict[str, list[nn.Module]]  # by kind, one per seed
 
 
 @dataclass(frozen=True)
-class Settings:
-    """What a training depends on, next to its seed. None: all images."""
+class Settings(Training):
+    """A training and the channels of its convolutions."""
 
-    channels: tuple[int, ...] = (16, 32, 64)
     steps: int = 300
     rate: float = 1e-2
     images: int | None = 5000
-    anchors: int = 500
-    batch: int = 128
+    channels: tuple[int, ...] = (16, 32, 64)
 
 
 FULL = Settings(channels=CHANNELS, steps=9400, rate=1e-3, images=None)
@@ -108,38 +108,25 @@ def parse() -> argparse.Namespace:
     return args
 
 
-Models = dict[str, list[nn.Module]]
-
-
 def train_all(images: Images, family: str, seeds: int, settings: Settings, folder: Path) -> Models:
     """Give the absolute and the relative models, one per seed; all relative models share their anchor images."""
     x, labels = torch.from_numpy(images.train), torch.from_numpy(images.train_labels)
-    anchors = {"absolute": None, "relative": x[anchor_rows(images, settings.anchors)]}
+    anchors = {"absolute": None, "relative": torch.from_numpy(images.anchors(settings.anchors))}
+    options = {"variational": family == "VAE", "channels": settings.channels}
     models: Models = {kind: [] for kind in KINDS}
-    for seed in range(seeds):
-        for kind in KINDS:
-            options = {"variational": family == "VAE", "channels": settings.channels}
-            build = partial(autoencoder, images.side, anchors[kind], **options)
-            title = f"{images.name} {family} {kind}, seed {seed}"
-            how = {"seed": seed, "steps": settings.steps, "batch": settings.batch, "rate": settings.rate}
-            fit = partial(train, build, x, labels, reconstruction_loss, title=title, **how)
-            path = folder / f"{images.name}-{family}-{kind}-{seed}.safetensors"
-            start = time.perf_counter()
-            models[kind].append(trained(path, asdict(settings), build, fit))
-            print(f"{title}: ready after {time.perf_counter() - start:.0f} s", flush=True)
+    for seed, kind in product(range(seeds), KINDS):
+        name = f"{images.name}-{family}-{kind}-{seed}"
+        build = partial(autoencoder, images.side, anchors[kind], **options)
+        fit = partial(train, build, x, labels, reconstruction_loss, settings, seed=seed, title=name)
+        models[kind].append(trained(folder / f"{name}.safetensors", settings, build, fit))
     return models
-
-
-def anchor_rows(images: Images, k: int) -> np.ndarray:
-    """Choose the training images that all models share, as many of each class."""
-    return rl.anchors.stratified(images.train_labels, k, seed=0)
 
 
 @torch.no_grad()
 def stitch_all(images: Images, family: str, models: Models, settings: Settings) -> Iterator[Score]:
     """Score every encoder with every decoder of its kind. Each image set is encoded once per encoder."""
     test = torch.from_numpy(images.test)
-    anchors = torch.from_numpy(images.train[anchor_rows(images, settings.anchors)])
+    anchors = torch.from_numpy(images.anchors(settings.anchors))
     latent = {kind: [m.encoder(test) for m in models[kind]] for kind in KINDS}
     known = [m.encoder(anchors).numpy() for m in models["absolute"]]
 
@@ -155,9 +142,6 @@ def stitch_all(images: Images, family: str, models: Models, settings: Settings) 
     for i, j in permutations(range(len(known)), 2):
         translator = rl.Translator("vectors").fit(known[i], known[j])
         yield score("translated", i, j, torch.from_numpy(translator.transform(latent["absolute"][i].numpy())))
-
-
-COLUMNS = ("own absolute", "own relative", "absolute", "relative", "translated")
 
 
 def show(scores: list[Score], settings: Settings, console: Console) -> None:
@@ -200,7 +184,7 @@ def draw(images: Images, models: dict[str, Models], settings: Settings, path: Pa
         print(f"{path} needs matplotlib: pip install matplotlib and run again, the trained models are kept.")
         return
     x = torch.from_numpy(images.test[np.unique(images.test_labels, return_index=True)[1]])
-    anchors = torch.from_numpy(images.train[anchor_rows(images, settings.anchors)])
+    anchors = torch.from_numpy(images.anchors(settings.anchors))
     rows = {"original": x}
     for family, by_kind in models.items():
         (first, second), (r_first, r_second) = by_kind["absolute"][:2], by_kind["relative"][:2]

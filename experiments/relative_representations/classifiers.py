@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from functools import partial
@@ -29,7 +28,7 @@ import numpy as np
 import torch
 from experiments.images import NAMES, Images, load_images
 from experiments.models.classifier import ARCHITECTURES, classification_loss, classifier
-from experiments.models.training import train, trained
+from experiments.models.training import Training, train, trained
 from rich.console import Console
 from rich.table import Table
 from torch import nn
@@ -44,18 +43,8 @@ Name = tuple[str, int]  # architecture and seed
 Models = dict[str, dict[Name, nn.Module]]
 
 
-@dataclass(frozen=True)
-class Settings:
-    """What a training depends on, next to its seed. None: all images."""
-
-    steps: int = 200
-    rate: float = 5e-3
-    images: int | None = 5000
-    anchors: int = 300
-    batch: int = 128
-
-
-FULL = Settings(steps=4700, rate=1e-3, images=None)
+DEFAULT = Training(steps=200, rate=5e-3, images=5000, anchors=300)
+FULL = Training(steps=4700, rate=1e-3, images=None, anchors=300)
 
 
 @dataclass(frozen=True)
@@ -77,12 +66,12 @@ class Score:
 def main() -> None:
     """Train or load the models, stitch them, print both tables."""
     args = parse()
-    settings = FULL if args.full else Settings()
-    settings = replace(settings, steps=args.steps or settings.steps)
+    how = FULL if args.full else DEFAULT
+    how = replace(how, steps=args.steps or how.steps)
     scores: list[Score] = []
     for dataset in args.datasets:
-        images = load_images(dataset, args.data).first(settings.images, args.test)
-        scores += stitch_all(images, train_all(images, args.seeds, settings, args.models), settings)
+        images = load_images(dataset, args.data).first(how.images, args.test)
+        scores += stitch_all(images, train_all(images, args.seeds, how, args.models), how)
         args.out.parent.mkdir(parents=True, exist_ok=True)
         args.out.write_text(json.dumps([asdict(s) for s in scores], indent=1))
     console = Console(width=130)
@@ -108,34 +97,24 @@ def parse() -> argparse.Namespace:
     return args
 
 
-def train_all(images: Images, seeds: int, settings: Settings, folder: Path) -> Models:
+def train_all(images: Images, seeds: int, how: Training, folder: Path) -> Models:
     """Give the absolute and the relative models; all relative models share their anchor images."""
     x, labels = torch.from_numpy(images.train), torch.from_numpy(images.train_labels)
-    anchors = {"absolute": None, "relative": x[anchor_rows(images, settings)]}
-    classes = int(labels.max()) + 1
+    anchors = {"absolute": None, "relative": torch.from_numpy(images.anchors(how.anchors))}
     models: Models = {kind: {} for kind in KINDS}
     for seed, architecture, kind in product(range(seeds), ARCHITECTURES, KINDS):
-        build = partial(classifier, architecture, images.side, classes, anchors[kind])
-        title = f"{images.name} {architecture} {kind}, seed {seed}"
-        how = {"seed": seed, "steps": settings.steps, "batch": settings.batch, "rate": settings.rate}
-        fit = partial(train, build, x, labels, classification_loss, title=title, **how)
-        path = folder / f"{images.name}-{architecture}-{kind}-{seed}.safetensors"
-        start = time.perf_counter()
-        models[kind][architecture, seed] = trained(path, asdict(settings), build, fit)
-        print(f"{title}: ready after {time.perf_counter() - start:.0f} s", flush=True)
+        name = f"{images.name}-{architecture}-{kind}-{seed}"
+        build = partial(classifier, architecture, images.side, int(labels.max()) + 1, anchors[kind])
+        fit = partial(train, build, x, labels, classification_loss, how, seed=seed, title=name)
+        models[kind][architecture, seed] = trained(folder / f"{name}.safetensors", how, build, fit)
     return models
 
 
-def anchor_rows(images: Images, settings: Settings) -> np.ndarray:
-    """Choose the training images that all models share, as many of each class."""
-    return rl.anchors.stratified(images.train_labels, settings.anchors, seed=0)
-
-
 @torch.no_grad()
-def stitch_all(images: Images, models: Models, settings: Settings) -> Iterator[Score]:
+def stitch_all(images: Images, models: Models, how: Training) -> Iterator[Score]:
     """Score every encoder with every head of its kind. Each image set is encoded once per encoder."""
     test, labels = torch.from_numpy(images.test), torch.from_numpy(images.test_labels)
-    anchors = torch.from_numpy(images.train[anchor_rows(images, settings)])
+    anchors = torch.from_numpy(images.anchors(how.anchors))
     latent = {kind: {name: m.encoder(test) for name, m in models[kind].items()} for kind in KINDS}
     known = {name: m.encoder(anchors).numpy() for name, m in models["absolute"].items()}
 

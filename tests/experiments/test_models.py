@@ -9,7 +9,7 @@ import torch
 from experiments.models.autoencoder import Gaussian, autoencoder, reconstruction_loss
 from experiments.models.classifier import ARCHITECTURES, classification_loss, classifier
 from experiments.models.heads import norm_head, tanh_head
-from experiments.models.training import batches, train, trained
+from experiments.models.training import Training, batches, train, trained
 from torch import nn
 
 
@@ -79,7 +79,7 @@ def test_every_row_comes_once_before_any_comes_again() -> None:
 def fit(seed: int, steps: int = 2) -> nn.Module:
     x = torch.linspace(0, 1, 6 * 64).reshape(6, 1, 8, 8)
     labels = torch.arange(6) % 2
-    return train(lambda: classifier("mlp", 8, 2, x[:3]), x, labels, classification_loss, seed=seed, steps=steps)
+    return train(lambda: classifier("mlp", 8, 2, x[:3]), x, labels, classification_loss, Training(steps), seed=seed)
 
 
 def weights(model: nn.Module) -> torch.Tensor:
@@ -104,11 +104,11 @@ def test_a_trained_model_is_found_again_unless_its_settings_changed(tmp_path: Pa
     x = torch.rand(2, 1, 8, 8)
     build: Callable[[], nn.Module] = lambda: classifier("mlp", 8, 2, torch.zeros(3, 1, 8, 8))  # noqa: E731
     path = tmp_path / "models" / "a.safetensors"
-    first = trained(path, {"steps": 2}, build, train_it)
-    again = trained(path, {"steps": 2}, build, train_it)
+    first = trained(path, Training(2), build, train_it)
+    again = trained(path, Training(2), build, train_it)
     assert torch.equal(first(x), again(x))
     assert made == [0]
-    trained(path, {"steps": 3}, build, train_it)
+    trained(path, Training(3), build, train_it)
     assert made == [0, 1]
     assert [p.name for p in path.parent.iterdir()] == ["a.safetensors"]
 

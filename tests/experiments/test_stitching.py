@@ -8,7 +8,10 @@ import numpy as np
 import pytest
 import torch
 from experiments.images import Images, load_images
+from experiments.models.training import Training
 from experiments.relative_representations import autoencoders, classifiers
+
+HOW = Training(steps=60, rate=5e-3, anchors=100)
 
 
 @pytest.fixture(scope="module")
@@ -20,8 +23,7 @@ def digits() -> Images:
 def models(digits: Images, tmp_path_factory: pytest.TempPathFactory) -> classifiers.Models:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(classifiers, "ARCHITECTURES", ["mlp"])
-        settings = classifiers.Settings(steps=60, anchors=100)
-        return classifiers.train_all(digits, 2, settings, tmp_path_factory.mktemp("models"))
+        return classifiers.train_all(digits, 2, HOW, tmp_path_factory.mktemp("models"))
 
 
 def test_seeds_share_the_relative_space_and_not_the_absolute(digits: Images, models: classifiers.Models) -> None:
@@ -37,7 +39,7 @@ def test_seeds_share_the_relative_space_and_not_the_absolute(digits: Images, mod
 
 
 def test_stitched_classifiers_work_when_relative_or_translated(digits: Images, models: classifiers.Models) -> None:
-    scores = list(classifiers.stitch_all(digits, models, classifiers.Settings(anchors=100)))
+    scores = list(classifiers.stitch_all(digits, models, HOW))
     mean = {kind: np.mean([s.accuracy for s in scores if s.kind == kind]) for kind in classifiers.COLUMNS}
     assert {s.reach for s in scores} == {"other seed"}
     assert min(mean["own absolute"], mean["own relative"]) > 0.9
@@ -55,8 +57,9 @@ def test_autoencoders_run_from_training_to_picture(
     monkeypatch.setattr(sys, "argv", ["autoencoders", *options, "--models", str(tmp_path / "models")])
     autoencoders.main()
     shown = capsys.readouterr().out
+    assert "trained in" in shown
     assert "digits AE: relative ≥ 10 × below absolute" in shown
     assert {p.name for p in (tmp_path / "out").iterdir()} == {"scores.json", "autoencoders-digits.png"}
     assert len(list((tmp_path / "models").iterdir())) == 8
     autoencoders.main()
-    assert "ready after 0 s" in capsys.readouterr().out
+    assert "trained in" not in capsys.readouterr().out
