@@ -8,7 +8,7 @@ gives the squared error per pixel × 1000 on test images, mean ± std over model
 absolute.
 
 The default is sized for half an hour on one core: three convolutions in place of four, half as wide, 5,000 training
-images, 300 steps of Adam with one cycle of the learning rate. ``--full`` takes the paper's convolutions, all images and
+images, 600 steps of Adam with one cycle of the learning rate. ``--full`` takes the paper's convolutions, all images and
 twenty epochs. Trained models are kept in ``--models`` and found there again, so that an interrupted run goes on where
 it stopped.
 
@@ -48,7 +48,7 @@ Models = dict[str, list[nn.Module]]  # by kind, one per seed
 class Settings(Training):
     """A training and the channels of its convolutions."""
 
-    steps: int = 300
+    steps: int = 600
     rate: float = 1e-2
     images: int | None = 5000
     channels: tuple[int, ...] = (16, 32, 64)
