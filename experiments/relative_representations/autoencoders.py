@@ -128,20 +128,21 @@ def stitch_all(images: Images, family: str, models: Models, settings: Settings) 
     test = torch.from_numpy(images.test)
     anchors = torch.from_numpy(images.anchors(settings.anchors))
     latent = {kind: [m.encoder(test) for m in models[kind]] for kind in KINDS}
-    known = [m.encoder(anchors).numpy() for m in models["absolute"]]
+    known = [m.encoder(anchors) for m in models["absolute"]]
 
-    def score(kind: str, i: int, j: int, z: torch.Tensor) -> Score:
-        decoded = models["relative" if "relative" in kind else "absolute"][j].decoder(z)
+    def score(kind: str, i: int, j: int, decoder: nn.Module) -> Score:
+        decoded = decoder(latent["relative" if "relative" in kind else "absolute"][i])
         return Score(images.name, family, kind, i, j, float(nn.functional.mse_loss(decoded, test)))
 
     for kind in KINDS:
-        for i, z in enumerate(latent[kind]):
-            yield score(f"own {kind}", i, i, z)
-        for i, j in permutations(range(len(models[kind])), 2):
-            yield score(kind, i, j, latent[kind][i])
+        decoders = [m.decoder for m in models[kind]]
+        for i, decoder in enumerate(decoders):
+            yield score(f"own {kind}", i, i, decoder)
+        for i, j in permutations(range(len(decoders)), 2):
+            yield score(kind, i, j, decoders[j])
     for i, j in permutations(range(len(known)), 2):
         translator = rl.Translator("vectors").fit(known[i], known[j])
-        yield score("translated", i, j, torch.from_numpy(translator.transform(latent["absolute"][i].numpy())))
+        yield score("translated", i, j, rl.stitch(None, translator, models["absolute"][j].decoder))
 
 
 def show(scores: list[Score], settings: Settings, console: Console) -> None:
@@ -188,12 +189,11 @@ def draw(images: Images, models: dict[str, Models], settings: Settings, path: Pa
     rows = {"original": x}
     for family, by_kind in models.items():
         (first, second), (r_first, r_second) = by_kind["absolute"][:2], by_kind["relative"][:2]
-        z = first.encoder(x)
-        translator = rl.Translator("vectors").fit(first.encoder(anchors).numpy(), second.encoder(anchors).numpy())
-        rows[f"{family}, own decoder"] = first.decoder(z)
-        rows[f"{family}, absolute"] = second.decoder(z)
-        rows[f"{family}, relative"] = r_second.decoder(r_first.encoder(x))
-        rows[f"{family}, translated"] = second.decoder(torch.from_numpy(translator.transform(z.numpy())))
+        translator = rl.Translator("vectors").fit(first.encoder(anchors), second.encoder(anchors))
+        rows[f"{family}, own decoder"] = first(x)
+        rows[f"{family}, absolute"] = rl.stitch(first.encoder, None, second.decoder)(x)
+        rows[f"{family}, relative"] = rl.stitch(r_first.encoder, None, r_second.decoder)(x)
+        rows[f"{family}, translated"] = rl.stitch(first.encoder, translator, second.decoder)(x)
     step = images.side + 1
     tiles = np.pad(np.stack([row[:, 0].numpy() for row in rows.values()]), ((0, 0), (0, 0), (0, 1), (0, 1)))
     mosaic = tiles.transpose(0, 2, 1, 3).reshape(step * len(rows), step * len(x))

@@ -116,20 +116,21 @@ def stitch_all(images: Images, models: Models, how: Training) -> Iterator[Score]
     test, labels = torch.from_numpy(images.test), torch.from_numpy(images.test_labels)
     anchors = torch.from_numpy(images.anchors(how.anchors))
     latent = {kind: {name: m.encoder(test) for name, m in models[kind].items()} for kind in KINDS}
-    known = {name: m.encoder(anchors).numpy() for name, m in models["absolute"].items()}
+    known = {name: m.encoder(anchors) for name, m in models["absolute"].items()}
 
-    def score(kind: str, i: Name, j: Name, z: torch.Tensor) -> Score:
-        head = models["relative" if "relative" in kind else "absolute"][j].decoder
-        return Score(images.name, kind, i, j, float((head(z).argmax(1) == labels).float().mean()))
+    def score(kind: str, i: Name, j: Name, head: nn.Module) -> Score:
+        answers = head(latent["relative" if "relative" in kind else "absolute"][i]).argmax(1)
+        return Score(images.name, kind, i, j, float((answers == labels).float().mean()))
 
     for kind in KINDS:
-        for i, z in latent[kind].items():
-            yield score(f"own {kind}", i, i, z)
-        for i, j in permutations(latent[kind], 2):
-            yield score(kind, i, j, latent[kind][i])
+        heads = {name: m.decoder for name, m in models[kind].items()}
+        for i, head in heads.items():
+            yield score(f"own {kind}", i, i, head)
+        for i, j in permutations(heads, 2):
+            yield score(kind, i, j, heads[j])
     for i, j in permutations(known, 2):
         translator = rl.Translator("stitching").fit(known[i], known[j])
-        yield score("translated", i, j, torch.from_numpy(translator.transform(latent["absolute"][i].numpy())))
+        yield score("translated", i, j, rl.stitch(None, translator, models["absolute"][j].decoder))
 
 
 def show_stitched(scores: list[Score], console: Console) -> None:
