@@ -105,6 +105,8 @@ def parse() -> argparse.Namespace:
     args = parser.parse_args()
     args.datasets = args.datasets or (["digits"] if args.quick else ["mnist", "fashion-mnist"])
     args.seeds = args.seeds or (2 if args.quick else 5)
+    if args.seeds < 2:
+        parser.error(f"--seeds is {args.seeds}: two models are stitched, so expected at least 2")
     return args
 
 
@@ -195,13 +197,16 @@ def draw(images: Images, models: dict[str, Models], settings: Settings, path: Pa
         rows[f"{family}, relative"] = rl.stitch(r_first.encoder, None, r_second.decoder)(x)
         rows[f"{family}, translated"] = rl.stitch(first.encoder, translator, second.decoder)(x)
     step = images.side + 1
-    tiles = np.pad(np.stack([row[:, 0].numpy() for row in rows.values()]), ((0, 0), (0, 0), (0, 1), (0, 1)))
+    pixels = np.stack([row[:, 0].numpy() for row in rows.values()])
+    tiles = np.pad(pixels, ((0, 0), (0, 0), (0, 1), (0, 1)), constant_values=1)
     mosaic = tiles.transpose(0, 2, 1, 3).reshape(step * len(rows), step * len(x))
-    figure = Figure(figsize=(0.75 * len(x) + 2, 0.75 * len(rows)), layout="constrained")
+    figure = Figure(figsize=(0.75 * len(x), 0.75 * len(rows)))
     axis = figure.subplots()
     axis.imshow(mosaic, cmap="gray", vmin=0, vmax=1)
     axis.set(xticks=[], yticks=step * np.arange(len(rows)) + step / 2, yticklabels=list(rows))
-    figure.savefig(path, dpi=120)
+    axis.tick_params(length=0)
+    axis.spines[:].set_visible(False)
+    figure.savefig(path, dpi=120, bbox_inches="tight")
 
 
 if __name__ == "__main__":

@@ -94,6 +94,8 @@ def parse() -> argparse.Namespace:
     args = parser.parse_args()
     args.datasets = args.datasets or (["digits"] if args.quick else ["digits", "mnist", "fashion-mnist"])
     args.seeds = args.seeds or (2 if args.quick else 5)
+    if args.seeds < 2:
+        parser.error(f"--seeds is {args.seeds}: two models are stitched, so expected at least 2")
     return args
 
 
