@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test test-slow check format bench docs clean
+.PHONY: demo test test-slow check format bench stitching docs clean
 
 demo: .venv/demo
 	$(BIN)/python experiments/inverse_relative_projection/digits.py
@@ -26,6 +26,11 @@ format: .venv/dev
 
 bench: .venv/bench
 	$(BIN)/python -m benchmarks
+
+stitching: .venv/experiments
+	$(BIN)/python -m experiments.relative_representations.classifiers --quick
+	$(BIN)/python -m experiments.relative_representations.autoencoders --quick
+	@echo "open out/autoencoders-digits.png"
 
 docs: .venv/docs
 	$(BIN)/sphinx-build -W -q docs docs/_build/html
@@ -59,6 +64,10 @@ $(BIN)/python:
 # The peers that benchmarks compare with.
 .venv/bench: .venv/dev
 	$(BIN)/python -m pip install --quiet latentis==0.0.8 faiss-cpu
+	@touch $@
+
+.venv/experiments: .venv/dev
+	$(BIN)/python -m pip install --quiet --editable '.[experiments]'
 	@touch $@
 
 .venv/docs: pyproject.toml | $(BIN)/python
