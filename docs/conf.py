@@ -14,6 +14,7 @@ suppress_warnings = ["myst.xref_missing", "ref.python"]
 # Methods that scikit-learn adds for metadata routing, documented there.
 autodoc_default_options = {
     "exclude-members": ", ".join(
-        f"set_{method}_request" for method in ("fit", "partial_fit", "transform", "score", "inverse_transform")
+        f"set_{method}_request"
+        for method in ("fit", "partial_fit", "predict", "predict_proba", "transform", "score", "inverse_transform")
     )
 }
