@@ -8,7 +8,6 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from sklearn.metrics import accuracy_score, f1_score, mean_squared_error
 
 from relatent._array import check_count, random_generator, suggest, to_numpy
 from relatent.project import RelativeProjection, RelativeTranslator
@@ -20,12 +19,12 @@ __all__ = ["METHODS", "METRICS", "Rows", "check_names", "find_methods", "find_me
 METHODS = ("absolute", "relative", "orthogonal", "least_squares", "stitching", "inverse_relative", "dual_codes")
 """Ways to stitch that are tried unless others are named."""
 
-METRICS: dict[str, tuple[Callable[[Any, Any], float], bool]] = {
-    "accuracy": (accuracy_score, True),
-    "weighted F1": (partial(f1_score, average="weighted", zero_division=0.0), True),
-    "MSE": (mean_squared_error, False),
+METRICS: dict[str, tuple[str, dict[str, Any], bool]] = {
+    "accuracy": ("accuracy_score", {}, True),
+    "weighted F1": ("f1_score", {"average": "weighted", "zero_division": 0.0}, True),
+    "MSE": ("mean_squared_error", {}, False),
 }
-"""Metrics by name, and whether larger is better."""
+"""Metrics by name: the function of scikit-learn, its options, and whether larger is better."""
 
 TEST_SHARE = 0.2
 
@@ -105,8 +104,10 @@ def find_metric(metric: Any, larger: bool | None) -> tuple[Callable[[Any, Any], 
     if isinstance(metric, str):
         if metric not in METRICS:
             raise ValueError(f"There is no metric {metric!r}.{suggest(metric, METRICS)}")
-        function, better = METRICS[metric]
-        return function, metric, better
+        from sklearn import metrics  # large, and few that stitch need it
+
+        function, options, better = METRICS[metric]
+        return partial(getattr(metrics, function), **options), metric, better
     name = getattr(metric, "__name__", type(metric).__name__)
     return metric, name, True if larger is None else larger
 
