@@ -24,6 +24,8 @@ __all__ = [
 SAFE_SQUARE = 1e-11
 # How far, in roots of the machine's precision, a fast polar factor may be from leaving a symmetric stretch.
 RESIDUAL = 1e-3
+# Random vectors that show whether a stretch is symmetric, without multiplying it out.
+PROBES = 4
 
 
 def row_norms(x: Array) -> Array:
@@ -156,8 +158,9 @@ def _polar_by_eigenvalues(m: Array) -> Array | None:
     # One step of Newton's iteration squares what is left of the error; the check proves it.
     eye = xp.eye(m.shape[1], dtype=m.dtype, device=m.device)
     q = q @ (1.5 * eye - 0.5 * (xp.matrix_transpose(q) @ q))
-    stretch = xp.matrix_transpose(q) @ m
-    error = xp.linalg.matrix_norm(stretch - xp.matrix_transpose(stretch)) / xp.linalg.matrix_norm(stretch)
+    probes = like(np.random.default_rng(0).standard_normal((m.shape[1], PROBES)), m)
+    stretched, back = xp.matrix_transpose(q) @ (m @ probes), xp.matrix_transpose(m) @ (q @ probes)
+    error = xp.linalg.matrix_norm(stretched - back) / xp.linalg.matrix_norm(stretched)
     return q if float(error) < RESIDUAL * float(xp.finfo(m.dtype).eps) ** 0.5 else None
 
 

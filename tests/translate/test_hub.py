@@ -108,7 +108,8 @@ def test_a_saved_hub_does_the_same(goal, turned, tmp_path):
     assert list(again.spokes_) == list(turned)
     assert np.array_equal(again.translate(turned["a"], "a", "c"), hub.translate(turned["a"], "a", "c"))
     extra = turned["b"][:, ::-1]
-    assert np.array_equal(again.add("d", extra).transform(extra, "d"), hub.add("d", extra).transform(extra, "d"))
+    added, expected = again.add("d", extra).transform(extra, "d"), hub.add("d", extra).transform(extra, "d")
+    np.testing.assert_allclose(added, expected, rtol=1e-12)
 
 
 def test_a_file_without_codes_cannot_be_added_to(turned, tmp_path):

@@ -141,8 +141,8 @@ def test_the_reservoir_is_the_same_however_pairs_were_chunked(noisy):
     chunked = rl.Translator(reservoir=50)
     for start in range(0, 400, 33):
         chunked.accumulate(x[start : start + 33], y[start : start + 33])
-    np.testing.assert_array_equal(chunked.finish().pairs_.x, whole.pairs_.x)
-    assert len(whole.pairs_.x) == 50
+    np.testing.assert_array_equal(chunked.finish().pairs_.sample.x, whole.pairs_.sample.x)
+    assert len(whole.pairs_.sample) == 50
 
 
 def test_weights_are_repetitions(noisy):
@@ -414,13 +414,14 @@ def test_repeated_anchors_do_not_spoil_the_penalty(rng):
 
 def test_fewer_anchors_than_coordinates_lose_nothing_by_living_in_their_span(rng):
     from relatent.translate.retrieval import LikelihoodPath
+    from relatent.translate.sample import Sample
     from relatent.translate.selection import likelihood_choice
 
     x, y = rng.normal(size=(40, 90)), rng.normal(size=(40, 70))
     y[:, :30] += x[:, :30]
     t = rl.Translator("retrieval").fit(x, y)
     name, *penalties = likelihood_choice(t.selection_)
-    p = t.streams_[name].prepared(x, y)
+    p = t.streams_[name].prepared(Sample(x, y))
     whole = LikelihoodPath.of(p.summary).at(*penalties)
     new_x, new_y = rng.normal(size=(20, 90)), rng.normal(size=(25, 70))
     expected = whole.query_vectors(p.source.apply(new_x)) @ whole.target_vectors(p.target.apply(new_y)).T

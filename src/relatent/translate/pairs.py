@@ -13,6 +13,7 @@ from relatent.evaluate.interval import Estimate
 from relatent.evaluate.interval import bootstrap as interval
 from relatent.evaluate.neighbors import Neighbors, nearest
 from relatent.translate.retrieval import LikelihoodPath, LikelihoodRatio
+from relatent.translate.sample import Sample
 from relatent.translate.selection import Prepared, for_retrieval, likelihood_choice
 from relatent.translate.stream import PairStream
 
@@ -167,7 +168,7 @@ def bootstrap(
 def _prepared(x: np.ndarray, y: np.ndarray, name: str) -> Prepared:
     stream = PairStream(name)
     stream.take(x, y, None, True, True)
-    return stream.prepared(x, y)
+    return stream.prepared(Sample(x, y))
 
 
 def _belonging(p: Prepared, penalties: list[float], trusted: np.ndarray, seed: int) -> np.ndarray:

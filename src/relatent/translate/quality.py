@@ -136,7 +136,7 @@ def expected_quality(translator: Translator, index: Array | None = None, *, seed
     widened = float(np.sqrt(1 + len(folds) * (n - trained) / trained))
     some, at_full = folds[:CURVE_FOLDS], np.concatenate(scores[:CURVE_FOLDS])
     columns = np.stack([*(trial.scores_with(share, some, seed) for share in CURVE_SHARES), at_full], axis=2)
-    sizes = (*(round(share * len(folds[0][0].raw_x)) for share in CURVE_SHARES), round(trained))
+    sizes = (*(round(share * len(folds[0][0].sample)) for share in CURVE_SHARES), round(trained))
     measured = MEASURES[: 3 if translator.target_map_ is not None else 4]
     curves = {m: LearningCurve(m, sizes, columns[:, i]) for i, m in enumerate(measured)}
     estimates = {
@@ -158,13 +158,14 @@ class _Trial:
     @staticmethod
     def of(t: Translator, index: Array | None) -> _Trial:
         pairs = _prepared(t)
-        return _Trial(t, pairs, _without(to_numpy(t.pairs_.y), index), _penalty(t, pairs))
+        return _Trial(t, pairs, _without(t.pairs_.sample.y, index), _penalty(t, pairs))
 
     def scores(self, rest: Prepared, rows: np.ndarray, stricter: float = 1.0) -> np.ndarray:
         """Recall at 1 and at 10, reciprocal rank and cosine of each held-out query, (queries, 4)."""
         source, target = _solved(self.translator, rest, stricter * self.penalty)
         asked = rows[: max(1, QUERIES // FOLDS)]
-        queries, own = source(self.translator.pairs_.x[asked]), self.translator.pairs_.y[rows]
+        pairs = self.pairs.sample
+        queries, own = source(pairs.x[asked]), pairs.y[rows]
         index = np.concatenate([own, self.gallery])
         cosine = np.zeros(len(asked))
         if target is None:
@@ -187,8 +188,8 @@ class _Trial:
 
 def _drawn(p: Prepared, share: float, seed: int) -> Prepared:
     """Draw a share of the pairs."""
-    kept = random_generator(seed).permutation(len(p.raw_x))[: max(2, round(share * len(p.raw_x)))]
-    return replace(p, summary=p.part(kept), raw_x=p.raw_x[kept], raw_y=p.raw_y[kept])
+    kept = random_generator(seed).permutation(len(p.sample))[: max(2, round(share * len(p.sample)))]
+    return replace(p, summary=p.part(kept), sample=p.sample.part(kept))
 
 
 def _prepared(t: Translator) -> Prepared:
@@ -199,10 +200,10 @@ def _prepared(t: Translator) -> Prepared:
             "This translator has no pairs to hold out: it is not fitted, or was loaded from a file, which keeps none. "
             "Fit it, and ask for its expected quality before saving."
         )
-    if len(pairs.x) < LEAST_PAIRS:
-        raise ValueError(f"There are {len(pairs.x)} pairs: expected at least {LEAST_PAIRS} to hold some out.")
+    if len(pairs.sample) < LEAST_PAIRS:
+        raise ValueError(f"There are {len(pairs.sample)} pairs: expected at least {LEAST_PAIRS} to hold some out.")
     name = next(iter(t.streams_)) if t.target_map_ is None else _likelihood(t)[0]
-    return t.streams_[name].prepared(pairs.x, pairs.y)
+    return t.streams_[name].prepared(pairs.sample)
 
 
 def _likelihood(t: Translator) -> tuple[str, float, float]:
@@ -234,8 +235,8 @@ def _featured(t: Translator, p: Prepared) -> Summary:
 def _folds(p: Prepared, seed: int) -> Iterator[tuple[Prepared, np.ndarray]]:
     """Give, for each fold, all other pairs and the rows held out."""
     for rest, rows in p.folds(FOLDS, seed):
-        others = np.delete(np.arange(len(p.raw_x)), rows)
-        yield replace(p, summary=rest, raw_x=p.raw_x[others], raw_y=p.raw_y[others]), rows
+        others = np.delete(np.arange(len(p.sample)), rows)
+        yield replace(p, summary=rest, sample=p.sample.part(others)), rows
 
 
 def _solved(t: Translator, p: Prepared, penalty: float) -> tuple[FoldedMap, FoldedMap | None]:

@@ -18,6 +18,7 @@ from relatent.spaces.normalize import Normalizer
 from relatent.translate.augmented import Features, landmark_features
 from relatent.translate.maps import PENALTIES, Affine, RidgePath, first_valley, orthogonal, ridge, whitened
 from relatent.translate.retrieval import LikelihoodPath, LikelihoodRatio
+from relatent.translate.sample import Sample
 from relatent.translate.summary import Summary, summarize
 
 __all__ = [
@@ -69,18 +70,17 @@ class Prepared:
     source: Normalizer
     target: Normalizer
     summary: Summary
-    raw_x: np.ndarray
-    raw_y: np.ndarray
+    sample: Sample
 
     @cached_property
     def x(self) -> np.ndarray:
         """Sampled source rows, normalised."""
-        return np.asarray(self.source.apply(self.raw_x.astype(np.float64)))
+        return np.asarray(self.source.apply(self.sample.x.astype(np.float64)))
 
     @cached_property
     def y(self) -> np.ndarray:
         """Sampled target rows, normalised."""
-        return np.asarray(self.target.apply(self.raw_y.astype(np.float64)))
+        return np.asarray(self.target.apply(self.sample.y.astype(np.float64)))
 
     def folds(self, count: int, seed: int = 0) -> Iterator[tuple[Summary, np.ndarray]]:
         """Give, for each fold, the summary of all other pairs and the rows held out."""
@@ -92,11 +92,11 @@ class Prepared:
 
     def trials(self, seed: int = 0) -> Iterator[tuple[Summary, np.ndarray]]:
         """Give what to choose by: three folds, of few pairs several times, or one part that is large enough to tell."""
-        if len(self.raw_x) < MANY:
-            for again in range(max(1, STEADY // len(self.raw_x))):
+        if len(self.sample) < MANY:
+            for again in range(max(1, STEADY // len(self.sample))):
                 yield from self.folds(3, seed + again)
             return
-        rows = random_generator(seed).permutation(len(self.raw_x))[:ENOUGH]
+        rows = random_generator(seed).permutation(len(self.sample))[:ENOUGH]
         yield self.summary - self.part(rows), rows
 
     def part(self, rows: np.ndarray) -> Summary:
@@ -108,7 +108,7 @@ class Prepared:
 def for_vectors(p: Prepared, penalty: float | None = None, seed: int = 0) -> tuple[Affine, Features | None, Selection]:
     """Reconstruct the target: ridge, on augmented features where cross-validation shows that they win."""
     found = {"ridge": _Ridge.of(p, None, penalty)}
-    if len(p.raw_x) >= AUGMENT_FROM and _all_at_hand(p):
+    if len(p.sample) >= AUGMENT_FROM and _all_at_hand(p):
         for reach, weight in ((0.5, 1.0), (0.5, 2.0), (2.0, 2.0)):
             features = landmark_features(p.x, reach, weight, seed)
             found[f"augmented, bandwidth {reach:g}, weight {weight:g}"] = _Ridge.of(p, features)
@@ -168,7 +168,7 @@ def for_retrieval(candidates: dict[str, Prepared], seed: int = 0) -> tuple[Likel
     scores: dict[str, float] = {}
     for name, p in spanned.items():
         # Many pairs need no strong penalty, and a coarse grid is enough for them.
-        grid = LIKELIHOOD_PENALTIES[:7:2] if len(p.pairs.raw_x) >= MANY else LIKELIHOOD_PENALTIES
+        grid = LIKELIHOOD_PENALTIES[:7:2] if len(p.pairs.sample) >= MANY else LIKELIHOOD_PENALTIES
         paths = [(LikelihoodPath.of(rest, p.dims), rows) for rest, rows in p.pairs.trials(seed)]
         share = float(np.mean([path.summary.n for path, _ in paths])) / p.pairs.summary.n
         for tilt in sorted({1.0, p.dims[0] / p.dims[1]}):
@@ -201,11 +201,11 @@ class _Spanned:
 
     @staticmethod
     def of(p: Prepared) -> _Spanned:
-        if not _all_at_hand(p) or len(p.raw_x) > min(p.summary.dims):
+        if not _all_at_hand(p) or len(p.sample) > min(p.summary.dims):
             return _Spanned(p, p.summary.dims, None)
         bases = _reached(p.x), _reached(p.y)
         x, y = p.x @ bases[0], p.y @ bases[1]
-        small = Prepared(Normalizer.fit(x, "none"), Normalizer.fit(y, "none"), summarize(x, y), x, y)
+        small = Prepared(Normalizer.fit(x, "none"), Normalizer.fit(y, "none"), summarize(x, y), Sample(x, y))
         return _Spanned(small, p.summary.dims, bases)
 
     def ratio(self, penalty_x: float, penalty_y: float) -> LikelihoodRatio:
@@ -264,7 +264,7 @@ def best_penalty(path: RidgePath, p: Prepared, x: np.ndarray | None = None) -> f
 
 def _all_at_hand(p: Prepared) -> bool:
     """Tell whether the sample of the pairs is all of them."""
-    return p.summary.n <= len(p.raw_x)
+    return p.summary.n <= len(p.sample)
 
 
 def reciprocal_rank(queries: np.ndarray, gallery: np.ndarray) -> float:

@@ -129,7 +129,9 @@ def summarize_checked(x: Array, y: Array, weights: Array | None, full_x: bool, f
     w = None if weights is None else _checked_weights(weights, x.shape[0])
     n = float(x.shape[0] if w is None else np.sum(w))
     origins = _origin(x, w), _origin(y, w)
-    blocks = ((x[b, :], y[b, :], None if w is None else w[b]) for b in row_chunks(x.shape[0], BLOCK_ROWS))
+    copied = w is not None or origins != (None, None) or {x.dtype, y.dtype} != {array_namespace(x).float64}
+    rows = row_chunks(x.shape[0], BLOCK_ROWS if copied else x.shape[0])
+    blocks = ((x[b, :], y[b, :], None if w is None else w[b]) for b in rows)
     sums = reduce(_added, (_sums(*block, origins, full_x, full_y) for block in blocks))
     dx, dy, xx, xy, yy = map(to_numpy, sums)
     dx, dy = dx / n, dy / n
@@ -170,12 +172,11 @@ def _sums(
         for a, o in zip((x, y), origins, strict=True)
     )
     if weights is None:
-        sums = [xp.sum(x, axis=0), xp.sum(y, axis=0)]
+        root = xp.ones(x.shape[0], dtype=xp.float64, device=x.device)
     else:
         root = xp.sqrt(xp.asarray(weights, dtype=xp.float64, device=x.device))
         x, y = root[:, None] * x, root[:, None] * y
-        sums = [root @ x, root @ y]
-    return [*sums, _square(x, 1 + full_x), xp.matrix_transpose(x) @ y, _square(y, 1 + full_y)]
+    return [root @ x, root @ y, _square(x, 1 + full_x), xp.matrix_transpose(x) @ y, _square(y, 1 + full_y)]
 
 
 def _added(total: list[Array], part: list[Array]) -> list[Array]:

@@ -25,6 +25,7 @@ from relatent.translate.folded import FoldedMap, fold
 from relatent.translate.joins import Joins
 from relatent.translate.maps import RidgePath, find_map
 from relatent.translate.quality import Quality, expected_quality
+from relatent.translate.sample import Reservoir
 from relatent.translate.selection import (
     Prepared,
     Selection,
@@ -34,7 +35,7 @@ from relatent.translate.selection import (
     for_stitching,
     for_vectors,
 )
-from relatent.translate.stream import PairStream, Reservoir
+from relatent.translate.stream import PairStream
 
 __all__ = ["GOALS", "Translator"]
 
@@ -153,7 +154,7 @@ class Translator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
                 "n_samples=1: one pair of anchors cannot show how two spaces relate. Give at least 2, and "
                 "for a good translation about as many as the spaces have coordinates."
             )
-        prepared = {name: s.prepared(self.pairs_.x, self.pairs_.y) for name, s in self.streams_.items()}
+        prepared = {name: s.prepared(self.pairs_.sample) for name, s in self.streams_.items()}
         name = next(iter(prepared))
         if not np.any(prepared[name].summary.xx):
             raise ValueError(
@@ -278,7 +279,7 @@ class Translator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         else:
             solved, features, selection = for_vectors(p, self.penalty, self.seed)
         folded = fold(solved, p.source, p.target, dtype=self._dtype, features=features)
-        level, spread = self.streams_[self.normalize].target_statistics(p.raw_y)
+        level, spread = self.streams_[self.normalize].target_statistics(p.sample)
         return folded.guarded(live_dimensions(spread), level), selection
 
     @property
