@@ -46,6 +46,8 @@ Array = Any
 
 # Entries up to which looking at each of them is cheaper than guarding a sum.
 SMALL = 4_096
+# Rows that are cast or centred at a time: few enough to stay near, enough to keep a product busy.
+BLOCK_ROWS = 2_048
 
 
 def array_namespace(*arrays: Array) -> Any:
@@ -183,7 +185,7 @@ def take_rows(x: Array, rows: np.ndarray) -> Array:
     return xp.take(x, xp.asarray(np.array(rows), device=compat.device(x)), axis=0)
 
 
-def row_chunks(n: int, size: int) -> Iterator[slice]:
+def row_chunks(n: int, size: int = BLOCK_ROWS) -> Iterator[slice]:
     """Cut n rows into consecutive chunks of at most the given size."""
     return (slice(start, min(start + size, n)) for start in range(0, n, size))
 

@@ -117,7 +117,7 @@ def pseudo_inverse(a: Array, rtol: float | None = None, ridge: float = 0.0) -> A
     u, s, vt = thin_svd(a)
     kept = int(xp.sum(xp.astype(s > rtol * xp.max(s), xp.int64)))
     u, s, vt = u[:, :kept], s[:kept], vt[:kept, :]
-    inverse = s / (s**2 + ridge * xp.sum(s**2) / a.shape[1])
+    inverse = 1 / (s + ridge * xp.sum(s**2) / a.shape[1] / s)  # a square of s alone could vanish
     return xp.matrix_transpose(vt) @ (inverse[:, None] * xp.matrix_transpose(u))
 
 

@@ -7,13 +7,15 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
-from relatent._array import Array, array_namespace, as_matrix, like, suggest, to_numpy
+from relatent._array import Array, array_namespace, as_matrix, like, row_chunks, suggest, to_numpy
 from relatent._linalg import row_norms, unit_norm
 
-__all__ = ["NORMALIZATIONS", "Normalization", "Normalizer", "centred", "live_dimensions", "scaled"]
+__all__ = ["NORMALIZATIONS", "UNIT_ROWS", "Normalization", "Normalizer", "centred", "live_dimensions", "scaled"]
 
 Normalization = Literal["none", "center", "iso", "standard", "whiten", "l2", "center+l2"]
 NORMALIZATIONS: tuple[str, ...] = get_args(Normalization)
+# Those that are not affine.
+UNIT_ROWS = ("l2", "center+l2")
 
 # A coordinate whose spread is this much below the typical one carries rounding noise, not information.
 DEAD = 1e-6
@@ -69,10 +71,13 @@ class Normalizer:
         """Take the statistics of the anchors."""
         x = to_numpy(as_matrix(anchors, "anchors")).astype(np.float64, copy=False)
         mean = np.mean(x, axis=0)
+        if name in UNIT_ROWS:
+            found = Normalizer.from_moments(len(x), mean, np.zeros(0), name)
+            lengths = [row_norms(found._affine(x[b])) for b in row_chunks(len(x))]
+            return replace(found, length=float(np.mean(np.concatenate(lengths))))
         centred = x - mean
-        scatter = centred.T @ centred if name == "whiten" else np.sum(centred**2, axis=0)
-        affine = Normalizer.from_moments(len(x), mean, scatter, name)
-        return replace(affine, length=float(np.mean(row_norms(affine._affine(x))))) if affine.unit else affine
+        scatter = centred.T @ centred if name == "whiten" else np.einsum("ij,ij->j", centred, centred)
+        return Normalizer.from_moments(len(x), mean, scatter, name)
 
     @staticmethod
     def from_moments(n: int, mean: np.ndarray, scatter: np.ndarray, name: str = "iso") -> Normalizer:
@@ -82,9 +87,9 @@ class Normalizer:
         d = mean.shape[0]
         one = np.ones(d)
         if name in ("none", "l2"):
-            return Normalizer(name, np.zeros(d), one, one, unit=name == "l2")
+            return Normalizer(name, np.zeros(d), one, one, unit=name in UNIT_ROWS)
         if name in ("center", "center+l2"):
-            return Normalizer(name, mean, one, one, unit=name == "center+l2")
+            return Normalizer(name, mean, one, one, unit=name in UNIT_ROWS)
         if name == "whiten":
             return Normalizer(name, mean, *_whitening(scatter / max(n - 1, 1)))
         diagonal = np.diagonal(scatter) if scatter.ndim == 2 else scatter
@@ -138,7 +143,8 @@ class Normalizer:
     def _affine(self, x: Array) -> Array:
         if self.name in ("none", "l2"):
             return x
-        return scaled(x - like(self.mean, x), like(self.scale, x))
+        x = x - like(self.mean, x)
+        return x if self.name in ("center", "center+l2") else scaled(x, like(self.scale, x))
 
 
 def centred(x: Array, anchors: Array) -> tuple[Array, Array]:

@@ -173,8 +173,8 @@ def _prepared(x: np.ndarray, y: np.ndarray, name: str) -> Prepared:
 
 def _belonging(p: Prepared, penalties: list[float], trusted: np.ndarray, seed: int) -> np.ndarray:
     """Score each pair by what the trusted pairs of the other folds teach."""
-    fold = random_generator(seed).permutation(len(p.x)) % AUDIT_FOLDS
-    scores = np.empty(len(p.x))
+    fold = random_generator(seed).permutation(len(p.sample)) % AUDIT_FOLDS
+    scores = np.empty(len(p.sample))
     for i in range(AUDIT_FOLDS):
         ratio = LikelihoodPath.of(p.part(np.flatnonzero(trusted & (fold != i)))).at(*penalties)
         table = ratio.query_vectors(p.x[fold == i]) @ ratio.target_vectors(p.y[fold == i]).T

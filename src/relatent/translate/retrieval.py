@@ -42,6 +42,10 @@ class LikelihoodRatio:
         b = y @ like(self.target.matrix, y) + like(self.target.offset, y)
         return array_namespace(y).concat([b, (b * b) @ like(self.bias, y)[:, None]], axis=1)
 
+    def vectors(self, x: Array, y: Array) -> tuple[Array, Array]:
+        """Give the vectors to search with and those to index."""
+        return self.query_vectors(x), self.target_vectors(y)
+
     def lifted(self, basis_x: np.ndarray, basis_y: np.ndarray) -> LikelihoodRatio:
         """Give the same ratio for rows as they were before they were multiplied by two bases."""
         query, target = basis_x @ self.query.matrix, basis_y @ self.target.matrix

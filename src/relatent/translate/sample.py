@@ -37,7 +37,7 @@ class Sample:
 
     def part(self, rows: np.ndarray) -> Sample:
         """Give some of the pairs."""
-        return Sample(self.x, self.y, rows)
+        return Sample(self.all_x, self.all_y, rows if self.rows is None else self.rows[rows])
 
 
 class Reservoir:

@@ -75,17 +75,22 @@ class Prepared:
     @cached_property
     def x(self) -> np.ndarray:
         """Sampled source rows, normalised."""
-        return np.asarray(self.source.apply(self.sample.x.astype(np.float64)))
+        return _wide(self.source, self.sample.x)
 
     @cached_property
     def y(self) -> np.ndarray:
         """Sampled target rows, normalised."""
-        return np.asarray(self.target.apply(self.sample.y.astype(np.float64)))
+        return _wide(self.target, self.sample.y)
+
+    def some(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Give some of the sampled pairs, normalised, without looking at the others."""
+        part = self.sample.part(rows)
+        return _wide(self.source, part.x), _wide(self.target, part.y)
 
     def folds(self, count: int, seed: int = 0) -> Iterator[tuple[Summary, np.ndarray]]:
         """Give, for each fold, the summary of all other pairs and the rows held out."""
-        count = min(count, len(self.x))
-        fold = random_generator(seed).permutation(len(self.x)) % count
+        count = min(count, len(self.sample))
+        fold = random_generator(seed).permutation(len(self.sample)) % count
         for i in range(count):
             rows = np.flatnonzero(fold == i)
             yield self.summary - self.part(rows), rows
@@ -102,7 +107,11 @@ class Prepared:
     def part(self, rows: np.ndarray) -> Summary:
         """Summarise some of the sampled pairs, as fully as all are summarised."""
         full = {"full_x": self.summary.xx.ndim == 2, "full_y": self.summary.yy.ndim == 2}
-        return summarize(self.x[rows], self.y[rows], **full)
+        return summarize(*self.some(rows), **full)
+
+
+def _wide(normalizer: Normalizer, rows: np.ndarray) -> np.ndarray:
+    return np.asarray(normalizer.applied(rows.astype(np.float64, copy=False)))
 
 
 def for_vectors(p: Prepared, penalty: float | None = None, seed: int = 0) -> tuple[Affine, Features | None, Selection]:
@@ -169,11 +178,11 @@ def for_retrieval(candidates: dict[str, Prepared], seed: int = 0) -> tuple[Likel
     for name, p in spanned.items():
         # Many pairs need no strong penalty, and a coarse grid is enough for them.
         grid = LIKELIHOOD_PENALTIES[:7:2] if len(p.pairs.sample) >= MANY else LIKELIHOOD_PENALTIES
-        paths = [(LikelihoodPath.of(rest, p.dims), rows) for rest, rows in p.pairs.trials(seed)]
+        paths = [(LikelihoodPath.of(rest, p.dims), p.pairs.some(rows)) for rest, rows in p.pairs.trials(seed)]
         share = float(np.mean([path.summary.n for path, _ in paths])) / p.pairs.summary.n
         for tilt in sorted({1.0, p.dims[0] / p.dims[1]}):
             penalties = [(e * tilt**0.5, e / tilt**0.5) for e in grid]
-            ranks = [[reciprocal_rank(*_scored(path.at(*e), p.pairs, rows)) for e in penalties] for path, rows in paths]
+            ranks = [[reciprocal_rank(*path.at(*e).vectors(*pairs)) for e in penalties] for path, pairs in paths]
             names = [f"{name}, penalties {share * x:g} and {share * y:g}" for x, y in penalties]
             scores |= dict(zip(names, _smoothed(np.mean(ranks, axis=0)).tolist(), strict=True))
     selection = Selection.best("out-of-fold reciprocal rank", scores)
@@ -223,10 +232,11 @@ def for_frozen_target(p: Prepared, seed: int = 0) -> tuple[Affine, Selection]:
     """Search an index that cannot be touched, by cosine: the map that ranks held-out pairs best."""
     trials: dict[str, list[float]] = {name: [] for name in FROZEN_TARGET_MAPS}
     for rest, rows in p.trials(seed):
-        raw = unit_norm(p.target.undo(p.y[rows]))
+        x, y = p.some(rows)
+        raw = unit_norm(p.target.undo(y))
         for name, rule in FROZEN_TARGET_MAPS.items():
             a = rule(rest, p.target)
-            predicted = unit_norm(p.target.undo(p.x[rows] @ a.matrix + a.offset))
+            predicted = unit_norm(p.target.undo(x @ a.matrix + a.offset))
             trials[name].append(reciprocal_rank(predicted, raw))
     scores = {name: float(np.mean(ranks)) for name, ranks in trials.items()}
     selection = Selection.best("out-of-fold reciprocal rank", scores)
@@ -301,7 +311,3 @@ class _LeaveOneOut:
         leverage = self.rotated**2 @ weights + 1 / self.path.n
         residual = self.y - self.rotated @ (weights[:, None] * self.path.rotated)
         return np.asarray(residual / np.maximum(1 - leverage, 1e-12)[:, None])
-
-
-def _scored(ratio: LikelihoodRatio, p: Prepared, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    return p.x[rows] @ ratio.query.matrix + ratio.query.offset, ratio.target_vectors(p.y[rows])

@@ -5,14 +5,12 @@ from __future__ import annotations
 import numpy as np
 
 from relatent._array import Array
-from relatent.spaces.normalize import Normalizer
+from relatent.spaces.normalize import UNIT_ROWS, Normalizer
 from relatent.translate.sample import Sample
 from relatent.translate.selection import Prepared
 from relatent.translate.summary import Summary, summarize_checked
 
 __all__ = ["PairStream"]
-
-UNIT_ROWS = ("l2", "center+l2")
 
 
 class PairStream:
@@ -29,11 +27,14 @@ class PairStream:
 
     def take(self, x: Array, y: Array, weights: Array | None, full_x: bool, full_y: bool) -> None:
         """Add a chunk that has passed the door."""
-        if self.normalize in UNIT_ROWS:
-            if self.first is None:
-                self.first = Normalizer.fit(x, self.normalize), Normalizer.fit(y, self.normalize)
-            x, y = self.first[0].apply(x), self.first[1].apply(y)
-        chunk = summarize_checked(x, y, weights, full_x, full_y)
+        if self.summary is not None and self.summary.dims != (x.shape[1], y.shape[1]):
+            raise ValueError(
+                f"Pairs of {x.shape[1]} and {y.shape[1]} coordinates were given: expected the same as before, "
+                f"{self.summary.dims[0]} and {self.summary.dims[1]}."
+            )
+        if self.normalize in UNIT_ROWS and self.first is None:
+            self.first = Normalizer.fit(x, self.normalize), Normalizer.fit(y, self.normalize)
+        chunk = summarize_checked(x, y, weights, full_x, full_y, self.first)
         self.summary = chunk if self.summary is None else self.summary + chunk
 
     def prepared(self, sample: Sample) -> Prepared:
