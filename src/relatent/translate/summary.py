@@ -141,7 +141,8 @@ def summarize_checked(
     # Where nothing is copied, one product of all rows is the fastest.
     blocks = [slice(None)] if w is None and side_x.is_plain and side_y.is_plain else row_chunks(x.shape[0])
     parts = (_sums(side_x.rows(b), side_y.rows(b), None if w is None else w[b], full_x, full_y) for b in blocks)
-    dx, dy, xx, xy, yy = map(to_numpy, reduce(_added, parts))
+    total = reduce(_added, parts)
+    dx, dy, xx, xy, yy = map(to_numpy, total)
     dx, dy = dx / n, dy / n
     return Summary(
         n,
