@@ -54,5 +54,5 @@ SUITE = Suite(
         Target("retrieval (auto)", over="orthogonal", at_least=0.1),
     ],
     notes=quality,
-    repeats=3,
+    repeats=7,
 )
