@@ -20,7 +20,8 @@ from relatent.translate.stream import PairStream
 __all__ = ["Audit", "Grown", "audit", "bootstrap"]
 
 LEAST_PAIRS = 30
-AUDIT_FOLDS = 5
+# Divisions into folds over which a score is averaged, and times that the doubtful are set aside for the next scoring.
+AUDIT_FOLDS, DIVISIONS, RESCORED = 5, 3, 2
 # A weak penalty excuses mismatched pairs as noise along the few directions that they differ in.
 STRICT = 0.1
 # A mismatched pair scores 0 ± 1 by construction; a pair that scores less than this could well be one.
@@ -72,9 +73,10 @@ def audit(x: Array, y: Array, *, seed: int = 0) -> Audit:
     .. math:: z_i = \tfrac12 \left( \frac{s_{ii} - \operatorname{mean}_j s_{ij}}{\operatorname{std}_j s_{ij}} +
               \frac{s_{ii} - \operatorname{mean}_j s_{ji}}{\operatorname{std}_j s_{ji}} \right)
 
+    All pairs are then scored again, twice, by what those teach that scored well.
+
     Pairs are dropped only if the scores have two modes: two normal distributions fit better than one (BIC lower by
     more than 10), stand apart (Ashman's D above 2), and the lower one is where mismatched pairs are (mean below 1).
-    The pairs left are then scored once more by what they alone teach, and parted again.
 
     Unchanged by rotating, rescaling or shifting either side. What breaks it: so many mismatched pairs that nothing is
     learned from the rest, fewer pairs than about a tenth of the coordinates, wrong pairs that are nearly right.
@@ -96,10 +98,10 @@ def audit(x: Array, y: Array, *, seed: int = 0) -> Audit:
     _, name, selection = for_retrieval(candidates, seed)
     p, penalties = candidates[name], [max(chosen, STRICT) for chosen in likelihood_choice(selection)[1:]]
     scores = _belonging(p, penalties, np.ones(len(x), dtype=bool), seed)
+    for again in range(1, RESCORED + 1):
+        # At least half of the pairs teach, however badly they score.
+        scores = _belonging(p, penalties, scores > min(DOUBTFUL, float(np.median(scores))), seed + again * DIVISIONS)
     wrong = _lower_mode(scores)
-    if np.any(wrong):
-        scores = _belonging(p, penalties, ~wrong, seed)
-        wrong = _lower_mode(scores)
     order = np.argsort(scores)
     return Audit(scores, order[scores[order] < DOUBTFUL], np.flatnonzero(~wrong), bool(np.any(wrong)))
 
@@ -172,13 +174,15 @@ def _prepared(x: np.ndarray, y: np.ndarray, name: str) -> Prepared:
 
 
 def _belonging(p: Prepared, penalties: list[float], trusted: np.ndarray, seed: int) -> np.ndarray:
-    """Score each pair by what the trusted pairs of the other folds teach."""
-    fold = random_generator(seed).permutation(len(p.sample)) % AUDIT_FOLDS
-    scores = np.empty(len(p.sample))
-    for i in range(AUDIT_FOLDS):
-        ratio = LikelihoodPath.of(p.part(np.flatnonzero(trusted & (fold != i)))).at(*penalties)
-        table = ratio.query_vectors(p.x[fold == i]) @ ratio.target_vectors(p.y[fold == i]).T
-        scores[fold == i] = (_standings(table) + _standings(table.T)) / 2
+    """Score each pair by what the trusted pairs of the other folds teach, averaged over divisions into folds."""
+    scores = np.zeros(len(p.sample))
+    for division in range(DIVISIONS):
+        fold = random_generator(seed + division).permutation(len(p.sample)) % AUDIT_FOLDS
+        for i in range(AUDIT_FOLDS):
+            ratio = LikelihoodPath.of(p.part(np.flatnonzero(trusted & (fold != i)))).at(*penalties)
+            queries, targets = ratio.vectors(p.x[fold == i], p.y[fold == i])
+            table = queries @ targets.T
+            scores[fold == i] += (_standings(table) + _standings(table.T)) / 2 / DIVISIONS
     return scores
 
 
