@@ -5,7 +5,7 @@ BIN := .venv/bin
 .PHONY: demo test test-slow check format bench stitching docs clean
 
 demo: .venv/demo
-	$(BIN)/python experiments/inverse_relative_projection/digits.py
+	$(BIN)/python -m experiments.inverse_relative_projection.digits
 	$(BIN)/relatent demo $$(ls .venv/demo-data/*.whl 2>/dev/null | sed 's/^/--texts /')
 
 test: .venv/dev

@@ -4,7 +4,7 @@ Reads ``trec_5952_embeddings.npz``: the 5,952 TREC questions through four encode
 from 100 to 3,000 anchors; the questions that are never anchors are the test. The score is the cosine between a
 translated vector and the target's own (ceiling 1); the baseline answers every question with the anchors' mean.
 
-    python experiments/inverse_relative_projection/trec.py --data DIR [--seeds 1] [--anchors 100 300]
+    python -m experiments.inverse_relative_projection.trec --data DIR [--seeds 1] [--anchors 100 300]
 
 3,000 anchors take most of the time: leave them out for a quick look.
 """
@@ -13,18 +13,14 @@ from __future__ import annotations
 
 import argparse
 import itertools
-import sys
-from pathlib import Path
 
 import numpy as np
+from experiments.data import load_spaces
 from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
 import relatent as rl
-
-sys.path.insert(0, str(Path(__file__).parents[1]))
-from data import load_spaces
 
 SPACES = ["minilm6", "para3", "usem3", "potion128"]
 ANCHORS = [100, 300, 1000, 3000]

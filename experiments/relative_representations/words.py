@@ -8,7 +8,7 @@ stand beside ours in the same order. Absolute spaces of different width are comp
 coordinates. "relative" is the paper's raw cosine; "centred" subtracts the mean of the anchors first, the library's
 default; "whitened" replaces the cosine by the Mahalanobis similarity.
 
-    python experiments/relative_representations/words.py --data DIR
+    python -m experiments.relative_representations.words --data DIR
 """
 
 from __future__ import annotations
@@ -17,16 +17,13 @@ import argparse
 import sys
 import time
 from functools import partial
-from pathlib import Path
 
 import numpy as np
+from experiments.data import load_spaces
 from rich.console import Console
 from rich.table import Table
 
 import relatent as rl
-
-sys.path.insert(0, str(Path(__file__).parents[1]))
-from data import load_spaces
 
 FILE, SPACES = "words_15558_explosion300_glove50.npz", ["explosion300", "glove50"]
 K, ANCHORS = 10, 300
