@@ -17,7 +17,7 @@ from relatent.translate.curve import LearningCurve
 from relatent.translate.folded import FoldedMap, fold
 from relatent.translate.maps import RidgePath, ridge
 from relatent.translate.retrieval import LikelihoodPath
-from relatent.translate.selection import FROZEN_TARGET_MAPS, Prepared, best_penalty, likelihood_choice
+from relatent.translate.selection import FROZEN_TARGET_MAPS, Prepared, RidgeFit, best_penalty, blend, likelihood_choice
 from relatent.translate.summary import Summary, summarize
 
 if TYPE_CHECKING:
@@ -249,12 +249,16 @@ def _solved(t: Translator, p: Prepared, penalty: float) -> tuple[FoldedMap, Fold
         ratio = LikelihoodPath.of(p.summary).at(penalty * x, penalty * y)
         target = fold(ratio.target, p.target, None, dtype=dtype, bias=ratio.bias)
         return fold(ratio.query, p.source, None, dtype=dtype), target
-    if t.selection_ is None or t.goal == "stitching":  # nothing was chosen by comparing
+    if t.selection_ is None:  # nothing was chosen by comparing
         return t._solve(p)[0], None
+    features = t.map_.features
+    if t.goal == "stitching":
+        solved = blend(p, RidgeFit.of(p, features, t.penalty if features is None else None))
+        return fold(solved, p.source, p.target, dtype=dtype, features=features), None
     if t.goal == "retrieval":
         return fold(FROZEN_TARGET_MAPS[t.selection_.chosen](p.summary, p.target), p.source, p.target, dtype=dtype), None
     solved = ridge(_featured(t, p), penalty)
-    return fold(solved, p.source, p.target, dtype=dtype, features=t.map_.features), None
+    return fold(solved, p.source, p.target, dtype=dtype, features=features), None
 
 
 def _without(anchors: np.ndarray, index: Array | None) -> np.ndarray:

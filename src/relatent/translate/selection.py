@@ -23,8 +23,10 @@ from relatent.translate.summary import Summary, summarize
 
 __all__ = [
     "Prepared",
+    "RidgeFit",
     "Selection",
     "best_penalty",
+    "blend",
     "for_frozen_target",
     "for_retrieval",
     "for_stitching",
@@ -42,7 +44,7 @@ STEADY = 300
 AUGMENT_FROM, AUGMENT_GAIN = 300, 0.98
 LIKELIHOOD_PENALTIES = tuple(float(p) for p in np.logspace(-3, 1, 9))
 # Share of the orthogonal map in the blend for stitching.
-BLEND = 0.25
+BLEND = 0.3
 
 
 @dataclass(frozen=True)
@@ -116,19 +118,48 @@ def _wide(normalizer: Normalizer, rows: np.ndarray) -> np.ndarray:
 
 def for_vectors(p: Prepared, penalty: float | None = None, seed: int = 0) -> tuple[Affine, Features | None, Selection]:
     """Reconstruct the target: ridge, on augmented features where cross-validation shows that they win."""
-    found = {"ridge": _Ridge.of(p, None, penalty)}
+    chosen, selection = _best_ridge(p, penalty, seed)
+    matrix = chosen.path.matrix(chosen.penalty)
+    return Affine.through_means(matrix, chosen.summary), chosen.features, selection
+
+
+def for_stitching(
+    p: Prepared, penalty: float | None = None, seed: int = 0
+) -> tuple[Affine, Features | None, Selection]:
+    """Feed a frozen head: the reconstruction at its full length, blended with the orthogonal map."""
+    chosen, selection = _best_ridge(p, penalty, seed)
+    return blend(p, chosen), chosen.features, selection
+
+
+def blend(p: Prepared, ridge: RidgeFit) -> Affine:
+    r""":math:`(1 - \beta)\, g W_{ridge} + \beta W_{orthogonal}`.
+
+    A ridge shrinks its predictions, and a head was trained on vectors of full length: g restores the size that
+    leave-one-out predictions lost. The orthogonal part keeps directions that the ridge gives up on.
+    """
+    left_out = ridge.left_out(p)
+    predicted = np.sum(left_out.predictions(ridge.penalty) ** 2)
+    gain = float(np.sqrt(np.sum(left_out.y**2) / max(predicted, np.finfo(np.float64).tiny)))
+    gain = min(gain, 10.0)  # anchors that predict nothing at all
+    matrix = (1 - BLEND) * gain * ridge.path.matrix(ridge.penalty)
+    matrix[: p.summary.dims[0]] += BLEND * orthogonal(p.summary).matrix  # features begin with the vectors themselves
+    return Affine.through_means(matrix, ridge.summary)
+
+
+def _best_ridge(p: Prepared, penalty: float | None, seed: int) -> tuple[RidgeFit, Selection]:
+    """Choose between a ridge on the vectors and ridges on features, which must earn their cost."""
+    found = {"ridge": RidgeFit.of(p, None, penalty)}
     if len(p.sample) >= AUGMENT_FROM and _all_at_hand(p):
         for reach, weight in ((0.5, 1.0), (0.5, 2.0), (2.0, 2.0)):
             features = landmark_features(p.x, reach, weight, seed)
-            found[f"augmented, bandwidth {reach:g}, weight {weight:g}"] = _Ridge.of(p, features)
+            found[f"augmented, bandwidth {reach:g}, weight {weight:g}"] = RidgeFit.of(p, features)
     errors = {name: f.error / (1 if f.features is None else AUGMENT_GAIN) for name, f in found.items()}
     selection = Selection.best("cross-validation error", errors, smallest=True)
-    chosen = found[selection.chosen]
-    return Affine.through_means(chosen.path.matrix(chosen.penalty), chosen.summary), chosen.features, selection
+    return found[selection.chosen], selection
 
 
 @dataclass(frozen=True)
-class _Ridge:
+class RidgeFit:
     """A ridge on rows or on features of them, with the penalty that suits it and the error to expect."""
 
     features: Features | None
@@ -138,32 +169,18 @@ class _Ridge:
     error: float
 
     @staticmethod
-    def of(p: Prepared, features: Features | None, penalty: float | None = None) -> _Ridge:
+    def of(p: Prepared, features: Features | None, penalty: float | None = None) -> RidgeFit:
+        """Fit, with a penalty or with the best one."""
         x = None if features is None else features.of(p.x)
         summary = p.summary if x is None else summarize(x, p.y, full_y=False)
         path = RidgePath.of(summary)
         penalty = best_penalty(path, p, x) if penalty is None else penalty
         error = _LeaveOneOut(path, p, x).error(penalty) if _all_at_hand(p) else path.gcv(penalty)
-        return _Ridge(features, summary, path, penalty, error)
+        return RidgeFit(features, summary, path, penalty, error)
 
-
-def for_stitching(p: Prepared, penalty: float | None = None) -> tuple[Affine, Selection]:
-    r"""Feed a frozen head: :math:`\tfrac34 g W_{ridge} + \tfrac14 W_{orthogonal}`.
-
-    A ridge shrinks its predictions, and a head was trained on vectors of full length: g restores the size that
-    leave-one-out predictions lost. The orthogonal part keeps directions that the ridge gives up on.
-    """
-    path = RidgePath.of(p.summary)
-    penalty = best_penalty(path, p) if penalty is None else penalty
-    w = path.matrix(penalty)
-    left_out = _LeaveOneOut(path, p, None)
-    predicted = np.sum(left_out.predictions(penalty) ** 2)
-    gain = float(np.sqrt(np.sum(left_out.y**2) / max(predicted, np.finfo(np.float64).tiny)))
-    gain = min(gain, 10.0)  # anchors that predict nothing at all
-    turned = orthogonal(p.summary).matrix
-    matrix = (1 - BLEND) * gain * w + BLEND * turned
-    record = Selection("penalty; the blend is fixed", "blend", penalty, None, None)
-    return Affine.through_means(matrix, p.summary), record
+    def left_out(self, p: Prepared) -> _LeaveOneOut:
+        """Give what leaving out each of the pairs shows."""
+        return _LeaveOneOut(self.path, p, None if self.features is None else self.features.of(p.x))
 
 
 def for_retrieval(candidates: dict[str, Prepared], seed: int = 0) -> tuple[LikelihoodRatio, str, Selection]:

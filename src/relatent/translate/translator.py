@@ -275,7 +275,7 @@ class Translator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         elif self.goal == "retrieval":
             solved, selection = for_frozen_target(p, self.seed)
         elif self.goal == "stitching":
-            solved, selection = for_stitching(p, self.penalty)
+            solved, features, selection = for_stitching(p, self.penalty, self.seed)
         else:
             solved, features, selection = for_vectors(p, self.penalty, self.seed)
         folded = fold(solved, p.source, p.target, dtype=self._dtype, features=features)
