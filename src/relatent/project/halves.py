@@ -23,7 +23,7 @@ from relatent._files import Saved, read_saved, understood, write_saved
 from relatent._linalg import Conditioning, conditioning, pseudo_inverse, unit_norm
 from relatent.spaces.normalize import Normalizer, live_dimensions
 
-__all__ = ["CodedMap", "RelativeDecoder", "RelativeEncoder", "check_width"]
+__all__ = ["CodedMap", "CodedTransformer", "RelativeDecoder", "RelativeEncoder", "check_width"]
 
 Half = TypeVar("Half", "RelativeEncoder", "RelativeDecoder")
 
@@ -58,7 +58,25 @@ class CodedMap:
         return int(self.matrix.shape[0])
 
 
-class RelativeEncoder(TransformerMixin, BaseEstimator):
+class CodedTransformer(TransformerMixin, BaseEstimator):
+    """What the halves and the two together share: once fitted they are one map."""
+
+    map_: CodedMap
+
+    def transform(self, X: Array) -> Array:
+        """Map rows of the fitted space."""
+        check_is_fitted(self)
+        x = as_matrix(X, "X")
+        validate_data(self, X, reset=False, skip_check_array=True)
+        return self.map_(x)
+
+    @property
+    def matrix_(self) -> np.ndarray:
+        """The matrix that normalised rows, or codes, are multiplied by."""
+        return self.map_.matrix
+
+
+class RelativeEncoder(CodedTransformer):
     r"""The half that knows the source's anchors: vectors become codes that any matching decoder reads.
 
     ``codes="dual"`` gives, on vectors centred by the anchors' mean,
@@ -102,7 +120,7 @@ class RelativeEncoder(TransformerMixin, BaseEstimator):
 
     def fit(self, anchors: Array, y: Any = None) -> Self:
         """Learn the codes of a space from its anchors."""
-        raw, self.normalizer_, a = _prepare(self, anchors)
+        raw, normalizer, a = _prepare(self, anchors)
         validate_data(self, anchors, reset=True, skip_check_array=True)
         k, d = a.shape
         self.conditioning_ = conditioning(a)
@@ -112,36 +130,21 @@ class RelativeEncoder(TransformerMixin, BaseEstimator):
             matrix = pseudo_inverse(a, ridge=self.ridge_)
         else:
             self.ridge_, matrix = 0.0, a.T
-        self.matrix_ = matrix.astype(raw.dtype)
+        self.map_ = CodedMap(matrix.astype(raw.dtype), before=normalizer)
         return self
-
-    def transform(self, X: Array) -> Array:
-        """Encode vectors of the source: one column per anchor."""
-        check_is_fitted(self)
-        x = as_matrix(X, "X")
-        validate_data(self, X, reset=False, skip_check_array=True)
-        return self.map_(x)
-
-    @property
-    def map_(self) -> CodedMap:
-        """The whole map from vectors to codes."""
-        return CodedMap(self.matrix_, before=self.normalizer_)
-
-    @map_.setter
-    def map_(self, value: CodedMap) -> None:
-        self.matrix_, self.normalizer_ = value.matrix, value.before  # type: ignore[assignment]
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write a safetensors file. It holds the anchors in effect."""
         check_is_fitted(self)
         rows = {f"subspace.{i}": s.astype(np.int64) for i, s in enumerate(self.subspaces_)}
-        _save_half(self, path, rows, {"ridge": self.ridge_})
+        _save_half(self, path, self.map_.before, rows, {"ridge": self.ridge_})
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
         """Read what :meth:`save` wrote."""
-        encoder, saved = _load_half(cls, path)
+        encoder, normalizer, saved = _load_half(cls, path)
         with understood(path):
+            encoder.map_ = CodedMap(saved.arrays["matrix"], before=normalizer)
             encoder.ridge_ = float(saved.about["ridge"])
         encoder.n_features_in_ = encoder.matrix_.shape[0]
         names = sorted((n for n in saved.arrays if n.startswith("subspace.")), key=lambda n: int(n.split(".")[1]))
@@ -149,7 +152,7 @@ class RelativeEncoder(TransformerMixin, BaseEstimator):
         return encoder
 
 
-class RelativeDecoder(TransformerMixin, BaseEstimator):
+class RelativeDecoder(CodedTransformer):
     r"""The half that knows the target's anchors: codes of any matching encoder become vectors.
 
     ``codes="dual"`` gives αY plus the mean. ``codes="cosine"`` inverts the relative projection on each subspace and
@@ -190,14 +193,15 @@ class RelativeDecoder(TransformerMixin, BaseEstimator):
 
     def fit(self, anchors: Array, y: Any = None) -> Self:
         """Learn to decode into a space from its anchors."""
-        raw, self.normalizer_, a = _prepare(self, anchors)
+        raw, normalizer, a = _prepare(self, anchors)
         self.n_features_in_ = len(a)
         kept = [np.arange(len(a))] if self.subspaces is None else list(self.subspaces)
         _check_subspaces(kept, len(a))
         self.conditioning_ = max((conditioning(a[rows]) for rows in kept), key=lambda c: c.condition_number)
         matrix = a if self.codes == "dual" else self._inverse(a, kept)
         live = live_dimensions(np.std(raw, axis=0))
-        self.matrix_ = np.where(live, matrix, 0.0).astype(raw.dtype)
+        matrix = np.where(live, matrix, 0.0).astype(raw.dtype)
+        self.map_ = CodedMap(matrix, after=normalizer, rescale=self.rescale)
         return self
 
     def transform(self, X: Array) -> Array:
@@ -207,26 +211,18 @@ class RelativeDecoder(TransformerMixin, BaseEstimator):
         check_width(codes, self.n_features_in_)
         return self.map_(codes)
 
-    @property
-    def map_(self) -> CodedMap:
-        """The whole map from codes to vectors."""
-        return CodedMap(self.matrix_, after=self.normalizer_, rescale=self.rescale)
-
-    @map_.setter
-    def map_(self, value: CodedMap) -> None:
-        self.matrix_, self.normalizer_ = value.matrix, value.after  # type: ignore[assignment]
-
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write a safetensors file. It holds the anchors in effect."""
         check_is_fitted(self)
-        _save_half(self, path, {}, {"rescale": self.rescale})
+        _save_half(self, path, self.map_.after, {}, {"rescale": self.rescale})
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
         """Read what :meth:`save` wrote."""
-        decoder, saved = _load_half(cls, path)
+        decoder, normalizer, saved = _load_half(cls, path)
         with understood(path):
             decoder.rescale = bool(saved.about["rescale"])
+            decoder.map_ = CodedMap(saved.arrays["matrix"], after=normalizer, rescale=decoder.rescale)
         decoder.n_features_in_ = decoder.matrix_.shape[0]
         return decoder
 
@@ -251,24 +247,30 @@ def _prepare(half: Any, anchors: Array) -> tuple[np.ndarray, Normalizer, np.ndar
     return raw, normalizer, a
 
 
-def _save_half(half: Any, path: str | os.PathLike[str], arrays: dict[str, np.ndarray], about: dict[str, Any]) -> None:
+def _save_half(
+    half: Any,
+    path: str | os.PathLike[str],
+    normalizer: Normalizer | None,
+    arrays: dict[str, np.ndarray],
+    about: dict[str, Any],
+) -> None:
+    assert normalizer is not None
     condition = asdict(half.conditioning_)
     if np.isinf(condition["condition_number"]):  # JSON has no infinity
         condition["condition_number"] = None
-    about = {"codes": half.codes, "normalizer": half.normalizer_.about(), "conditioning": condition, **about}
-    write_saved(path, Saved(half.kind, {"matrix": half.matrix_, **half.normalizer_.arrays(), **arrays}, about))
+    about = {"codes": half.codes, "normalizer": normalizer.about(), "conditioning": condition, **about}
+    write_saved(path, Saved(half.kind, {"matrix": half.matrix_, **normalizer.arrays(), **arrays}, about))
 
 
-def _load_half(cls: type[Half], path: str | os.PathLike[str]) -> tuple[Half, Saved]:
+def _load_half(cls: type[Half], path: str | os.PathLike[str]) -> tuple[Half, Normalizer, Saved]:
     saved = read_saved(path, cls.kind)
     with understood(path):
         half = cls(saved.about["codes"], normalize=saved.about["normalizer"]["name"])
-        half.matrix_ = saved.arrays["matrix"]
-        half.normalizer_ = Normalizer.from_saved(saved.arrays, saved.about["normalizer"])
+        normalizer = Normalizer.from_saved(saved.arrays, saved.about["normalizer"])
         condition = saved.about["conditioning"]
         condition["condition_number"] = condition["condition_number"] or float("inf")
         half.conditioning_ = Conditioning(**condition)
-    return half, saved
+    return half, normalizer, saved
 
 
 def _check_subspaces(subspaces: list[np.ndarray], k: int) -> None:

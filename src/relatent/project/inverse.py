@@ -6,19 +6,17 @@ import os
 from typing import ClassVar, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from relatent._array import (
     Array,
     array_namespace,
     as_matrices,
-    as_matrix,
     as_parallel,
 )
 from relatent._files import Saved, read_saved, understood, write_saved
 from relatent._linalg import polar, pseudo_inverse, unit_norm
-from relatent.project.halves import CodedMap, RelativeDecoder, RelativeEncoder, check_width
+from relatent.project.halves import CodedMap, CodedTransformer, RelativeDecoder, RelativeEncoder, check_width
 from relatent.spaces.normalize import Normalizer
 
 __all__ = ["RelativeTranslator", "inverse_relative_projection"]
@@ -46,7 +44,7 @@ def inverse_relative_projection(r: Array, anchors: Array, rtol: float | None = N
     return r @ xp.astype(matrix, r.dtype)
 
 
-class RelativeTranslator(TransformerMixin, BaseEstimator):
+class RelativeTranslator(CodedTransformer):
     """Both halves of an inverse relative projection, folded into one matrix.
 
     The default is dual codes, which is ridge regression and far more stable than inverting cosines. Every step of the
@@ -117,36 +115,18 @@ class RelativeTranslator(TransformerMixin, BaseEstimator):
             rescale=self.rescale,
         ).fit(y)
         matrix = self.encoder_.matrix_.astype(np.float64) @ self.decoder_.matrix_
-        self.matrix_ = (polar(self._reach() @ matrix) if self.complete else matrix).astype(self.encoder_.matrix_.dtype)
-        self.source_, self.target_ = self.encoder_.normalizer_, self.decoder_.normalizer_
+        matrix = (polar(self._reach() @ matrix) if self.complete else matrix).astype(self.encoder_.matrix_.dtype)
+        self.map_ = CodedMap(matrix, self.encoder_.map_.before, self.decoder_.map_.after, self.rescale)
         return self
-
-    def transform(self, X: Array) -> Array:
-        """Translate vectors of the source into the target."""
-        check_is_fitted(self)
-        x = as_matrix(X, "X")
-        validate_data(self, X, reset=False, skip_check_array=True)
-        return self.map_(x)
-
-    @property
-    def map_(self) -> CodedMap:
-        """The whole map from source to target."""
-        return CodedMap(self.matrix_, self.source_, self.target_, self.rescale)
-
-    @map_.setter
-    def map_(self, value: CodedMap) -> None:
-        self.matrix_, self.source_, self.target_ = value.matrix, value.before, value.after  # type: ignore[assignment]
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write a safetensors file with the one matrix; it holds no anchors."""
         check_is_fitted(self)
-        arrays = {"matrix": self.matrix_, **self.source_.arrays("source."), **self.target_.arrays("target.")}
-        about = {
-            "codes": self.codes,
-            "rescale": self.rescale,
-            "source": self.source_.about(),
-            "target": self.target_.about(),
-        }
+        source, target = self.map_.before, self.map_.after
+        assert source is not None
+        assert target is not None
+        arrays = {"matrix": self.matrix_, **source.arrays("source."), **target.arrays("target.")}
+        about = {"codes": self.codes, "rescale": self.rescale, "source": source.about(), "target": target.about()}
         write_saved(path, Saved(self.kind, arrays, about))
 
     @classmethod
@@ -155,10 +135,13 @@ class RelativeTranslator(TransformerMixin, BaseEstimator):
         saved = read_saved(path, cls.kind)
         with understood(path):
             translator = cls(saved.about["codes"], rescale=saved.about["rescale"])
-            translator.matrix_ = saved.arrays["matrix"]
+            translator.map_ = CodedMap(
+                saved.arrays["matrix"],
+                Normalizer.from_saved(saved.arrays, saved.about["source"], "source."),
+                Normalizer.from_saved(saved.arrays, saved.about["target"], "target."),
+                translator.rescale,
+            )
             translator.n_features_in_ = translator.matrix_.shape[0]
-            translator.source_ = Normalizer.from_saved(saved.arrays, saved.about["source"], "source.")
-            translator.target_ = Normalizer.from_saved(saved.arrays, saved.about["target"], "target.")
         return translator
 
     def _reach(self) -> np.ndarray:
