@@ -224,6 +224,39 @@ def test_stitching_gives_a_head_vectors_of_full_length(rng):
     assert 0.75 < sizes["stitching"] < 1.25
 
 
+def test_stitching_is_the_stated_blend(noisy):
+    """(1 − β) g ridge + β orthogonal, g from leaving each pair out and fitting again."""
+    from relatent.translate.selection import BLEND
+
+    x, y = noisy
+    penalty, center = 0.3, y.mean(axis=0)
+    left_out = [
+        rl.Translator(map="ridge", penalty=penalty * 400 / 399)
+        .fit(np.delete(x, i, 0), np.delete(y, i, 0))
+        .transform(x[i : i + 1])
+        for i in range(400)
+    ]
+    gain = np.linalg.norm(y - center) / np.linalg.norm(np.concatenate(left_out) - center)
+    ridge, turned = (
+        rl.Translator(map=m, penalty=penalty).fit(x, y).transform(x) - center for m in ("ridge", "orthogonal")
+    )
+    expected = center + (1 - BLEND) * gain * ridge + BLEND * turned
+    actual = rl.Translator("stitching", penalty=penalty).fit(x, y)
+    assert actual.selection_.chosen == "ridge"
+    np.testing.assert_allclose(actual.transform(x), expected, rtol=2e-3, atol=2e-3 * np.std(y))
+
+
+def test_stitching_bends_where_the_spaces_do(rng, tmp_path):
+    x, fresh = rng.normal(size=(600, 3)), rng.normal(size=(200, 3))
+    t = rl.Translator("stitching").fit(x, np.sin(3 * x))
+    straight = rl.Translator(map="affine").fit(x, np.sin(3 * x))
+    assert t.score(fresh, np.sin(3 * fresh)) > straight.score(fresh, np.sin(3 * fresh)) + 0.3
+    told = t.expected_quality()["cosine"]
+    assert told.low <= rl.evaluate.cosine(t.transform(fresh), np.sin(3 * fresh)) <= told.high
+    t.save(tmp_path / "t.safetensors")
+    np.testing.assert_array_equal(rl.load(tmp_path / "t.safetensors").transform(fresh), t.transform(fresh))
+
+
 # scikit-learn
 
 

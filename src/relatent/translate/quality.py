@@ -220,7 +220,7 @@ def _penalty(t: Translator, p: Prepared) -> float:
         return 1.0
     if t.selection_ is None or t.goal != "vectors":
         return 0.0
-    if t.penalty is not None and t.map_.features is None:
+    if t.penalty is not None:
         return t.penalty
     features = t.map_.features
     return best_penalty(RidgePath.of(_featured(t, p)), p, None if features is None else features.of(p.x))
@@ -253,7 +253,7 @@ def _solved(t: Translator, p: Prepared, penalty: float) -> tuple[FoldedMap, Fold
         return t._solve(p)[0], None
     features = t.map_.features
     if t.goal == "stitching":
-        solved = blend(p, RidgeFit.of(p, features, t.penalty if features is None else None))
+        solved = blend(p, RidgeFit.of(p, features, t.penalty))
         return fold(solved, p.source, p.target, dtype=dtype, features=features), None
     if t.goal == "retrieval":
         return fold(FROZEN_TARGET_MAPS[t.selection_.chosen](p.summary, p.target), p.source, p.target, dtype=dtype), None

@@ -147,9 +147,9 @@ def blend(p: Prepared, ridge: RidgeFit) -> Affine:
 
 
 def _best_ridge(p: Prepared, penalty: float | None, seed: int) -> tuple[RidgeFit, Selection]:
-    """Choose between a ridge on the vectors and ridges on features, which must earn their cost."""
+    """Choose between a ridge on the vectors and ridges on features, unless a penalty says which ridge is wanted."""
     found = {"ridge": RidgeFit.of(p, None, penalty)}
-    if len(p.sample) >= AUGMENT_FROM and _all_at_hand(p):
+    if penalty is None and len(p.sample) >= AUGMENT_FROM and _all_at_hand(p):
         for reach, weight in ((0.5, 1.0), (0.5, 2.0), (2.0, 2.0)):
             features = landmark_features(p.x, reach, weight, seed)
             found[f"augmented, bandwidth {reach:g}, weight {weight:g}"] = RidgeFit.of(p, features)

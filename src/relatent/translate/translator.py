@@ -58,7 +58,8 @@ class Translator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         Preparation of both sides (:class:`relatent.spaces.Normalizer`), fitted on the anchors and undone on the
         target side. With ``partial_fit``, unit rows take their mean and length from the first chunk.
     penalty : float or None
-        Ridge penalty in units of the mean eigenvalue, for the maps that take one; None chooses it.
+        Ridge penalty in units of the mean eigenvalue, for the maps that take one; None chooses it. With ``"auto"``,
+        a penalty also asks for a plain ridge, without nonlinear features.
     rank : int or None
         Rank of ``map="low_rank"``.
     frozen_target : bool
