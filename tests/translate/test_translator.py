@@ -145,6 +145,21 @@ def test_the_reservoir_is_the_same_however_pairs_were_chunked(noisy):
     assert len(whole.pairs_.sample) == 50
 
 
+@pytest.mark.parametrize("rows", [100, 40])
+def test_a_buffer_may_be_used_again(noisy, rows):
+    x, y = noisy
+    fresh, reused = (rl.Translator("retrieval", reservoir=60) for _ in range(2))
+    buffers = np.empty_like(x[:rows]), np.empty_like(y[:rows])
+    for start in range(0, 400, rows):
+        chunk = x[start : start + rows], y[start : start + rows]
+        for buffer, new in zip(buffers, chunk, strict=True):
+            buffer[:] = new
+        reused.accumulate(*buffers)
+        fresh.accumulate(*chunk)
+    np.testing.assert_array_equal(reused.finish().transform(x), fresh.finish().transform(x))
+    np.testing.assert_array_equal(reused.pairs_.sample.x, fresh.pairs_.sample.x)
+
+
 def test_weights_are_repetitions(noisy):
     x, y = noisy
     counts = np.random.default_rng(0).integers(0, 3, size=400)

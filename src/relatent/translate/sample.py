@@ -49,17 +49,21 @@ class Reservoir:
         self.keys = np.empty(0)
         self.sample = Sample(np.empty((0, 0)), np.empty((0, 0)))
 
-    def take(self, x: np.ndarray, y: np.ndarray) -> None:
-        """Give each pair a random number and keep those with the smallest."""
+    def take(self, x: np.ndarray, y: np.ndarray, *, lasting: bool = False) -> None:
+        """Give each pair a random number and keep those with the smallest.
+
+        Arrays that will stay as they are (``lasting``) need not be copied.
+        """
         new = self.rng.random(len(x))
         if len(self.keys) == self.size:  # of a long stream, few rows get in
             enters = new < np.max(self.keys)
             x, y, new = x[enters], y[enters], new[enters]
-        if len(self.keys):  # the first chunk is not copied
+        if len(self.keys):
             x, y = np.concatenate([self.sample.x, x]), np.concatenate([self.sample.y, y])
-            new = np.concatenate([self.keys, new])
-        self.keys, self.sample = new, Sample(x, y)
+            new, lasting = np.concatenate([self.keys, new]), True
+        rows = np.arange(len(new))
         if len(new) > self.size:
-            kept = np.sort(np.argpartition(new, self.size)[: self.size])
-            long = len(new) > ROOMY * self.size
-            self.keys, self.sample = new[kept], Sample(x[kept], y[kept]) if long else Sample(x, y, kept)
+            rows = np.sort(np.argpartition(new, self.size)[: self.size])
+        self.keys, self.sample = new[rows], Sample(x, y, rows if len(rows) < len(new) else None)
+        if not lasting or len(new) > ROOMY * self.size:
+            self.sample = Sample(x[rows], y[rows])

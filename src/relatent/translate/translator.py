@@ -115,7 +115,7 @@ class Translator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         Two spaces (:class:`relatent.Space`) are joined on their keys first, and their fingerprints remembered.
         """
         self._forget()
-        return self.partial_fit(X, y, sample_weight)
+        return self._take(X, y, sample_weight, lasting=True).finish()
 
     def partial_fit(self, X: Array, y: Array, sample_weight: Array | None = None) -> Self:
         """Learn from one more chunk of parallel anchors; the translator is ready after each."""
@@ -123,6 +123,10 @@ class Translator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
 
     def accumulate(self, X: Array, y: Array, sample_weight: Array | None = None) -> Self:
         """Take in one more chunk without solving; call :meth:`finish` after the last."""
+        return self._take(X, y, sample_weight, lasting=False)
+
+    def _take(self, X: Array, y: Array, sample_weight: Array | None, *, lasting: bool) -> Self:
+        """Add a chunk to the sums and to the sample; a chunk that will not last is copied as far as it is kept."""
         self._check_parameters()
         first = not hasattr(self, "streams_")
         if isinstance(X, Space) and isinstance(y, Space):
@@ -141,7 +145,7 @@ class Translator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
             self.n_pairs_, self._dtype = 0, np.result_type(to_numpy(x[:1, :]), to_numpy(y[:1, :]))
         for stream in self.streams_.values():
             stream.take(x, y, sample_weight, *self._needs())
-        self.pairs_.take(*_with_weight(x, y, sample_weight))
+        self.pairs_.take(*_with_weight(x, y, sample_weight), lasting=lasting)
         self.seen_keys_ = np.union1d(self.seen_keys_, seen)
         self.n_pairs_ += x.shape[0]
         return self
