@@ -7,7 +7,7 @@ form; what must be judged by ranking is ranked out of fold, a fold being left ou
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -128,7 +128,8 @@ def for_stitching(
 ) -> tuple[Affine, Features | None, Selection]:
     """Feed a frozen head: the reconstruction at its full length, blended with the orthogonal map."""
     chosen, selection = _best_ridge(p, penalty, seed)
-    return blend(p, chosen), chosen.features, selection
+    named = replace(selection, chosen=f"{selection.chosen}, blended with orthogonal")
+    return blend(p, chosen), chosen.features, named
 
 
 def blend(p: Prepared, ridge: RidgeFit) -> Affine:
