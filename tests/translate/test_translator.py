@@ -278,12 +278,12 @@ def test_stitching_bends_where_the_spaces_do(rng, tmp_path):
 class OnNumbers(rl.Translator):
     """scikit-learn's checks draw whole numbers as targets, which a Translator refuses as class labels."""
 
-    def accumulate(self, X, y, sample_weight=None):
+    def _take(self, X, y, sample_weight, *, lasting):
         if y is not None:
             y = np.asarray(y)
             y = y.astype(np.float64) if y.dtype.kind == "i" else y
             y = y[:, None] if y.ndim == 1 else y
-        return super().accumulate(X, y, sample_weight)
+        return super()._take(X, y, sample_weight, lasting=lasting)
 
 
 REASONS = {
