@@ -220,7 +220,7 @@ def _is_plain(x: Any) -> bool:
     if type(x) is not np.ndarray or x.ndim != 2 or x.size == 0 or x.dtype.char not in "fd" or not x.dtype.isnative:
         return False
     if x.size <= SMALL:
-        return bool(np.logical_and.reduce(np.isfinite(x), axis=None))
+        return bool(np.isfinite(x).all())
     # One number that is finite only if every entry is. If it overflows, the long way will tell.
     with np.errstate(over="ignore", invalid="ignore"):
         if not x.flags.c_contiguous:
