@@ -8,6 +8,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.base import clone
+from sklearn.cross_decomposition import CCA
 from sklearn.datasets import load_digits
 from sklearn.exceptions import NotFittedError
 from sklearn.frozen import FrozenEstimator
@@ -72,6 +73,21 @@ def test_the_retrieval_score_is_the_gaussian_log_likelihood_ratio(rng):
     expected = joint - norm.logpdf(b[:, 0])
     np.testing.assert_allclose(ours - ours[0], expected - expected[0], atol=0.05)
     assert t.transform(x[:3]).shape == (3, 2)
+
+
+def test_the_retrieval_coordinates_are_scikit_learns_canonical_variables(rng):
+    from relatent.translate.retrieval import LikelihoodPath
+
+    hidden = rng.normal(size=(2000, 3))
+    x = np.c_[hidden + [0.3, 0.8, 2.0] * rng.normal(size=(2000, 3)), rng.normal(size=(2000, 2))] @ rng.normal(
+        size=(5, 5)
+    )
+    y = np.c_[hidden, rng.normal(size=2000)] @ rng.normal(size=(4, 4))
+    theirs = CCA(3, max_iter=5000, tol=1e-12).fit(x, y).transform(x, y)
+    ratio = LikelihoodPath.of(rl.summarize(x, y)).at(0.0, 0.0)
+    ours = [side[:, :3] for side in ratio.vectors(x, y)]
+    for a, b in zip(ours, theirs, strict=True):
+        np.testing.assert_allclose(np.abs(np.corrcoef(a.T, b.T)[:3, 3:]), np.eye(3), atol=1e-4)
 
 
 @pytest.mark.parametrize("name", [m for m in MAPS if m != "identity"])
