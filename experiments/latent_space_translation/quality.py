@@ -63,15 +63,28 @@ def main() -> None:
     parser.add_argument("--groups", nargs="+", default=list(GROUPS), choices=list(GROUPS))
     parser.add_argument("--anchors", nargs="+", type=int, default=list(ANCHORS))
     parser.add_argument("--goals", nargs="+", default=list(GOALS), choices=GOALS)
+    parser.add_argument(
+        "--read", nargs="+", type=Path, default=[], help="report what earlier runs wrote; the later file counts"
+    )
     parser.add_argument("--out", type=Path, default=Path("out/quality.json"))
     args = parser.parse_args()
-    jobs = [(g, seed) for g in args.groups for seed in range(args.seeds)]
-    cells: list[Cell] = []
+    cells = read_cells(args.read)
+    jobs = [] if args.read else [(g, seed) for g in args.groups for seed in range(args.seeds)]
     for group, seed in track(jobs, description="pairs"):
         cells += run_group(group, seed, args.anchors, args.goals, args.data)
         args.out.parent.mkdir(parents=True, exist_ok=True)
         args.out.write_text(json.dumps([asdict(c) for c in cells], indent=1))
     report(cells, Console(width=130))
+
+
+def read_cells(files: list[Path]) -> list[Cell]:
+    """Put the cells of several runs together, goal by goal."""
+    found: dict[tuple, dict] = {}
+    for file in files:
+        for cell in json.loads(file.read_text()):
+            known = found.setdefault((cell["pair"], cell["anchors"], cell["seed"]), cell)
+            known.update({name: value for name, value in cell.items() if value is not None})
+    return [Cell(**cell) for cell in found.values()]
 
 
 def run_group(group: str, seed: int, counts: list[int], goals: list[str], folder: str | None) -> Iterator[Cell]:
