@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import gzip
 import io
 import os
@@ -63,6 +64,28 @@ def load_images(name: str, folder: str | os.PathLike[str] | None = None) -> Imag
     pixels, labels, test, test_labels = (read_idx(files[part]) for part in IDX)
     train, test = (_as_images(part / np.float32(255)) for part in (pixels, test))
     return Images(name, train, labels.astype(np.int64), test, test_labels.astype(np.int64))
+
+
+def image_options(
+    about: str | None, out: str, datasets: list[str], *, test: int | None, full: str
+) -> argparse.Namespace:
+    """Read the options of an experiment that trains models on images from several seeds, and stitches them."""
+    parser = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", help="folder of the images or their packages (default: $RELATENT_DATA, else data/)")
+    parser.add_argument("--datasets", nargs="+", choices=NAMES, help=f"default: {' '.join(datasets)}")
+    parser.add_argument("--seeds", type=int, help="default: 5, with --quick 2")
+    parser.add_argument("--steps", type=int, help="training steps, instead of the setting's")
+    parser.add_argument("--test", type=int, default=test, help=f"test images (default: {test or 'all'})")
+    parser.add_argument("--quick", action="store_true", help="two seeds on digits of 8×8 pixels")
+    parser.add_argument("--full", action="store_true", help=full)
+    parser.add_argument("--out", type=Path, default=Path(out), help="scores; pictures lie beside")
+    parser.add_argument("--models", type=Path, default=Path("out/models"), help="folder of trained models")
+    args = parser.parse_args()
+    args.datasets = args.datasets or (["digits"] if args.quick else datasets)
+    args.seeds = args.seeds or (2 if args.quick else 5)
+    if args.seeds < 2:
+        parser.error(f"--seeds is {args.seeds}: two models are stitched, so expected at least 2")
+    return args
 
 
 def read_idx(content: bytes) -> np.ndarray:

@@ -18,7 +18,6 @@ it stopped.
 
 from __future__ import annotations
 
-import argparse
 import json
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
@@ -28,7 +27,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from experiments.images import NAMES, Images, load_images
+from experiments.images import Images, image_options, load_images
 from experiments.models.autoencoder import CHANNELS, autoencoder, reconstruction_loss
 from experiments.models.training import Training, train, trained
 from rich.console import Console
@@ -72,7 +71,8 @@ class Score:
 
 def main() -> None:
     """Train or load the models, stitch them, print the table, draw the pictures."""
-    args = parse()
+    full = "the paper's channels, all images: a day on one core"
+    args = image_options(__doc__, "out/autoencoders.json", ["mnist", "fashion-mnist"], test=1000, full=full)
     settings = FULL if args.full else QUICK if args.quick else Settings()
     settings = replace(settings, steps=args.steps or settings.steps)
     console = Console(width=130)
@@ -88,26 +88,6 @@ def main() -> None:
             show(scores, settings, console)
         draw(images, models, settings, args.out.with_name(f"autoencoders-{dataset}.png"))
     judge(scores, console)
-
-
-def parse() -> argparse.Namespace:
-    """Read the options."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", help="folder of the images or their packages (default: $RELATENT_DATA, else data/)")
-    parser.add_argument("--datasets", nargs="+", choices=NAMES, help="default: mnist fashion-mnist")
-    parser.add_argument("--seeds", type=int, default=None, help="default: 5, with --quick 2")
-    parser.add_argument("--steps", type=int, help="training steps, instead of the setting's")
-    parser.add_argument("--test", type=int, default=1000, help="test images")
-    parser.add_argument("--quick", action="store_true", help="two seeds on digits of 8×8 pixels")
-    parser.add_argument("--full", action="store_true", help="the paper's channels, all images: a day on one core")
-    parser.add_argument("--out", type=Path, default=Path("out/autoencoders.json"), help="scores; pictures lie beside")
-    parser.add_argument("--models", type=Path, default=Path("out/models"), help="folder of trained models")
-    args = parser.parse_args()
-    args.datasets = args.datasets or (["digits"] if args.quick else ["mnist", "fashion-mnist"])
-    args.seeds = args.seeds or (2 if args.quick else 5)
-    if args.seeds < 2:
-        parser.error(f"--seeds is {args.seeds}: two models are stitched, so expected at least 2")
-    return args
 
 
 def train_all(images: Images, family: str, seeds: int, settings: Settings, folder: Path) -> Models:

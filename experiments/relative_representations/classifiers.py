@@ -16,7 +16,6 @@ paper's finding is that relative training is not detrimental; ours is asked to s
 
 from __future__ import annotations
 
-import argparse
 import json
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
@@ -26,7 +25,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from experiments.images import NAMES, Images, load_images
+from experiments.images import Images, image_options, load_images
 from experiments.models.classifier import ARCHITECTURES, classification_loss, classifier
 from experiments.models.training import Training, train, trained
 from rich.console import Console
@@ -65,7 +64,8 @@ class Score:
 
 def main() -> None:
     """Train or load the models, stitch them, print both tables."""
-    args = parse()
+    full = "all training images, ten epochs: hours on one core"
+    args = image_options(__doc__, "out/classifiers.json", ["digits", "mnist", "fashion-mnist"], test=None, full=full)
     how = FULL if args.full else DEFAULT
     how = replace(how, steps=args.steps or how.steps)
     scores: list[Score] = []
@@ -77,26 +77,6 @@ def main() -> None:
     console = Console(width=130)
     show_stitched(scores, console)
     show_cost(scores, console)
-
-
-def parse() -> argparse.Namespace:
-    """Read the options."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", help="folder of the images or their packages (default: $RELATENT_DATA, else data/)")
-    parser.add_argument("--datasets", nargs="+", choices=NAMES, help="default: digits mnist fashion-mnist")
-    parser.add_argument("--seeds", type=int, default=None, help="default: 5, with --quick 2")
-    parser.add_argument("--steps", type=int, help="training steps, instead of the setting's")
-    parser.add_argument("--test", type=int, help="test images (default: all)")
-    parser.add_argument("--quick", action="store_true", help="two seeds on digits of 8×8 pixels")
-    parser.add_argument("--full", action="store_true", help="all training images, ten epochs: hours on one core")
-    parser.add_argument("--out", type=Path, default=Path("out/classifiers.json"), help="scores")
-    parser.add_argument("--models", type=Path, default=Path("out/models"), help="folder of trained models")
-    args = parser.parse_args()
-    args.datasets = args.datasets or (["digits"] if args.quick else ["digits", "mnist", "fashion-mnist"])
-    args.seeds = args.seeds or (2 if args.quick else 5)
-    if args.seeds < 2:
-        parser.error(f"--seeds is {args.seeds}: two models are stitched, so expected at least 2")
-    return args
 
 
 def train_all(images: Images, seeds: int, how: Training, folder: Path) -> Models:
