@@ -137,7 +137,7 @@ class RelativeEncoder(CodedTransformer):
         """Write a safetensors file. It holds the anchors in effect."""
         check_is_fitted(self)
         rows = {f"subspace.{i}": s.astype(np.int64) for i, s in enumerate(self.subspaces_)}
-        _save_half(self, path, self.map_.before, rows, {"ridge": self.ridge_})
+        _save_half(self, path, rows, {"ridge": self.ridge_})
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
@@ -214,7 +214,7 @@ class RelativeDecoder(CodedTransformer):
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write a safetensors file. It holds the anchors in effect."""
         check_is_fitted(self)
-        _save_half(self, path, self.map_.after, {}, {"rescale": self.rescale})
+        _save_half(self, path, {}, {"rescale": self.rescale})
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
@@ -247,14 +247,8 @@ def _prepare(half: Any, anchors: Array) -> tuple[np.ndarray, Normalizer, np.ndar
     return raw, normalizer, a
 
 
-def _save_half(
-    half: Any,
-    path: str | os.PathLike[str],
-    normalizer: Normalizer | None,
-    arrays: dict[str, np.ndarray],
-    about: dict[str, Any],
-) -> None:
-    assert normalizer is not None
+def _save_half(half: Any, path: str | os.PathLike[str], arrays: dict[str, np.ndarray], about: dict[str, Any]) -> None:
+    normalizer = half.map_.before or half.map_.after  # a half has one of the two
     condition = asdict(half.conditioning_)
     if np.isinf(condition["condition_number"]):  # JSON has no infinity
         condition["condition_number"] = None

@@ -66,7 +66,8 @@ class Translator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         For retrieval when the index cannot be touched: translates queries into the target's own space, by the map
         that ranks held-out anchors best under the cosine. ``transform_target`` then changes nothing.
     reservoir : int
-        Pairs kept, drawn at random from all that stream by, for what cannot be chosen from sums.
+        Pairs kept, drawn at random from all that stream by, for what cannot be chosen from sums. ``fit`` keeps arrays
+        of up to four times as many rows alive instead of copying out of them.
 
     Attributes
     ----------
