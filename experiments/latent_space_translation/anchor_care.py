@@ -167,7 +167,7 @@ def one_growth(x: np.ndarray, y: np.ndarray, seed: int) -> tuple[float, float, i
     order = rng.permutation(len(pool))
     place = np.argsort(order)[:50]
     source, target = x[pool], y[pool[order]]
-    g = rl.bootstrap(source, target, seeds=(np.arange(50), place))
+    g = rl.grow_pairs(source, target, known=(np.arange(50), place))
     before = score((source[:50], target[place]), (x[fresh], y[fresh]))
     after = score((source[g.rows_x], target[g.rows_y]), (x[fresh], y[fresh]))
     return before, after, len(g.rows_x), float(np.mean(order[g.rows_y] == g.rows_x)), g.succeeded

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     )
     from relatent.spaces import Fingerprint, Normalizer, Space, parallel, read_space, write_space
     from relatent.stitching import LinearHead, read_head, stitch, stitching_matrix
-    from relatent.translate import ASIF, Hub, Summary, Translator, audit, bootstrap, summarize
+    from relatent.translate import ASIF, Hub, Summary, Translator, audit, grow_pairs, summarize
 
 _HOME = {
     "ASIF": "relatent.translate",
@@ -38,11 +38,11 @@ _HOME = {
     "Translator": "relatent.translate",
     "anchors": "relatent",
     "audit": "relatent.translate",
-    "bootstrap": "relatent.translate",
     "compare": "relatent.evaluate",
     "deliver": "relatent",
     "encode": "relatent",
     "evaluate": "relatent",
+    "grow_pairs": "relatent.translate",
     "inverse_relative_projection": "relatent.project",
     "load": "relatent.deliver",
     "nn": "relatent",
@@ -75,11 +75,11 @@ __all__ = [
     "__version__",
     "anchors",
     "audit",
-    "bootstrap",
     "compare",
     "deliver",
     "encode",
     "evaluate",
+    "grow_pairs",
     "inverse_relative_projection",
     "load",
     "nn",

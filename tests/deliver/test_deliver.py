@@ -4,10 +4,19 @@ import numpy as np
 import pytest
 
 import relatent as rl
-from relatent._files import FileError
-from relatent.deliver import Relevance, judge, map_space, project_space, read_relevance, stitch_space, translate_space
+from relatent._atomic import FileError
+from relatent.deliver import (
+    Relevance,
+    fit_spaces,
+    judge,
+    map_space,
+    project_space,
+    read_relevance,
+    stitch_space,
+    translate_space,
+)
 from relatent.spaces import held_out, key_hashes
-from relatent.translate import SpaceMismatchError, Translator, fit_spaces
+from relatent.translate import SpaceMismatchError, Translator
 
 
 @pytest.fixture

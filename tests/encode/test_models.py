@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from relatent._files import FileError
+from relatent._atomic import FileError
 from relatent.encode import (
     clip,
     encode,

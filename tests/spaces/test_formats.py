@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from relatent._files import FileError
+from relatent._atomic import FileError
 from relatent.spaces import Space, read_space, write_space
 from relatent.spaces.chunks import Held
 

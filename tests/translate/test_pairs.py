@@ -80,7 +80,7 @@ def shuffled(x, y, seed=0):
 
 def test_few_pairs_grow_into_many():
     x, y, seeds, order = shuffled(*two_views(900))
-    grown = rl.bootstrap(x, y, seeds)
+    grown = rl.grow_pairs(x, y, seeds)
     assert grown.succeeded
     assert grown.after.value > grown.before.value
     assert len(grown.rows_x) > 500
@@ -93,7 +93,7 @@ def test_few_pairs_grow_into_many():
 def test_grown_pairs_make_a_better_translator():
     x, y = two_views(1700)
     px, py, seeds, _ = shuffled(x[:900], y[:900])
-    grown = rl.bootstrap(px, py, seeds)
+    grown = rl.grow_pairs(px, py, seeds)
     few = rl.Translator(goal="retrieval").fit(px[seeds[0]], py[seeds[1]])
     many = rl.Translator(goal="retrieval").fit(px[grown.rows_x], py[grown.rows_y])
     assert many.score(x[900:], y[900:]) > few.score(x[900:], y[900:]) + 0.1
@@ -103,7 +103,7 @@ def test_grown_pairs_make_a_better_translator():
 def test_growing_between_strangers_gives_the_seeds_back(seed):
     rng = np.random.default_rng(seed)
     rows = np.arange(60)
-    grown = rl.bootstrap(rng.normal(size=(300, 15)), rng.normal(size=(280, 10)), (rows, rows))
+    grown = rl.grow_pairs(rng.normal(size=(300, 15)), rng.normal(size=(280, 10)), (rows, rows))
     assert not grown.succeeded
     assert grown.rows_x.tolist() == grown.rows_y.tolist() == rows.tolist()
     assert "failed" in str(grown)
@@ -117,10 +117,10 @@ def test_growing_between_strangers_gives_the_seeds_back(seed):
         (([0.5] * 20, [1.0] * 20), "two equally long sequences of row numbers"),
         ((range(90, 110), range(20)), "rows 90…109 of x, which has rows 0…99"),
         ((range(20), [*range(19), 0]), "a row of y twice"),
-        ((range(5), range(5)), "5 seeds: expected at least 10, better 50"),
+        ((range(5), range(5)), "5 known pairs: expected at least 10, better 50"),
     ],
 )
 def test_bad_seeds_are_explained(seeds, message):
     x = np.random.default_rng(0).normal(size=(100, 4))
     with pytest.raises(ValueError, match=message):
-        rl.bootstrap(x, x, seeds)
+        rl.grow_pairs(x, x, seeds)

@@ -18,7 +18,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import relatent as rl
-from relatent._files import FileError
+from relatent._atomic import FileError
 from relatent.translate.maps import MAPS
 from relatent.translate.translator import GOALS
 
@@ -64,7 +64,7 @@ def test_the_retrieval_score_is_the_gaussian_log_likelihood_ratio(rng):
     y = r * x + np.sqrt(1 - r**2) * rng.normal(size=(n, 1))
     t = rl.Translator("retrieval").fit(x, y)
     # Unregularised and on one and the same preparation, up to a constant per query.
-    from relatent.translate.retrieval import LikelihoodPath
+    from relatent.translate.likelihood import LikelihoodPath
 
     ratio = LikelihoodPath.of(rl.summarize(x, y)).at(0.0, 0.0)
     a, b = np.asarray([[0.5]]), np.linspace(-2, 2, 9)[:, None]
@@ -76,7 +76,7 @@ def test_the_retrieval_score_is_the_gaussian_log_likelihood_ratio(rng):
 
 
 def test_the_retrieval_coordinates_are_scikit_learns_canonical_variables(rng):
-    from relatent.translate.retrieval import LikelihoodPath
+    from relatent.translate.likelihood import LikelihoodPath
 
     hidden = rng.normal(size=(2000, 3))
     x = np.c_[hidden + [0.3, 0.8, 2.0] * rng.normal(size=(2000, 3)), rng.normal(size=(2000, 2))] @ rng.normal(
@@ -477,7 +477,7 @@ def test_repeated_anchors_do_not_spoil_the_penalty(rng):
 
 
 def test_fewer_anchors_than_coordinates_lose_nothing_by_living_in_their_span(rng):
-    from relatent.translate.retrieval import LikelihoodPath
+    from relatent.translate.likelihood import LikelihoodPath
     from relatent.translate.sample import Sample
     from relatent.translate.selection import likelihood_choice
 

@@ -3,7 +3,7 @@
 Nothing heavy is imported before a command runs, so that help and completion answer at once.
 """
 
-from relatent.cli import look, migrate
+from relatent.cli import spaces, translators
 from relatent.cli.frame import ERROR, NO_GO, OK, USAGE, app
 
-__all__ = ["ERROR", "NO_GO", "OK", "USAGE", "app", "look", "migrate"]
+__all__ = ["ERROR", "NO_GO", "OK", "USAGE", "app", "spaces", "translators"]

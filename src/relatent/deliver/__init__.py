@@ -1,20 +1,25 @@
 """DELIVER: the stages on whole files, a verdict on a migration, and fitted things that come back."""
 
-from relatent.deliver.apply import map_space, translate_space
-from relatent.deliver.describe import Fitted, describe
-from relatent.deliver.judge import Relevance, judge, read_relevance
-from relatent.deliver.saved import load
-from relatent.deliver.stages import STRATEGIES, anchor_rows, compare_spaces, project_space, select_anchors
-from relatent.deliver.stitched import Stitched, stitch_space
+from relatent.deliver.anchors import STRATEGIES, anchor_rows, select_anchors
+from relatent.deliver.compare import compare_spaces
+from relatent.deliver.evaluate import Relevance, judge, read_relevance
+from relatent.deliver.fit import FitReport, fit_spaces, unseen_rows
+from relatent.deliver.info import Fitted, describe
+from relatent.deliver.loading import load
+from relatent.deliver.project import project_space
+from relatent.deliver.stitch import Stitched, stitch_space
+from relatent.deliver.translate import map_space, translate_space
 
 __all__ = [
     "STRATEGIES",
+    "FitReport",
     "Fitted",
     "Relevance",
     "Stitched",
     "anchor_rows",
     "compare_spaces",
     "describe",
+    "fit_spaces",
     "judge",
     "load",
     "map_space",
@@ -23,4 +28,5 @@ __all__ = [
     "select_anchors",
     "stitch_space",
     "translate_space",
+    "unseen_rows",
 ]

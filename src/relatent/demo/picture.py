@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from relatent._files import whole_file
+from relatent._atomic import whole_file
 from relatent.evaluate import Verdict
 
 __all__ = ["draw"]

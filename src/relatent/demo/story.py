@@ -9,13 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from relatent.deliver import judge, translate_space
+from relatent.deliver import fit_spaces, judge, translate_space
 from relatent.demo.digits import digits as digits_material
 from relatent.demo.picture import draw
 from relatent.demo.sentences import Material, sentences
 from relatent.evaluate import Verdict, nearest
 from relatent.spaces import Space, parallel, read_space, write_space
-from relatent.translate import Translator, fit_spaces
+from relatent.translate import Translator
 
 __all__ = ["Told", "run"]
 

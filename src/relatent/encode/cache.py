@@ -10,7 +10,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from relatent._files import FileError
+from relatent._atomic import FileError
 from relatent.spaces import Fingerprint
 
 __all__ = ["VectorCache", "content"]

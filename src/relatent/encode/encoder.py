@@ -10,7 +10,7 @@ from typing import Any, Literal
 import numpy as np
 
 from relatent._array import to_numpy
-from relatent._progress import progress_bar
+from relatent._terminal import progress_bar
 from relatent.encode.cache import VectorCache
 from relatent.spaces import Fingerprint, Space
 

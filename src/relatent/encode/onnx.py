@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from relatent._array import suggest
+from relatent._atomic import FileError
 from relatent._extras import needs
-from relatent._files import FileError
 from relatent.encode.encoder import Encoder
 from relatent.encode.local import check_pooling, model_name, normalized, pooled, revision_of
 

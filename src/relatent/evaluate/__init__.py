@@ -1,6 +1,6 @@
 """EVALUATE: compare two spaces, and judge a translation."""
 
-from relatent.evaluate.compare import Comparison, Score, compare
+from relatent.evaluate.comparison import Comparison, Score, compare
 from relatent.evaluate.diagnose import AnchorDiagnosis, diagnose_anchors
 from relatent.evaluate.fidelity import (
     TaskKept,
@@ -25,7 +25,6 @@ from relatent.evaluate.linear import (
     pwcca,
     svcca,
 )
-from relatent.evaluate.migration import Rule, Search, Verdict, migration
 from relatent.evaluate.neighbors import Neighbors, nearest
 from relatent.evaluate.pairwise import (
     cknna,
@@ -37,6 +36,7 @@ from relatent.evaluate.pairwise import (
 )
 from relatent.evaluate.retrieval import hubness, jaccard, mean_rank, mrr, precision, recall, retrieval, top1
 from relatent.evaluate.scale import NormDistribution, ScaleCurve, norms, rescale, rescaled, scale_curve
+from relatent.evaluate.verdict import Rule, Search, Verdict, migration
 
 __all__ = [
     "AnchorDiagnosis",

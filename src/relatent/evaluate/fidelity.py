@@ -13,7 +13,7 @@ import numpy as np
 
 from relatent._array import Array, array_namespace, as_labels, as_parallel, as_same_space, to_numpy
 from relatent._linalg import row_norms, unit_norm
-from relatent.evaluate.door import check_varies
+from relatent.evaluate.checks import check_varies
 from relatent.evaluate.interval import Estimate, Report, bootstrap, report
 from relatent.evaluate.neighbors import nearest
 from relatent.evaluate.retrieval import Relevant, recall_rows

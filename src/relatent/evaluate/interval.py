@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from relatent._array import as_labels, random_generator
-from relatent.evaluate.table import render
+from relatent._terminal import render
 
 __all__ = ["Estimate", "Measured", "Report", "bootstrap", "report"]
 

@@ -13,7 +13,7 @@ from typing import Any, Protocol, cast
 import numpy as np
 
 from relatent._array import Array, array_namespace, as_parallel, row_chunks, to_numpy
-from relatent.evaluate.door import check_varies
+from relatent.evaluate.checks import check_varies
 
 __all__ = ["Axes", "Centred", "Moments", "as_moments", "centred_chunks", "principal_axes"]
 

@@ -21,7 +21,7 @@ from relatent._array import (
     to_numpy,
 )
 from relatent._linalg import unit_norm
-from relatent.evaluate.door import check_fewer, check_varies
+from relatent.evaluate.checks import check_fewer, check_varies
 from relatent.evaluate.neighbors import nearest
 from relatent.project.similarity import cosine, euclidean
 from relatent.spaces.normalize import centred

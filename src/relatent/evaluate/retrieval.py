@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from relatent._array import Array, as_parallel, as_same_space, to_numpy
-from relatent.evaluate.door import check_fewer, check_varies
+from relatent.evaluate.checks import check_fewer, check_varies
 from relatent.evaluate.interval import Report, report
 from relatent.evaluate.neighbors import Neighbors, nearest, score_blocks
 

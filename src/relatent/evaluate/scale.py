@@ -11,7 +11,7 @@ import numpy as np
 
 from relatent._array import Array, array_namespace, as_labels, as_matrix, suggest, to_numpy
 from relatent._linalg import row_norms, unit_norm
-from relatent.evaluate.table import render
+from relatent._terminal import render
 
 __all__ = ["NormDistribution", "ScaleCurve", "norms", "rescale", "rescaled", "scale_curve"]
 

@@ -19,8 +19,8 @@ from relatent._array import (
     suggest,
     to_numpy,
 )
-from relatent._files import Saved, read_saved, understood, write_saved
 from relatent._linalg import Conditioning, conditioning, pseudo_inverse, unit_norm
+from relatent._saved import Saved, read_saved, understood, write_saved
 from relatent.spaces.normalize import Normalizer, live_dimensions
 
 __all__ = ["CodedMap", "CodedTransformer", "RelativeDecoder", "RelativeEncoder", "check_width"]

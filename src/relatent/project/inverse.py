@@ -14,8 +14,8 @@ from relatent._array import (
     as_matrices,
     as_parallel,
 )
-from relatent._files import Saved, read_saved, understood, write_saved
 from relatent._linalg import polar, pseudo_inverse, unit_norm
+from relatent._saved import Saved, read_saved, understood, write_saved
 from relatent.project.halves import CodedMap, CodedTransformer, RelativeDecoder, RelativeEncoder, check_width
 from relatent.spaces.normalize import Normalizer
 

@@ -13,15 +13,14 @@ from typing import Any
 import numpy as np
 
 from relatent._array import suggest
-from relatent._files import FileError
+from relatent._atomic import FileError, staged
 from relatent.spaces.chunks import Chunk, Joined, Layout, Rows
 from relatent.spaces.fingerprint import Fingerprint, ProbeBuilder
 from relatent.spaces.formats import FormatWriter, format_of, module_of
 from relatent.spaces.formats.columns import Reading
-from relatent.spaces.formats.damage import readable
+from relatent.spaces.formats.errors import readable
 from relatent.spaces.remote import is_remote, open_remote, uploaded
 from relatent.spaces.space import Space
-from relatent.spaces.staging import staged
 
 __all__ = ["SpaceWriter", "check_new", "read_space", "space_writer", "write_space"]
 
@@ -178,7 +177,7 @@ def _open_local(path: Path, reading: Reading) -> Rows:
 def _open_folder(path: Path, reading: Reading) -> Rows:
     if (path / "state.json").exists() or (path / "dataset_dict.json").exists():
         with readable(path):
-            rows: Rows = module_of("ipc").open_folder(path, reading)
+            rows: Rows = module_of("arrow").open_folder(path, reading)
         return rows
     files = [f for f in sorted(path.rglob("*")) if f.is_file() and not f.name.startswith(IGNORED)]
     files = [f for f in files if not _beside_another(f, files)]
@@ -225,11 +224,11 @@ def _join(files: list[Path], reading: Reading) -> Rows:
 def _format(path: AnyPath, format: str | None) -> tuple[Create, list[Path]]:
     """Find what writes a path, and which files may stand beside it."""
     if format == "datasets":
-        return module_of("ipc").FolderWriter, []
+        return module_of("arrow").FolderWriter, []
     if format is not None:
         raise ValueError(f"There is no format {format!r} for folders.{suggest(format, ['datasets'])}")
     if str(path).endswith("/") or not Path(str(path)).suffix:
-        return module_of("parts").Writer, []
+        return module_of("parquet_folder").Writer, []
     if str(path).endswith(".gz"):
         raise FileError(f"{path} cannot be written compressed: leave out .gz.")
     module = module_of(format_of(str(path)))

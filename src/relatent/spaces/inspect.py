@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from relatent._progress import progress_bar
+from relatent._terminal import progress_bar
 from relatent.spaces.fingerprint import Fingerprint
 from relatent.spaces.join import duplicate_keys
 from relatent.spaces.space import Space

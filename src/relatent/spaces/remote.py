@@ -10,12 +10,12 @@ from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from relatent._atomic import FileError
 from relatent._extras import needs
-from relatent._files import FileError
 from relatent.spaces.chunks import Joined, Rows
 from relatent.spaces.formats import format_of, module_of
 from relatent.spaces.formats.columns import Reading
-from relatent.spaces.formats.damage import readable
+from relatent.spaces.formats.errors import readable
 
 __all__ = ["is_remote", "open_remote", "uploaded"]
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 
 from relatent._array import Array, to_numpy
-from relatent._files import FileError
+from relatent._atomic import FileError
 from relatent.spaces.files import AnyPath
-from relatent.spaces.formats.damage import readable
+from relatent.spaces.formats.errors import readable
 
 __all__ = ["LinearHead", "read_head"]
 

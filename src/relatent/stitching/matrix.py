@@ -10,7 +10,7 @@ import numpy as np
 from sklearn.base import clone
 
 from relatent._array import Array, as_matrix, to_numpy
-from relatent._progress import progress_bar
+from relatent._terminal import progress_bar
 from relatent.project import RelativeTranslator
 from relatent.stitching.compose import stitch, without_graph
 from relatent.stitching.parts import width_in

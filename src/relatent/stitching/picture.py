@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from relatent._atomic import whole_file
 from relatent._extras import needs
-from relatent._files import whole_file
 
 if TYPE_CHECKING:
     from relatent.stitching.result import StitchingMatrix

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from relatent._array import suggest
-from relatent.evaluate.table import render
+from relatent._terminal import render
 
 __all__ = ["StitchedPair", "StitchingMatrix"]
 

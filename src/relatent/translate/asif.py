@@ -26,8 +26,8 @@ from relatent._array import (
     take_rows,
     to_numpy,
 )
-from relatent._files import Saved, read_saved, understood, write_saved
 from relatent._linalg import unit_norm
+from relatent._saved import Saved, read_saved, understood, write_saved
 from relatent.evaluate.neighbors import Neighbors
 from relatent.project.similarity import map_rows
 from relatent.project.sparse import sparse_codes

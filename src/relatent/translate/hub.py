@@ -12,13 +12,13 @@ from sklearn.base import BaseEstimator
 from sklearn.exceptions import NotFittedError
 
 from relatent._array import Array, as_matrix, as_parallel, random_generator, suggest, to_numpy
-from relatent._files import Saved, read_saved, understood, write_saved
 from relatent._linalg import polar, unit_norm
+from relatent._saved import Saved, read_saved, understood, write_saved
 from relatent.spaces.normalize import Normalizer, live_dimensions
+from relatent.summary import summarize
 from relatent.translate.folded import FoldedMap, fold
 from relatent.translate.maps import Affine, RidgePath, ridge, spectrum
 from relatent.translate.selection import reciprocal_rank
-from relatent.translate.summary import summarize
 
 __all__ = ["Hub"]
 

@@ -1,6 +1,6 @@
 """Maps: rules that turn the summary of parallel pairs into a matrix and an offset.
 
-Each is a plain function of a :class:`~relatent.translate.summary.Summary` (of normalised pairs) and solves the problem
+Each is a plain function of a :class:`~relatent.summary.Summary` (of normalised pairs) and solves the problem
 in its docstring, with rows x and y, so that y ≈ x W + b. Where the anchors do not determine the answer, it is the one
 of least norm: directions that no anchor reaches map to nothing. To add one, write the function and name it in ``MAPS``.
 """
@@ -15,7 +15,7 @@ from scipy.linalg import lapack
 
 from relatent._array import suggest
 from relatent._linalg import polar
-from relatent.translate.summary import Summary
+from relatent.summary import Summary
 
 __all__ = [
     "MAPS",

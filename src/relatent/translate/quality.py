@@ -10,15 +10,15 @@ import numpy as np
 
 from relatent._array import Array, as_matrix, random_generator, to_numpy
 from relatent._linalg import unit_norm
+from relatent._terminal import render
 from relatent.evaluate.interval import Estimate, bootstrap
 from relatent.evaluate.neighbors import nearest
-from relatent.evaluate.table import render
+from relatent.summary import Summary, summarize
 from relatent.translate.curve import LearningCurve
 from relatent.translate.folded import FoldedMap, fold
+from relatent.translate.likelihood import LikelihoodPath
 from relatent.translate.maps import RidgePath, ridge
-from relatent.translate.retrieval import LikelihoodPath
 from relatent.translate.selection import FROZEN_TARGET_MAPS, Prepared, RidgeFit, best_penalty, blend, likelihood_choice
-from relatent.translate.summary import Summary, summarize
 
 if TYPE_CHECKING:
     from relatent.translate.translator import Translator

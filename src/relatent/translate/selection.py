@@ -15,11 +15,11 @@ import numpy as np
 from relatent._array import random_generator
 from relatent._linalg import thin_svd, unit_norm
 from relatent.spaces.normalize import Normalizer
+from relatent.summary import Summary, summarize
 from relatent.translate.augmented import Features, landmark_features
+from relatent.translate.likelihood import LikelihoodPath, LikelihoodRatio
 from relatent.translate.maps import PENALTIES, Affine, RidgePath, first_valley, orthogonal, ridge, whitened
-from relatent.translate.retrieval import LikelihoodPath, LikelihoodRatio
 from relatent.translate.sample import Sample
-from relatent.translate.summary import Summary, summarize
 
 __all__ = [
     "Prepared",

@@ -6,9 +6,9 @@ import numpy as np
 
 from relatent._array import Array
 from relatent.spaces.normalize import UNIT_ROWS, Normalizer
+from relatent.summary import Summary, summarize_checked
 from relatent.translate.sample import Sample
 from relatent.translate.selection import Prepared
-from relatent.translate.summary import Summary, summarize_checked
 
 __all__ = ["PairStream"]
 

@@ -13,16 +13,16 @@ from sklearn.utils import Tags
 from sklearn.utils.validation import validate_data
 
 from relatent._array import Array, as_matrix, as_parallel, like, suggest, to_numpy
-from relatent._files import Saved, read_saved, understood, write_saved
 from relatent._linalg import pseudo_inverse
+from relatent._saved import Saved, read_saved, understood, write_saved
 from relatent.evaluate.fidelity import r2
 from relatent.evaluate.retrieval import mrr
 from relatent.spaces.join import parallel
 from relatent.spaces.keys import key_hashes
 from relatent.spaces.normalize import NORMALIZATIONS, live_dimensions
 from relatent.spaces.space import Space
+from relatent.translate.endpoints import Endpoints
 from relatent.translate.folded import FoldedMap, fold
-from relatent.translate.joins import Joins
 from relatent.translate.maps import RidgePath, find_map
 from relatent.translate.quality import Quality, expected_quality
 from relatent.translate.sample import Reservoir
@@ -131,7 +131,7 @@ class Translator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         self._check_parameters()
         first = not hasattr(self, "streams_")
         if isinstance(X, Space) and isinstance(y, Space):
-            joins, joined = Joins.of(X, y), parallel(X, y)
+            joins, joined = Endpoints.of(X, y), parallel(X, y)
             seen = key_hashes(joined.keys)
             X, y = joined
         else:
@@ -139,7 +139,7 @@ class Translator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         x, y = as_parallel(X=X, Y=_refuse_labels(y))
         validate_data(self, X, reset=first, skip_check_array=True)
         if first:
-            self.joins_ = joins or Joins.of(to_numpy(x), to_numpy(y))
+            self.endpoints_ = joins or Endpoints.of(to_numpy(x), to_numpy(y))
             self.streams_ = {name: PairStream(name) for name in self._preparations()}
             self.pairs_ = Reservoir(self.reservoir, self.seed)
             self.seen_keys_ = np.empty(0, dtype=np.uint64)
@@ -200,7 +200,7 @@ class Translator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
     def accept(self, space: Space) -> Self:
         """Let a space pass whose fingerprint is not the one of the source or target. It is recorded, and saved."""
         self._check_fitted()
-        self.joins_ = self.joins_.accepting(space.fingerprint)
+        self.endpoints_ = self.endpoints_.accepting(space.fingerprint)
         return self
 
     def inverse_transform(self, Y: Array) -> Array:
@@ -242,7 +242,7 @@ class Translator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         about: dict[str, Any] = {
             "parameters": self.get_params(),
             "map": self.map_.about(),
-            "joins": self.joins_.about(),
+            "joins": self.endpoints_.about(),
             "dims": [self.n_features_in_, self.map_.width],
             "n_pairs": self.n_pairs_,
             "selection": None if self.selection_ is None else asdict(self.selection_),
@@ -259,7 +259,7 @@ class Translator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         with understood(path):
             about = saved.about
             t = cls(**about["parameters"])
-            t.joins_, t.seen_keys_ = Joins.from_saved(about["joins"]), saved.arrays["seen_keys"]
+            t.endpoints_, t.seen_keys_ = Endpoints.from_saved(about["joins"]), saved.arrays["seen_keys"]
             t.map_ = FoldedMap.from_saved(saved.arrays, about["map"], "map.")
             t.target_map_ = (
                 FoldedMap.from_saved(saved.arrays, about["target"], "target.") if "target" in about else None
@@ -318,13 +318,13 @@ class Translator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
 
     def _translated(self, space: Space, side: str) -> Space:
         self._check_fitted()
-        self.joins_.check(space, side)
+        self.endpoints_.check(space, side)
         transform = self.transform if side == "source" else self.transform_target
         vectors = transform(space.vectors)
         if side == "target" and self.target_map_ is None:
             return space
         keys = space.key_column()
-        return Space(vectors, keys, space.name, self.joins_.outcome(vectors.shape[1]))
+        return Space(vectors, keys, space.name, self.endpoints_.outcome(vectors.shape[1]))
 
     def _checked(self, X: Array) -> Array:
         self._check_fitted()
@@ -338,7 +338,7 @@ class Translator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
             raise NotFittedError("This Translator is not fitted yet: call fit with parallel anchors first.")
 
     def _forget(self) -> None:
-        for name in ("streams_", "pairs_", "map_", "target_map_", "selection_", "n_pairs_", "joins_", "seen_keys_"):
+        for name in ("streams_", "pairs_", "map_", "target_map_", "selection_", "n_pairs_", "endpoints_", "seen_keys_"):
             self.__dict__.pop(name, None)
 
     @property

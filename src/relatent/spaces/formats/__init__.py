@@ -7,7 +7,7 @@ from pathlib import PurePath
 from typing import Any, Protocol
 
 from relatent._array import suggest
-from relatent._files import FileError
+from relatent._atomic import FileError
 from relatent.spaces.chunks import Chunk
 from relatent.spaces.fingerprint import Fingerprint
 
@@ -18,14 +18,14 @@ FORMATS = {
     ".pq": "parquet",
     ".npy": "npy",
     ".npz": "npz",
-    ".arrow": "ipc",
-    ".feather": "ipc",
-    ".ipc": "ipc",
-    ".safetensors": "tensors",
+    ".arrow": "arrow",
+    ".feather": "arrow",
+    ".ipc": "arrow",
+    ".safetensors": "safetensors",
     ".h5": "hdf5",
     ".hdf5": "hdf5",
-    ".txt": "words",
-    ".vec": "words",
+    ".txt": "word_vectors",
+    ".vec": "word_vectors",
     ".jsonl": "jsonl",
     ".ndjson": "jsonl",
 }

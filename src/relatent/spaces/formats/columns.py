@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from relatent._array import suggest
-from relatent._files import FileError
+from relatent._atomic import FileError
 from relatent.spaces.chunks import Chunk, Layout
 from relatent.spaces.fingerprint import Fingerprint
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from relatent._files import FileError
+from relatent._atomic import FileError
 from relatent.spaces.chunks import Chunk, Layout, Rows, empty_others
 from relatent.spaces.fingerprint import Fingerprint
 from relatent.spaces.formats.columns import KEY_NAMES, VECTOR_NAMES, Reading, choose

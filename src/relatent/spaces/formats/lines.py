@@ -8,7 +8,7 @@ from itertools import islice
 from pathlib import Path
 from typing import IO
 
-from relatent._files import FileError
+from relatent._atomic import FileError
 
 __all__ = ["count_lines", "line_blocks", "open_text"]
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from relatent._files import FileError
+from relatent._atomic import FileError
 
 __all__ = ["MappedFile"]
 

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from relatent._files import FileError
+from relatent._atomic import FileError
 from relatent.spaces.chunks import Chunk, Held, Layout, Rows, empty_others
 from relatent.spaces.fingerprint import Fingerprint
 from relatent.spaces.formats.columns import KEY_NAMES, Reading, choose, conform

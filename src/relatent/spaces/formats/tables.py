@@ -7,10 +7,10 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
-from relatent._files import FileError
+from relatent._atomic import FileError
 from relatent.spaces.chunks import Chunk
 from relatent.spaces.formats.columns import Reading, as_matrix, guess_layout, stored_fingerprint, vector_dtype
-from relatent.spaces.formats.damage import readable
+from relatent.spaces.formats.errors import readable
 
 __all__ = ["Source", "TableRows", "regrouped"]
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from relatent._files import FileError
+from relatent._atomic import FileError
 
 __all__ = ["readable"]
 

@@ -56,8 +56,9 @@ def fit(
       relatent fit old/ new/ -o t.safetensors --pairs 20000 --target-vector embedding
       relatent fit new.parquet old.parquet --goal retrieval --frozen-target -o queries.safetensors
     """
+    from relatent.deliver import fit_spaces
     from relatent.spaces import check_new, read_space
-    from relatent.translate import Translator, fit_spaces
+    from relatent.translate import Translator
 
     check_new(out, overwrite=force)
     source, target = two_spaces(old, new, vector, key, target_vector, target_key)

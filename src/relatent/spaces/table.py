@@ -8,8 +8,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from relatent._files import FileError
-from relatent.spaces.formats.damage import readable
+from relatent._atomic import FileError
+from relatent.spaces.formats.errors import readable
 
 __all__ = ["SUFFIXES", "read_table"]
 

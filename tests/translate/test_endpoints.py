@@ -26,7 +26,7 @@ def test_spaces_are_joined_on_keys_and_remembered(spaces, tmp_path):
     x, y = rl.parallel(old, new)
     np.testing.assert_allclose(t.transform(x), y, atol=1e-8)
     t.save(tmp_path / "t.safetensors")
-    assert rl.load(tmp_path / "t.safetensors").joins_ == t.joins_
+    assert rl.load(tmp_path / "t.safetensors").endpoints_ == t.endpoints_
 
 
 def test_a_space_gives_a_space_that_says_where_it_came_from(spaces):
@@ -47,7 +47,7 @@ def test_another_space_of_the_same_width_is_refused_until_accepted(spaces, rng, 
         bare.transform(unnamed)
     assert bare.accept(unnamed).transform(unnamed).shape == new.shape
     bare.save(tmp_path / "t.safetensors")
-    assert len(rl.load(tmp_path / "t.safetensors").joins_.accepted) == 1
+    assert len(rl.load(tmp_path / "t.safetensors").endpoints_.accepted) == 1
 
 
 def test_the_target_side_is_checked_too(spaces):

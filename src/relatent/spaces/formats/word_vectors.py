@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from relatent._files import FileError
+from relatent._atomic import FileError
 from relatent.spaces.chunks import Chunk, Layout, Rows
 from relatent.spaces.fingerprint import Fingerprint
 from relatent.spaces.formats.columns import Reading

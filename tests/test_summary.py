@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from relatent import Summary, summarize
-from relatent._files import FileError
+from relatent._atomic import FileError
 
 FIELDS = ("mean_x", "mean_y", "xx", "xy", "yy")
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from relatent._files import FileError
+from relatent._atomic import FileError
 from relatent.spaces.chunks import Chunk, Held, Rows
 from relatent.spaces.fingerprint import Fingerprint
 from relatent.spaces.formats.arrays import PACKED, OthersGathered, Shape, find_layout, unpack, with_key

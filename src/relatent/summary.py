@@ -8,7 +8,7 @@ from functools import reduce
 import numpy as np
 
 from relatent._array import Array, array_namespace, as_labels, as_parallel, row_chunks, to_numpy
-from relatent._files import Saved, from_bytes, to_bytes
+from relatent._saved import Saved, from_bytes, to_bytes
 from relatent.spaces.normalize import Normalizer, scaled
 
 __all__ = ["Summary", "summarize", "summarize_checked"]

@@ -12,15 +12,16 @@ import numpy as np
 import pyarrow as pa
 
 from relatent._array import suggest
-from relatent._files import FileError
-from relatent.deliver.apply import check_translator
-from relatent.evaluate.migration import Rule, Search, Verdict, migration
+from relatent._atomic import FileError
+from relatent.deliver.fit import unseen_rows
+from relatent.deliver.translate import check_translator
+from relatent.evaluate.verdict import Rule, Search, Verdict, migration
 from relatent.spaces.files import AnyPath
 from relatent.spaces.join import match_keys
 from relatent.spaces.keys import key_hashes
-from relatent.spaces.plain import read_table
 from relatent.spaces.space import Space
-from relatent.translate import Translator, unseen_rows
+from relatent.spaces.table import read_table
+from relatent.translate import Translator
 
 __all__ = ["Relevance", "judge", "read_relevance"]
 
@@ -52,7 +53,7 @@ def judge(
     accept: bool = False,
     seed: int = 0,
 ) -> Verdict:
-    """Search three ways among the held-out items and say GO or NO-GO (:func:`relatent.evaluate.migration`).
+    """Search three ways among the held-out items and say GO or NO-GO (:func:`relatent.evaluate.verdict`).
 
     ``side="documents"``: the source is the old model; its translated vectors are the index, and the target's vectors
     ask. ``side="queries"``: the source is the new model; its translated vectors ask in the target's index, which is
@@ -62,8 +63,8 @@ def judge(
     side = _side(translator, side)
     if accept:
         translator.accept(source).accept(target)
-    translator.joins_.check(source, "source")
-    translator.joins_.check(target, "target")
+    translator.endpoints_.check(source, "source")
+    translator.endpoints_.check(target, "target")
     matched = match_keys(source, target)
     if not len(translator.seen_keys_):
         warnings.warn("The translator does not know the keys it was fitted on: some may be judged here.", stacklevel=2)

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import json
 import os
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -16,28 +14,22 @@ from typing import Any
 import numpy as np
 
 from relatent import __version__
+from relatent._atomic import FileError, whole_file
 
 __all__ = [
     "FORMAT_VERSION",
-    "FileError",
     "Saved",
     "from_bytes",
     "is_saved",
     "read_saved",
     "to_bytes",
     "understood",
-    "whole_file",
     "write_saved",
-    "writing",
 ]
 
 FORMAT = "relatent"
 FORMAT_VERSION = 1
 HEADER_LIMIT = 16 * 2**20
-
-
-class FileError(ValueError):
-    """A file that cannot be what it claims to be; the message names the file and what is wrong with it."""
 
 
 @dataclass(frozen=True)
@@ -47,51 +39,6 @@ class Saved:
     kind: str
     arrays: dict[str, np.ndarray]
     about: dict[str, Any] = field(default_factory=dict)
-
-
-FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-
-
-@contextmanager
-def writing(path: Path) -> Iterator[None]:
-    """Say in words why a path cannot be written: no folder, no permission, no room."""
-    try:
-        yield
-    except FileNotFoundError as error:
-        if path.parent.is_dir():
-            raise
-        raise FileNotFoundError(
-            f"{path} cannot be written: there is no folder {path.parent}. Create it first."
-        ) from error
-    except PermissionError as error:
-        raise PermissionError(
-            f"{path} cannot be written: no permission in {path.parent}. Write elsewhere, or change the permissions."
-        ) from error
-    except OSError as error:
-        if error.errno not in FULL:
-            raise
-        raise OSError(
-            error.errno, f"The disk was full before {path} was complete; nothing was left behind. Make room"
-        ) from error
-
-
-@contextmanager
-def whole_file(path: str | os.PathLike[str]) -> Iterator[Path]:
-    """Write beside, sync, rename: the file appears whole under its name or not at all."""
-    path = Path(path)
-    with writing(path):
-        handle, beside = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
-        os.close(handle)
-        try:
-            yield Path(beside)
-            with Path(beside).open("rb+") as written:
-                os.fsync(written.fileno())
-            umask = os.umask(0)
-            os.umask(umask)
-            Path(beside).chmod(0o666 & ~umask)
-            Path(beside).replace(path)
-        finally:
-            Path(beside).unlink(missing_ok=True)
 
 
 def write_saved(path: str | os.PathLike[str], saved: Saved) -> None:

@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 
 from relatent._array import Array, as_parallel, random_generator, row_chunks, to_numpy
+from relatent._terminal import render
 from relatent.evaluate import linear, pairwise
-from relatent.evaluate.door import check_fewer, check_varies
+from relatent.evaluate.checks import check_fewer, check_varies
 from relatent.evaluate.moments import CHUNK_ROWS, Axes, Centred, as_moments, principal_axes
 from relatent.evaluate.readings import READINGS, Reading
-from relatent.evaluate.table import render
 
 __all__ = ["Comparison", "Score", "compare"]
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from relatent._files import FileError, read_saved
+from relatent._atomic import FileError
+from relatent._saved import read_saved
 from relatent.project import RelativeDecoder, RelativeEncoder, RelativeTranslator
 from relatent.translate import ASIF, Hub, Translator
 

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from relatent._array import suggest
-from relatent.deliver.apply import check_translator, map_space
+from relatent._terminal import render
+from relatent.deliver.translate import check_translator, map_space
 from relatent.evaluate.interval import Estimate, bootstrap
-from relatent.evaluate.table import render
 from relatent.spaces.files import AnyPath
 from relatent.spaces.fingerprint import Fingerprint
 from relatent.spaces.space import Space
@@ -57,7 +57,7 @@ def stitch_space(
     dimensions allow it, and beside that on the head's own encoder, where ``target`` is given with the same column.
     """
     check_translator(translator)
-    translator.joins_.check(source, "source")
+    translator.endpoints_.check(source, "source")
     read = stitch(None, translator, head)
     scored = _Accuracy(source, truth, target, head)
     known = Fingerprint(dim=len(head.weight), model=f"scores of {len(head.weight)} classes")

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 
 from relatent._array import Array
-from relatent.evaluate.door import check_fewer
+from relatent._terminal import render
+from relatent.evaluate.checks import check_fewer
 from relatent.evaluate.interval import Estimate, Measured, Report, report
 from relatent.evaluate.neighbors import nearest
 from relatent.evaluate.retrieval import wanted_rows
-from relatent.evaluate.table import render
 
 __all__ = ["Rule", "Search", "Verdict", "migration"]
 

@@ -10,7 +10,7 @@ import numpy as np
 from relatent.spaces.fingerprint import Fingerprint
 from relatent.spaces.space import Space
 
-__all__ = ["Joins", "SpaceMismatchError"]
+__all__ = ["Endpoints", "SpaceMismatchError"]
 
 
 class SpaceMismatchError(ValueError):
@@ -18,7 +18,7 @@ class SpaceMismatchError(ValueError):
 
 
 @dataclass(frozen=True)
-class Joins:
+class Endpoints:
     """The fingerprints and names of both spaces, and the other fingerprints that a person has let pass."""
 
     source: Fingerprint
@@ -28,11 +28,11 @@ class Joins:
     accepted: tuple[Fingerprint, ...] = ()
 
     @staticmethod
-    def of(x: Space | np.ndarray, y: Space | np.ndarray) -> Joins:
+    def of(x: Space | np.ndarray, y: Space | np.ndarray) -> Endpoints:
         """Take fingerprints of spaces, or measure those of bare arrays."""
         source, target = (a.fingerprint if isinstance(a, Space) else Fingerprint.of(a) for a in (x, y))
         source_name, target_name = (a.name if isinstance(a, Space) else "" for a in (x, y))
-        return Joins(source, target, source_name, target_name)
+        return Endpoints(source, target, source_name, target_name)
 
     def check(self, space: Space, side: str) -> None:
         """Refuse a space that is not the one of this side, even if its dimension fits."""
@@ -46,7 +46,7 @@ class Joins:
             "space, or fit a new translator; if you know better, accept it (--accept, or translator.accept(space))."
         )
 
-    def accepting(self, fingerprint: Fingerprint) -> Joins:
+    def accepting(self, fingerprint: Fingerprint) -> Endpoints:
         """Let one more fingerprint pass."""
         return replace(self, accepted=(*self.accepted, fingerprint))
 
@@ -67,9 +67,9 @@ class Joins:
         }
 
     @staticmethod
-    def from_saved(about: dict[str, Any]) -> Joins:
+    def from_saved(about: dict[str, Any]) -> Endpoints:
         """Rebuild from what :meth:`about` gave."""
         source, target = (Fingerprint.from_json(about[side]) for side in ("source", "target"))
         source_name, target_name = about["names"]
         accepted = tuple(Fingerprint.from_json(a) for a in about["accepted"])
-        return Joins(source, target, source_name, target_name, accepted)
+        return Endpoints(source, target, source_name, target_name, accepted)

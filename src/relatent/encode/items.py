@@ -8,15 +8,15 @@ from pathlib import Path
 from typing import Any
 
 from relatent._array import suggest
-from relatent._files import FileError
+from relatent._atomic import FileError
 from relatent.encode.encoder import Encoder, encode
 from relatent.encode.image import clip, timm_model, torchvision_model, vision_transformer
 from relatent.encode.onnx import onnx_text
+from relatent.encode.static_words import static
 from relatent.encode.text import sentence_transformer, transformer
-from relatent.encode.words import static
 from relatent.spaces.files import AnyPath, check_new, read_space, write_space
-from relatent.spaces.plain import read_table
 from relatent.spaces.space import Space
+from relatent.spaces.table import read_table
 
 __all__ = ["KINDS", "Items", "encode_file", "encoder_of", "read_items"]
 

@@ -6,8 +6,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from relatent._files import is_saved
-from relatent.deliver.saved import load
+from relatent._saved import is_saved
+from relatent.deliver.loading import load
 from relatent.spaces.files import AnyPath, read_space
 from relatent.spaces.inspect import Inspection, inspect_space
 from relatent.translate import Translator
@@ -56,7 +56,7 @@ def describe(path: AnyPath, *, progress: bool | None = None, **reading: Any) -> 
 def _fitted(thing: Any) -> Fitted:
     if not isinstance(thing, Translator):
         return Fitted(thing.kind, "", (0, 0), 0, 0, "", "")
-    joins, chosen = thing.joins_, thing.selection_
+    joins, chosen = thing.endpoints_, thing.selection_
     ends = [joins.source.model or joins.source_name, joins.target.model or joins.target_name]
     return Fitted(
         thing.kind,

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from relatent._array import Array, array_namespace, like
+from relatent.summary import Summary
 from relatent.translate.maps import Affine, spectrum
-from relatent.translate.summary import Summary
 
 __all__ = ["LikelihoodPath", "LikelihoodRatio"]
 

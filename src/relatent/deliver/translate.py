@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from relatent._progress import progress_bar
+from relatent._terminal import progress_bar
 from relatent.spaces.chunks import Chunk
 from relatent.spaces.files import AnyPath, check_new, space_writer
 from relatent.spaces.fingerprint import Fingerprint
@@ -41,11 +41,11 @@ def translate_space(
         raise ValueError(f"side is {side!r}: expected 'source' or 'target'.")
     if accept:
         translator.accept(space)
-    translator.joins_.check(space, side)
+    translator.endpoints_.check(space, side)
     transform = translator.transform if side == "source" else translator.transform_target
     there = side == "target" and translator.target_map_ is None
     width = space.dim if there else (translator.target_map_ or translator.map_).width
-    known = space.fingerprint if there else translator.joins_.outcome(width)
+    known = space.fingerprint if there else translator.endpoints_.outcome(width)
     map_space(space, path, transform, known, format=format, overwrite=overwrite, progress=progress)
     return known
 

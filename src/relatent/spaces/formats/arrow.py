@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from relatent._files import FileError
+from relatent._atomic import FileError
 from relatent.spaces.chunks import Chunk, Joined, Rows
 from relatent.spaces.fingerprint import Fingerprint
 from relatent.spaces.formats.columns import Reading, conform, meta, table_of

@@ -11,7 +11,8 @@ from safetensors import SafetensorError
 from safetensors.numpy import save_file
 
 import relatent as rl
-from relatent._files import FileError, Saved, _checksum, read_saved, whole_file, write_saved
+from relatent._atomic import FileError, whole_file
+from relatent._saved import Saved, _checksum, read_saved, write_saved
 
 SAVED = Saved(
     "thing",
@@ -195,7 +196,7 @@ def test_an_interrupted_write_leaves_no_file(tmp_path):
 def test_a_killed_write_keeps_the_old_file(path):
     before = path.read_bytes()
     code = (
-        "import os, sys, relatent._files as files\n"
+        "import os, sys, relatent._saved as files\n"
         "with files.whole_file(sys.argv[1]) as beside:\n"
         "    beside.write_bytes(b'half')\n"
         "    os._exit(9)"
