@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     )
     from relatent.spaces import Fingerprint, Normalizer, Space, parallel, read_space, write_space
     from relatent.stitching import LinearHead, read_head, stitch, stitching_matrix
-    from relatent.translate import ASIF, Hub, Summary, Translator, audit, grow_pairs, summarize
+    from relatent.translate import ASIF, Hub, Pairs, Summary, Translator, audit, grow_pairs, summarize
 
 _HOME = {
     "ASIF": "relatent.translate",
@@ -29,6 +29,7 @@ _HOME = {
     "Hub": "relatent.translate",
     "LinearHead": "relatent.stitching",
     "Normalizer": "relatent.spaces",
+    "Pairs": "relatent.translate",
     "RelativeDecoder": "relatent.project",
     "RelativeEncoder": "relatent.project",
     "RelativeProjection": "relatent.project",
@@ -65,6 +66,7 @@ __all__ = [
     "Hub",
     "LinearHead",
     "Normalizer",
+    "Pairs",
     "RelativeDecoder",
     "RelativeEncoder",
     "RelativeProjection",

@@ -15,6 +15,7 @@ __all__ = [
     "polar",
     "pseudo_inverse",
     "row_norms",
+    "spectrum",
     "squared_distances",
     "thin_svd",
     "unit_norm",
@@ -129,6 +130,17 @@ def _followed_inverse(a: Array, rtol: float, ridge: float) -> Array:
     transposed = xp.matrix_transpose(a)
     eye = xp.eye(a.shape[1], dtype=a.dtype, device=a.device)
     return xp.linalg.solve(transposed @ a + ridge * xp.sum(a**2) / a.shape[1] * eye, transposed)
+
+
+def spectrum(scatter: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the eigenvalues above rounding noise of a symmetric matrix, ascending, and their eigenvectors.
+
+    >>> spectrum(np.diag([2.0, 0.0, 1.0]))[0].tolist()
+    [1.0, 2.0]
+    """
+    values, vectors = np.linalg.eigh(scatter)
+    live = values > len(values) * np.finfo(np.float64).eps * max(values[-1], 0.0)
+    return values[live], vectors[:, live]
 
 
 def polar(m: Array) -> Array:

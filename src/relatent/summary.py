@@ -1,9 +1,10 @@
-"""What is fitted is something that adds: the second moments of a set of parallel pairs."""
+"""What adds: the second moments of parallel rows, accumulated in one place for translators and measures alike."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import reduce
+from typing import Any
 
 import numpy as np
 
@@ -11,22 +12,27 @@ from relatent._array import Array, array_namespace, as_labels, as_parallel, row_
 from relatent._saved import Saved, from_bytes, to_bytes
 from relatent.spaces.normalize import Normalizer, scaled
 
-__all__ = ["Summary", "summarize", "summarize_checked"]
+__all__ = ["Summary", "accumulate", "centered_chunks", "check_weights", "summarize"]
 
 # Rows that show where the others lie.
-SAMPLE = 256
-# Squared mean over variance up to which moments about zero lose no more than three of sixteen digits.
-NEAR = 1e3
+ORIGIN_ROWS = 256
+# Squared mean over variance up to which moments about zero are good enough. In float64 they lose three of sixteen
+# digits there; products of float32 rows have none to lose.
+NEAR, NEAR_SINGLE = 1e3, 4.0
+
+MOMENTS = ("mean_x", "mean_y", "xx", "xy", "yy")
+
+Prepare = Callable[[Array], Array]
 
 
 @dataclass(frozen=True)
 class Summary:
-    r"""Everything that a closed-form map needs to know about parallel pairs, in float64.
+    r"""Everything that a closed-form map or a linear measure needs to know about parallel rows.
 
     ``n`` (or the sum of the weights), the two means, and the scatter about them:
-    :math:`\sum w (x - \bar x)^\top (x - \bar x)` and likewise for xy and yy. ``xx`` and ``yy`` are matrices, or only
-    their diagonals when no more was asked for. Holding the moments about the means, not about the origin, keeps
-    their precision under any common offset.
+    :math:`\sum w (x - \bar x)^\top (x - \bar x)` and likewise for xy and yy, in float64. ``xx`` and ``yy`` are
+    matrices, or only their diagonals when no more was asked for. Holding the moments about the means, not about the
+    origin, keeps their precision under any common offset.
 
     Summaries of parts add to the summary of the whole, in any order; a fold is left out by subtraction.
 
@@ -38,23 +44,25 @@ class Summary:
     """
 
     n: float
-    mean_x: np.ndarray
-    mean_y: np.ndarray
-    xx: np.ndarray
-    xy: np.ndarray
-    yy: np.ndarray
+    mean_x: Array
+    mean_y: Array
+    xx: Array
+    xy: Array
+    yy: Array
+    ambient: tuple[int, int] | None = None
+    """Coordinates of the two spaces, where the rows are given in the fewer coordinates of their span."""
 
     @property
     def dims(self) -> tuple[int, int]:
         """Coordinates of the source and of the target."""
-        return self.mean_x.shape[0], self.mean_y.shape[0]
+        return self.ambient or (self.mean_x.shape[0], self.mean_y.shape[0])
 
     def __add__(self, other: Summary) -> Summary:
-        """Summary of both sets of pairs together."""
+        """Return the summary of both sets of pairs together."""
         return self._joined(other, sign=1)
 
     def __sub__(self, other: Summary) -> Summary:
-        """Summary of the pairs that remain when the others are left out."""
+        """Return the summary of the pairs that remain when the others are left out."""
         if other.n >= self.n:
             raise ValueError(f"{other.n:g} pairs cannot be left out of {self.n:g}: some must remain.")
         return self._joined(other, sign=-1)
@@ -64,149 +72,216 @@ class Summary:
             raise ValueError(f"Summaries of {self.dims} and {other.dims} coordinates were given: expected the same.")
         n = self.n + sign * other.n
         dx, dy = other.mean_x - self.mean_x, other.mean_y - self.mean_y
-        pull = sign * self.n * other.n / n  # how much the distance of the two means adds to the scatter
-        return Summary(
-            n,
-            self.mean_x + sign * other.n / n * dx,
-            self.mean_y + sign * other.n / n * dy,
-            self.xx + sign * other.xx + pull * _square(dx, self.xx.ndim),
-            self.xy + sign * other.xy + pull * np.outer(dx, dy),
-            self.yy + sign * other.yy + pull * _square(dy, self.yy.ndim),
+        between = sign * self.n * other.n / n  # how much the distance of the two means adds to the scatter
+        return replace(
+            self,
+            n=n,
+            mean_x=self.mean_x + sign * other.n / n * dx,
+            mean_y=self.mean_y + sign * other.n / n * dy,
+            xx=self.xx + sign * other.xx + between * _square(dx, self.xx.ndim),
+            xy=self.xy + sign * other.xy + between * np.outer(dx, dy),
+            yy=self.yy + sign * other.yy + between * _square(dy, self.yy.ndim),
         )
 
     def to_bytes(self) -> bytes:
-        """Pack for another process. No pickle: reading it runs no code."""
-        arrays = {name: getattr(self, name) for name in ("mean_x", "mean_y", "xx", "xy", "yy")}
-        return to_bytes(Saved("summary", arrays, {"n": self.n}))
+        """Return bytes for another process. No pickle: reading them runs no code."""
+        return to_bytes(Saved("summary", self.arrays(), {"n": self.n}))
 
     @staticmethod
     def from_bytes(raw: bytes) -> Summary:
-        """Unpack what :meth:`to_bytes` packed."""
+        """Return what :meth:`to_bytes` packed."""
         saved = from_bytes(raw, "the summary")
         if saved.kind != "summary":
             raise ValueError(f"The data holds a {saved.kind}, not a summary.")
-        return Summary(saved.about["n"], **saved.arrays)
+        return Summary.from_arrays(saved.about["n"], saved.arrays)
+
+    @staticmethod
+    def from_arrays(n: float, arrays: Mapping[str, Array], prefix: str = "") -> Summary:
+        """Return the summary of n pairs whose moments are given by name."""
+        mean_x, mean_y, xx, xy, yy = (arrays[prefix + name] for name in MOMENTS)
+        return Summary(n, mean_x, mean_y, xx, xy, yy)
+
+    def arrays(self) -> dict[str, Array]:
+        """Return the arrays by name."""
+        return {name: getattr(self, name) for name in MOMENTS}
+
+    def to_numpy(self) -> Summary:
+        """Return the same with its arrays in NumPy."""
+        found = Summary.from_arrays(self.n, {name: to_numpy(array) for name, array in self.arrays().items()})
+        return replace(found, ambient=self.ambient)
 
     def about_origin(self) -> Summary:
-        """Give the same pairs with their moments about the origin, for maps that have no offset."""
+        """Return the same pairs with their moments about the origin, for maps that have no offset."""
         x, y, root = self.mean_x, self.mean_y, self.n**0.5
-        return Summary(
-            self.n,
-            np.zeros_like(x),
-            np.zeros_like(y),
-            self.xx + _square(root * x, self.xx.ndim),
-            self.xy + self.n * np.outer(x, y),
-            self.yy + _square(root * y, self.yy.ndim),
+        return replace(
+            self,
+            mean_x=np.zeros_like(x),
+            mean_y=np.zeros_like(y),
+            xx=self.xx + _square(root * x, self.xx.ndim),
+            xy=self.xy + self.n * np.outer(x, y),
+            yy=self.yy + _square(root * y, self.yy.ndim),
         )
 
     def normalized(self, source: Normalizer, target: Normalizer) -> Summary:
-        """Give the summary that the pairs would have after two affine normalisations."""
+        """Return the summary that the pairs have after two affine normalizations."""
         x, y = source.scale, target.scale
-        return Summary(
-            self.n,
-            scaled(self.mean_x - source.mean, x),
-            scaled(self.mean_y - target.mean, y),
-            _both_sides(x, self.xx),
-            scaled(scaled(self.xy.T, x).T, y),
-            _both_sides(y, self.yy),
+        return replace(
+            self,
+            mean_x=scaled(self.mean_x - source.mean, x),
+            mean_y=scaled(self.mean_y - target.mean, y),
+            xx=_both_sides(x, self.xx),
+            xy=scaled(scaled(self.xy.T, x).T, y),
+            yy=_both_sides(y, self.yy),
         )
 
 
 def summarize(x: Array, y: Array, weights: Array | None = None, *, full_x: bool = True, full_y: bool = True) -> Summary:
-    """Summarise parallel pairs; ``full_x=False`` and ``full_y=False`` keep only the diagonal of xx and yy.
+    """Summarize parallel pairs in NumPy; ``full_x=False`` and ``full_y=False`` keep only the diagonal of xx and yy.
 
     >>> summarize(np.eye(2), np.eye(2)).xy.tolist()
     [[0.5, -0.5], [-0.5, 0.5]]
     """
     x, y = as_parallel(x=x, y=y)
-    return summarize_checked(x, y, weights, full_x, full_y)
+    return accumulate(x, y, weights, full_x=full_x, full_y=full_y).to_numpy()
 
 
-def summarize_checked(
+def accumulate(
     x: Array,
     y: Array,
-    weights: Array | None,
-    full_x: bool,
-    full_y: bool,
-    normalizers: tuple[Normalizer, Normalizer] | None = None,
+    weights: Array | None = None,
+    *,
+    full_x: bool = True,
+    full_y: bool = True,
+    wide: bool = True,
+    prepare: tuple[Prepare, Prepare] | None = None,
 ) -> Summary:
-    """Summarise pairs that have passed the door: looking at every entry again takes a tenth of the time.
+    """Summarize checked parallel rows in their own namespace and on their device, differentiably.
 
-    Where normalisers are given, rows are normalised on the way, a block at a time.
+    Sums over blocks of rows are held in float64. ``wide`` also forms the products of a block in float64, which whatever
+    inverts them needs and what merely compares them does not. ``prepare`` is applied to both sides, block by block.
     """
-    w = None if weights is None else _checked_weights(weights, x.shape[0])
+    w = None if weights is None else check_weights(weights, x.shape[0])
     n = float(x.shape[0] if w is None else np.sum(w))
-    for_x, for_y = normalizers or (None, None)
-    side_x, side_y = _Side.of(x, w, for_x), _Side.of(y, w, for_y)
-    # Where nothing is copied, one product of all rows is the fastest.
-    blocks = [slice(None)] if w is None and side_x.is_plain and side_y.is_plain else row_chunks(x.shape[0])
-    parts = (_sums(side_x.rows(b), side_y.rows(b), None if w is None else w[b], full_x, full_y) for b in blocks)
-    total = reduce(_added, parts)
-    dx, dy, xx, xy, yy = map(to_numpy, total)
+    for_x, for_y = prepare or (None, None)
+    dtype = _sum_dtype(x, y, wide)
+    sides = _Rows.of(x, w, for_x, dtype), _Rows.of(y, w, for_y, dtype)
+    total: list[Array] | None = None
+    for block in _blocks(x, y, w, sides):
+        a, b = (side.block(block) for side in sides)
+        part = _sums(a, b, None if w is None else w[block], full_x, full_y)
+        total = part if total is None else _added(total, part)
+    assert total is not None
+    xp = array_namespace(x)
+    dx, dy, xx, xy, yy = (xp.astype(a, xp.float64, copy=False) for a in total)
     dx, dy = dx / n, dy / n
     return Summary(
         n,
-        side_x.from_origin(dx),
-        side_y.from_origin(dy),
+        sides[0].from_origin(dx),
+        sides[1].from_origin(dy),
         xx - n * _square(dx, xx.ndim),
-        xy - n * np.outer(dx, dy),
+        xy - n * dx[:, None] * dy[None, :],
         yy - n * _square(dy, yy.ndim),
     )
 
 
+def centered_chunks(x: Array, y: Array, *, wide: bool) -> Iterator[tuple[Array, Array]]:
+    """Go through two parallel matrices in chunks of rows, the means of all rows subtracted."""
+    xp, dtype = array_namespace(x, y), _sum_dtype(x, y, wide)
+    sides = [_Rows.of(a, None, None, dtype) for a in (x, y)]
+    blocks = list(_blocks(x, y, None, sides, whole=False))
+    shifts = []
+    for side in sides:
+        total: Any = 0.0
+        for block in blocks:
+            total = total + xp.astype(xp.sum(side.block(block), axis=0), xp.float64)
+        shifts.append(xp.astype(total / x.shape[0], dtype))
+    for block in blocks:
+        a, b = (side.block(block) - shift for side, shift in zip(sides, shifts, strict=True))
+        yield a, b
+
+
 @dataclass(frozen=True)
-class _Side:
-    """Rows of one of the two spaces, as they are summed: in float64, normalised where asked, about an origin."""
+class _Rows:
+    """Rows of one of the two spaces as they are summed: of one dtype, prepared where asked, about an origin."""
 
     array: Array
-    normalizer: Normalizer | None
+    prepare: Prepare | None
+    dtype: Any
     origin: Array | None = None
     """A point amid the rows; None where zero is near enough to cost no digits."""
 
     @staticmethod
-    def of(array: Array, weights: np.ndarray | None, normalizer: Normalizer | None) -> _Side:
-        xp, bare = array_namespace(array), _Side(array, normalizer)
-        if weights is None:
-            some = bare.rows(slice(None, None, max(1, array.shape[0] // SAMPLE)))
-            mean = xp.mean(some, axis=0)
-            near = bool(xp.all(mean**2 <= NEAR * xp.mean((some - mean) ** 2, axis=0)))
-            return bare if near else replace(bare, origin=mean)
-        total = np.sum([weights[b] @ to_numpy(bare.rows(b)) for b in row_chunks(array.shape[0])], axis=0)
-        return replace(bare, origin=xp.asarray(total / np.sum(weights), dtype=xp.float64, device=array.device))
+    def of(array: Array, weights: np.ndarray | None, prepare: Prepare | None, dtype: Any) -> _Rows:
+        xp, rows = array_namespace(array), _Rows(array, prepare, dtype)
+        if weights is not None:
+            total = np.sum([weights[b] @ to_numpy(rows.block(b)) for b in row_chunks(array.shape[0])], axis=0)
+            return replace(rows, origin=xp.asarray(total / np.sum(weights), dtype=dtype, device=array.device))
+        some = rows.block(slice(None, None, max(1, array.shape[0] // ORIGIN_ROWS)))
+        around = some - some[:1, :]
+        mean = xp.mean(around, axis=0)
+        origin = some[0, :] + mean
+        near = NEAR if dtype == xp.float64 else NEAR_SINGLE
+        is_near = bool(xp.all(origin**2 <= near * xp.mean((around - mean) ** 2, axis=0)))
+        return rows if is_near else replace(rows, origin=origin)
 
     @property
-    def is_plain(self) -> bool:
-        """Tell whether the rows are summed just as they are given."""
-        return (
-            self.normalizer is None and self.origin is None and self.array.dtype == array_namespace(self.array).float64
-        )
+    def untouched(self) -> bool:
+        """Whether the rows are summed just as they are given."""
+        return self.prepare is None and self.origin is None and self.array.dtype == self.dtype
 
-    def rows(self, block: slice) -> Array:
-        """Give some rows."""
+    def block(self, rows: slice) -> Array:
+        """Return some rows."""
         xp = array_namespace(self.array)
-        rows = xp.astype(self.array[block, :], xp.float64, copy=False)
-        rows = rows if self.normalizer is None else self.normalizer.applied(rows)
-        return rows if self.origin is None else rows - self.origin
+        block = self.array[rows, :]
+        if self.origin is not None and self.prepare is None and block.dtype != self.origin.dtype:
+            block = xp.astype(block, self.dtype)
+        elif self.prepare is not None or self.origin is None:
+            block = xp.astype(block, self.dtype, copy=False)
+        block = block if self.prepare is None else self.prepare(block)
+        return block if self.origin is None else block - self.origin
 
-    def from_origin(self, shift: np.ndarray) -> np.ndarray:
-        """Give the point that lies so far from the origin."""
-        return shift if self.origin is None else np.asarray(to_numpy(self.origin) + shift)
+    def from_origin(self, shift: Array) -> Array:
+        """Return the point that lies so far from the origin."""
+        return shift if self.origin is None else self.origin + shift
+
+
+def _sum_dtype(x: Array, y: Array, wide: bool) -> Any:
+    return array_namespace(x, y).float64 if wide or x.dtype != y.dtype else x.dtype
+
+
+def _blocks(
+    x: Array, y: Array, weights: np.ndarray | None, sides: Any, *, whole: bool = True
+) -> Iterator[slice] | list[slice]:
+    """Return the slices of rows to go through. Where nothing is copied, one product of all rows is the fastest."""
+    untouched = whole and weights is None and all(side.untouched and side.dtype == _double(x) for side in sides)
+    # Autograd would keep every block anyway.
+    followed = any(getattr(a, "requires_grad", False) for a in (x, y))
+    return [slice(0, x.shape[0])] if untouched or followed else row_chunks(x.shape[0])
+
+
+def _double(x: Array) -> Any:
+    return array_namespace(x).float64
 
 
 def _sums(x: Array, y: Array, weights: np.ndarray | None, full_x: bool, full_y: bool) -> list[Array]:
     """Σx, Σy, Σxᵀx, Σxᵀy and Σyᵀy, each row counted by its weight."""
     xp = array_namespace(x)
     if weights is None:
-        root = xp.ones(x.shape[0], dtype=xp.float64, device=x.device)
+        root = xp.ones(x.shape[0], dtype=x.dtype, device=x.device)
     else:
-        root = xp.sqrt(xp.asarray(weights, dtype=xp.float64, device=x.device))
+        root = xp.sqrt(xp.asarray(weights, dtype=x.dtype, device=x.device))
         x, y = root[:, None] * x, root[:, None] * y
     return [root @ x, root @ y, _square(x, 1 + full_x), xp.matrix_transpose(x) @ y, _square(y, 1 + full_y)]
 
 
 def _added(total: list[Array], part: list[Array]) -> list[Array]:
-    for a, b in zip(total, part, strict=True):
-        a += b
+    """Add in float64, in place where the sums are in it already."""
+    xp = array_namespace(*total)
+    for i, new in enumerate(part):
+        if total[i].dtype == xp.float64:
+            total[i] += xp.astype(new, xp.float64, copy=False)
+        else:
+            total[i] = xp.astype(total[i], xp.float64) + xp.astype(new, xp.float64)
     return total
 
 
@@ -217,7 +292,8 @@ def _both_sides(scale: np.ndarray, moments: np.ndarray) -> np.ndarray:
     return np.asarray(scaled(scaled(moments, scale).T, scale))
 
 
-def _checked_weights(weights: Array, n: int) -> np.ndarray:
+def check_weights(weights: Array, n: int) -> np.ndarray:
+    """Check that there is one finite weight of 0 or more per pair, and that some pair counts."""
     w = as_labels(weights, "weights").astype(np.float64)
     if len(w) != n:
         raise ValueError(f"There are {len(w)} weights for {n} pairs: expected one per pair.")
@@ -233,7 +309,7 @@ def _square(x: Array, ndim: int) -> Array:
     """XᵀX of rows (or of one row), or only its diagonal."""
     xp = array_namespace(x)
     rows = x if x.ndim == 2 else x[None, :]
-    # Spelt with one and the same operand, so that BLAS computes only half of the symmetric product.
+    # Written with one and the same operand, so that BLAS computes only half of the symmetric product.
     if ndim == 2:
         return xp.matrix_transpose(rows) @ rows
     return np.einsum("ij,ij->j", rows, rows) if isinstance(rows, np.ndarray) else xp.sum(rows * rows, axis=0)

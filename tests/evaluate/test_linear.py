@@ -6,6 +6,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from relatent import Summary
 from relatent.evaluate import (
     canonical_correlations,
     cca,
@@ -210,7 +211,7 @@ def test_squared_procrustes_itself_breaks_the_triangle():
 @pytest.mark.parametrize("name", [*CORRELATIONS, "procrustes"])
 def test_a_summary_gives_what_the_rows_give(pair, name):
     x, y = map(centred, pair)
-    summary = SimpleNamespace(n=300, mean_x=None, mean_y=None, xx=x.T @ x, xy=x.T @ y, yy=y.T @ y)
+    summary = Summary(300, x.mean(0), y.mean(0), x.T @ x, x.T @ y, y.T @ y)
     assert number(ALL[name](summary, None)) == pytest.approx(number(ALL[name](*pair)))
 
 

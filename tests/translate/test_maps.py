@@ -7,7 +7,8 @@ from sklearn.linear_model import LinearRegression, Ridge, RidgeCV
 
 from relatent import Translator, summarize
 from relatent.translate import maps
-from relatent.translate.maps import MAPS, RidgePath
+from relatent.translate.maps import MAPS
+from relatent.translate.ridge import PENALTIES, RidgePath
 
 
 @pytest.fixture
@@ -83,7 +84,7 @@ def test_the_chosen_penalty_is_as_good_as_leave_one_out(rng):
     x = rng.normal(size=(60, 40)) * np.logspace(0, -2, 40)
     y = x @ rng.normal(size=(40, 5)) + 0.3 * rng.normal(size=(60, 5))
     path = RidgePath.of(summarize(x, y))
-    grid = np.asarray(maps.PENALTIES) * path.unit
+    grid = np.asarray(PENALTIES) * path.unit
     loo = RidgeCV(grid, store_cv_results=True).fit(x, y)
     errors = loo.cv_results_.mean(axis=(0, 1))
     ours = errors[np.argmin(np.abs(grid - path.best() * path.unit))]

@@ -92,7 +92,7 @@ def test_a_map_that_overfits_is_not_flattered():
 
 def test_streamed_pairs_beyond_the_reservoir_count():
     x, y = noisy_pairs(3000)
-    t = rl.Translator(reservoir=300)
+    t = rl.Translator(sample_size=300)
     for rows in np.split(np.arange(2000), 4):
         t.partial_fit(x[rows], y[rows])
     told = t.expected_quality(index=y[2000:])

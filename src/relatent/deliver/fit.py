@@ -1,4 +1,4 @@
-"""Fit a translator on two spaces that share keys, and keep part of the pairs for judging it."""
+"""`relatent fit`: fit a translator on two spaces that share keys, and keep part of the pairs for judging it."""
 
 from __future__ import annotations
 
@@ -8,17 +8,23 @@ from typing import Any
 
 import numpy as np
 
+from relatent._terminal import progress_bar
+from relatent.spaces.chunks import chunk_rows
+from relatent.spaces.gather import row_blocks
 from relatent.spaces.join import Matched, match_keys
 from relatent.spaces.keys import held_out as is_held_out
 from relatent.spaces.keys import key_hashes
 from relatent.spaces.space import Space
-from relatent.translate.selection import Selection
+from relatent.translate.endpoints import Endpoints
+from relatent.translate.goals import Selection
+from relatent.translate.overview import NO_RELATION, unexplained
+from relatent.translate.pairs import Pairs
 from relatent.translate.translator import Translator
 
 __all__ = ["FitReport", "fit_spaces", "unseen_rows"]
 
-# More pairs than this hardly change a closed-form map, and would have to be held in memory.
-MOST_PAIRS = 100_000
+# More pairs than this hardly change a closed-form map, and the hashes of their keys would swell its file.
+MOST_PAIRS = 1_000_000
 FEWEST_HELD_OUT = 100
 
 
@@ -34,6 +40,7 @@ class FitReport:
     held_out: int
     unused: int
     selection: Selection | None
+    warnings: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         """Say it in a few lines for a person."""
@@ -46,10 +53,10 @@ class FitReport:
             lines.append(f"Map: {self.selection.chosen}, chosen by {self.selection.criterion}.")
         if self.held_out < FEWEST_HELD_OUT:
             lines.append(f"Only {self.held_out} pairs are left to judge it by: expect wide intervals.")
-        return "\n".join(lines)
+        return "\n".join([*lines, *(f"Warning: {text}." for text in self.warnings)])
 
     def to_dict(self) -> dict[str, Any]:
-        """Give plain values, for JSON."""
+        """Return plain values, for JSON."""
         return asdict(self)
 
 
@@ -61,12 +68,15 @@ def fit_spaces(
     held_out: float = 0.2,
     max_pairs: int = MOST_PAIRS,
     anchors: Sequence[Any] | None = None,
+    force: bool = False,
+    progress: bool | None = None,
 ) -> FitReport:
-    """Fit on the keys that two spaces share, without those held out.
+    """Fit on the keys that two spaces share, without those held out. Keys are joined; vectors stream by.
 
     Whether a key is held out follows from the key alone (:func:`relatent.spaces.held_out`), so that the same keys are
     held out in every run, file and order. The translator remembers the keys that it was fitted on, and an evaluation
-    leaves them out. ``anchors`` are keys to fit on instead of all; then nothing but the other keys is held out.
+    leaves them out. ``anchors`` are keys to fit on instead of all; then nothing but the other keys is held out. Pairs
+    that show no relation at all are refused, unless ``force``.
 
     >>> rng = np.random.default_rng(0)
     >>> x = rng.normal(size=(500, 4))
@@ -84,8 +94,10 @@ def fit_spaces(
             "as many as there are coordinates. Hold out less, or give more rows."
         )
     rows = _most(rows, hashes, max_pairs)
-    pairs = (_part(source, matched.x_rows[rows], matched, rows), _part(target, matched.y_rows[rows], matched, rows))
-    translator.fit(*pairs)
+    pairs = _summed(translator, source, target, matched, rows, hashes, progress)
+    if not force:
+        _refuse_strangers(pairs)
+    translator.fit_pairs(pairs, endpoints=Endpoints.of(source, target), seen_keys=np.sort(hashes[rows]))
     kept = int(np.sum(~wanted))
     return FitReport(
         source.name,
@@ -96,6 +108,7 @@ def fit_spaces(
         kept,
         len(matched) - len(rows) - kept,
         translator.selection_,
+        translator.summary().warnings,
     )
 
 
@@ -112,15 +125,45 @@ def unseen_rows(translator: Translator, matched: Matched, most: int, first: Sequ
     return np.sort(rows[np.lexsort((hashes[rows], later))][:most])
 
 
+def _summed(
+    translator: Translator,
+    source: Space,
+    target: Space,
+    matched: Matched,
+    rows: np.ndarray,
+    hashes: np.ndarray,
+    progress: bool | None,
+) -> Pairs:
+    """Sum up the pairs, block by block."""
+    size = chunk_rows(max(source.dim, target.dim), np.dtype(np.float64))
+    blocks = zip(
+        row_blocks(source, matched.x_rows[rows], size), row_blocks(target, matched.y_rows[rows], size), strict=True
+    )
+    options = translator.pairs_options()
+    total: list[Pairs] = []
+    with progress_bar(len(rows), "fit", progress) as advance:
+        for start, (x, y) in zip(range(0, len(rows), size), blocks, strict=True):
+            part = Pairs.of(x, y, ids=hashes[rows[start : start + len(x)]], **options)
+            total = Pairs.collected([*total, part])
+            advance(len(x))
+    return Pairs.total(total)
+
+
+def _refuse_strangers(pairs: Pairs) -> None:
+    left = unexplained(pairs)
+    if left >= NO_RELATION:
+        raise ValueError(
+            f"The two sides show no relation: from {len(pairs):,} pairs, the best linear map leaves {left:.1%} of the "
+            "target's variance unexplained in cross-validation. The likely cause is wrong pairs: keys that do not mean "
+            "the same in both files, or rows in another order. Check the keys; go on with --force (force=True)."
+        )
+
+
 def _most(rows: np.ndarray, hashes: np.ndarray, most: int) -> np.ndarray:
-    """Take at most so many rows, by the largest numbers of their keys: a draw that any run repeats."""
+    """Take at most so many rows, by the largest hashes of their keys: a draw that any run repeats."""
     if most < 2:
         raise ValueError(f"At most {most} pairs were allowed: expected at least 2.")
     return np.sort(rows[np.argsort(hashes[rows])[::-1][:most]])
-
-
-def _part(space: Space, rows: np.ndarray, matched: Matched, pairs: np.ndarray) -> Space:
-    return Space(space.take(rows), matched.keys[pairs], space.name, space.fingerprint)
 
 
 def _anchor_hashes(anchors: Sequence[Any], matched: Matched) -> np.ndarray:

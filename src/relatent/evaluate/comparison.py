@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -13,8 +13,9 @@ from relatent._array import Array, as_parallel, random_generator, row_chunks, to
 from relatent._terminal import render
 from relatent.evaluate import linear, pairwise
 from relatent.evaluate.checks import check_fewer, check_varies
-from relatent.evaluate.moments import CHUNK_ROWS, Axes, Centred, as_moments, principal_axes
+from relatent.evaluate.moments import Axes, as_moments, principal_axes
 from relatent.evaluate.readings import READINGS, Reading
+from relatent.summary import Summary
 
 __all__ = ["Comparison", "Score", "compare"]
 
@@ -139,14 +140,14 @@ def _linear_scorer(x: np.ndarray, y: np.ndarray) -> Scorer:
 
     def score(order: np.ndarray) -> dict[str, float]:
         xy = np.zeros(moments.xy.shape)
-        for rows in row_chunks(len(x), CHUNK_ROWS):
+        for rows in row_chunks(len(x)):
             xy += (x[rows] - mean_x).T @ (y[order[rows]] - mean_y)
-        return _linear_values(Centred(moments.n, moments.xx, xy, moments.yy), ax, ay)
+        return _linear_values(replace(moments, xy=xy), ax, ay)
 
     return score
 
 
-def _linear_values(m: Centred, ax: Axes, ay: Axes) -> dict[str, float]:
+def _linear_values(m: Summary, ax: Axes, ay: Axes) -> dict[str, float]:
     cross = linear.crossed(ax, ay, m.xy)
     short_x, short_y = linear.leading(ax, 0.99), linear.leading(ay, 0.99)
     short = cross[: len(short_x.values), : len(short_y.values)]

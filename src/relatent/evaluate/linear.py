@@ -1,6 +1,6 @@
 """Linear measures of similarity between two spaces, all functions of their centred second moments.
 
-Each takes two parallel matrices, or one summary of them (:class:`relatent.evaluate.moments.Moments`). CKA and the
+Each takes two parallel matrices, or one summary of them (:class:`relatent.Summary`). CKA and the
 Procrustes distance are differentiable in torch; what inverts a covariance is computed in NumPy, in float64.
 """
 
@@ -14,7 +14,8 @@ import numpy as np
 
 from relatent._array import Array, array_namespace, as_parallel, suggest, to_numpy
 from relatent._linalg import thin_svd
-from relatent.evaluate.moments import Axes, as_moments, centred_chunks, principal_axes
+from relatent.evaluate.moments import Axes, as_moments, principal_axes
+from relatent.summary import centered_chunks
 
 __all__ = [
     "canonical_correlations",
@@ -197,7 +198,7 @@ def predictivity(x: Any, y: Any = None) -> float:
     ax, ay = principal_axes(m.xx), principal_axes(m.yy)
     if m.n - 1 <= len(ax.values):
         warnings.warn(
-            f"{m.n} rows determine a map of {len(ax.values)} coordinates exactly: R² is 1 whatever the data. "
+            f"{m.n:g} rows determine a map of {len(ax.values)} coordinates exactly: R² is 1 whatever the data. "
             "Give more rows.",
             stacklevel=2,
         )
@@ -230,20 +231,20 @@ def weighted(ax: Axes, u: np.ndarray, rho: np.ndarray) -> float:
     return float(np.sum(weight * rho) / np.sum(weight))
 
 
-def explained(n: int, ax: Axes, ay: Axes, cross: np.ndarray) -> float:
+def explained(n: float, ax: Axes, ay: Axes, cross: np.ndarray) -> float:
     """Give the adjusted R² from crossed moments."""
     share = min(float(np.sum(np.sum(cross**2, axis=1) / ax.values) / np.sum(ay.values)), 1.0)
     spare = n - 1 - len(ax.values)
     return 1 - (1 - share) * (n - 1) / spare if spare > 0 else 1.0
 
 
-def warn_few_rows(n: int, ax: Axes, ay: Axes) -> None:
+def warn_few_rows(n: float, ax: Axes, ay: Axes) -> None:
     """Warn when there are so few rows that some canonical correlations are 1 whatever the data."""
     rx, ry = len(ax.values), len(ay.values)
-    forced = min(rx + ry - (n - 1), min(rx, ry))
+    forced = min(rx + ry - (int(n) - 1), min(rx, ry))
     if forced > 0:
         warnings.warn(
-            f"{n} rows are too few for {rx} + {ry} coordinates: {forced} of {min(rx, ry)} canonical correlations are "
+            f"{n:g} rows are too few for {rx} + {ry} coordinates: {forced} of {min(rx, ry)} canonical correlations are "
             "1 whatever the data. Give more rows than the coordinates of both, or use cka(…, unbiased=True).",
             stacklevel=3,
         )
@@ -270,7 +271,7 @@ def _unbiased_hsic(x: Any, y: Any) -> tuple[Array, Array, Array]:
     xp = array_namespace(x, y)
     m = as_moments(x, y, wide=False)
     kl, kk, ll = 0.0, 0.0, 0.0
-    for a, b in centred_chunks(x, y, wide=False):
+    for a, b in centered_chunks(x, y, wide=False):
         k, length = (xp.astype(xp.sum(rows**2, axis=1), xp.float64) for rows in (a, b))
         kl, kk, ll = kl + xp.sum(k * length), kk + xp.sum(k * k), ll + xp.sum(length * length)
     tx, ty = _trace(m.xx), _trace(m.yy)

@@ -57,6 +57,12 @@ def mrr(x: Array, y: Array, k: int = 10, metric: str = "cosine") -> float:
     return float(np.mean(_reciprocal_rank(nearest(x, y, k, metric))))
 
 
+def reciprocal_ranks(scores: np.ndarray, own: np.ndarray) -> np.ndarray:
+    """Return 1 / the rank of one column for each row of a matrix of scores; ties share their places half."""
+    mine = scores[np.arange(len(scores)), own][:, None]
+    return np.asarray(1 / (0.5 + np.sum(scores > mine, axis=1) + 0.5 * np.sum(scores == mine, axis=1)))
+
+
 def recall(x: Array, y: Array, k: int = 10, metric: str = "cosine", relevant: Relevant = None) -> float:
     r"""Share of the relevant rows of y that are among the k nearest.
 
@@ -227,3 +233,8 @@ def _reciprocal_rank(found: Neighbors) -> np.ndarray:
 
 def _column(i: int) -> Callable[[np.ndarray], np.ndarray]:
     return lambda means: means[:, i]
+
+
+def mean_reciprocal_rank(queries: np.ndarray, gallery: np.ndarray) -> float:
+    """Return the mean over all rows of 1 / the rank of row i for query i, by inner product; ties share their places."""
+    return float(np.mean(reciprocal_ranks(queries @ gallery.T, np.arange(len(queries)))))

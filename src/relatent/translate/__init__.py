@@ -7,6 +7,7 @@ from relatent.translate.endpoints import Endpoints, SpaceMismatchError
 from relatent.translate.growing import grow_pairs
 from relatent.translate.hub import Hub
 from relatent.translate.maps import MAPS
+from relatent.translate.pairs import Pairs
 from relatent.translate.translator import Translator
 
 __all__ = [
@@ -14,6 +15,7 @@ __all__ = [
     "MAPS",
     "Endpoints",
     "Hub",
+    "Pairs",
     "SpaceMismatchError",
     "Summary",
     "Translator",

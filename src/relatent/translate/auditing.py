@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from relatent._array import Array, as_parallel, random_generator, to_numpy
+from relatent.translate.goals import Settings, retrieval
+from relatent.translate.goals.retrieval import LikelihoodChoice
 from relatent.translate.likelihood import LikelihoodPath
-from relatent.translate.sample import Sample
-from relatent.translate.selection import Prepared, for_retrieval, likelihood_choice
-from relatent.translate.stream import PairStream
+from relatent.translate.pairs import Pairs
 
 __all__ = ["Audit", "audit"]
 
@@ -82,32 +82,27 @@ def audit(x: Array, y: Array, *, seed: int = 0) -> Audit:
     x, y = (to_numpy(a) for a in as_parallel(x=x, y=y))
     if len(x) < LEAST_PAIRS:
         raise ValueError(f"There are {len(x)} pairs: expected at least {LEAST_PAIRS} to tell which do not belong.")
-    candidates = {name: _prepared(x, y, name) for name in ("iso", "center+l2")}
-    _, name, selection = for_retrieval(candidates, seed)
-    p, penalties = candidates[name], [max(chosen, STRICT) for chosen in likelihood_choice(selection)[1:]]
-    scores = _belonging(p, penalties, np.ones(len(x), dtype=bool), seed)
+    pairs = Pairs.of(x, y, size=len(x), copy=False)
+    chosen = retrieval.choose(pairs, Settings(seed=seed))
+    chosen = replace(chosen, penalty_x=max(chosen.penalty_x, STRICT), penalty_y=max(chosen.penalty_y, STRICT))
+    scores = _belonging(pairs, chosen, np.ones(len(x), dtype=bool), seed)
     for again in range(1, RESCORED + 1):
         # At least half of the pairs teach, however badly they score.
-        scores = _belonging(p, penalties, scores > min(DOUBTFUL, float(np.median(scores))), seed + again * DIVISIONS)
+        scores = _belonging(pairs, chosen, scores > min(DOUBTFUL, float(np.median(scores))), seed + again * DIVISIONS)
     wrong = _lower_mode(scores)
     order = np.argsort(scores)
     return Audit(scores, order[scores[order] < DOUBTFUL], np.flatnonzero(~wrong), bool(np.any(wrong)))
 
 
-def _prepared(x: np.ndarray, y: np.ndarray, name: str) -> Prepared:
-    stream = PairStream(name)
-    stream.take(x, y, None, True, True)
-    return stream.prepared(Sample(x, y))
-
-
-def _belonging(p: Prepared, penalties: list[float], trusted: np.ndarray, seed: int) -> np.ndarray:
+def _belonging(pairs: Pairs, chosen: LikelihoodChoice, trusted: np.ndarray, seed: int) -> np.ndarray:
     """Score each pair by what the trusted pairs of the other folds teach, averaged over divisions into folds."""
-    scores = np.zeros(len(p.sample))
+    scores = np.zeros(len(pairs))
     for division in range(DIVISIONS):
-        fold = random_generator(seed + division).permutation(len(p.sample)) % AUDIT_FOLDS
+        fold = random_generator(seed + division).permutation(len(pairs)) % AUDIT_FOLDS
         for i in range(AUDIT_FOLDS):
-            ratio = LikelihoodPath.of(p.part(np.flatnonzero(trusted & (fold != i)))).at(*penalties)
-            queries, targets = ratio.vectors(p.x[fold == i], p.y[fold == i])
+            p = pairs.only(np.flatnonzero(trusted & (fold != i))).normalized(chosen.normalize)
+            ratio = LikelihoodPath.of(p.summary).at(chosen.penalty_x, chosen.penalty_y)
+            queries, targets = ratio.vectors(*p.of(pairs.sample.part(np.flatnonzero(fold == i))))
             table = queries @ targets.T
             scores[fold == i] += (_standings(table) + _standings(table.T)) / 2 / DIVISIONS
     return scores

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from relatent._array import Array, array_namespace, like, random_generator
-from relatent._linalg import squared_distances
-from relatent.translate.maps import spectrum
+from relatent._linalg import spectrum, squared_distances
 
 __all__ = ["Features", "landmark_features"]
 

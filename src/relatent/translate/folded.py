@@ -1,4 +1,4 @@
-"""What a fit leaves behind: one affine map, with at most a row normalisation before and a coordinate after."""
+"""What a fit leaves behind: one affine map, with at most a row normalization before and a coordinate after."""
 
 from __future__ import annotations
 
@@ -8,32 +8,39 @@ from typing import Any
 import numpy as np
 
 from relatent._array import Array, array_namespace, like
-from relatent.spaces.normalize import Normalizer, scaled
+from relatent.spaces.normalize import Normalizer, live_dimensions, scaled
 from relatent.translate.augmented import Features
 from relatent.translate.maps import Affine
+from relatent.translate.pairs import Frame, Pairs
 
 __all__ = ["FoldedMap", "fold"]
 
 # Folding a mean this many times the spread into the offset would cost a float32 product its digits.
 FAR = 100.0
+# A product of two matrices is kept as two where that takes less than this share of the work.
+FACTORED = 0.5
 
 
 @dataclass(frozen=True)
 class FoldedMap:
-    """x ↦ before(x) @ matrix + offset, with the nonlinear parts only where the map has them."""
+    """x ↦ before(x) @ basis @ matrix + offset, with each part only where the map has it."""
 
     matrix: np.ndarray
     offset: np.ndarray
     before: Normalizer | None = None
-    """Kept apart only if it scales rows to unit length, feeds features, or subtracts a far mean."""
+    """Kept apart only if it scales rows to unit norm, feeds features, or subtracts a far mean."""
     features: Features | None = None
     bias: np.ndarray | None = None
     """Weights of the squared outputs in an appended coordinate (the target side of a likelihood ratio)."""
+    basis: np.ndarray | None = None
+    """What few anchors reach of the source, (d, r): two thin products instead of one wide one."""
 
     def __call__(self, x: Array) -> Array:
         """Translate checked rows."""
         if self.before is not None:
             x = self.before.applied(x)
+        if self.basis is not None:
+            x = x @ like(self.basis, x)
         if self.features is not None:
             x = self.features.of(x)
         y = x @ like(self.matrix, x)
@@ -50,28 +57,36 @@ class FoldedMap:
     @property
     def dims_in(self) -> int:
         """Coordinates of the input."""
-        return len(self.matrix if self.before is None else self.before.mean)
+        if self.before is not None:
+            return len(self.before.mean)
+        return len(self.matrix if self.basis is None else self.basis)
 
-    def guarded(self, live: np.ndarray, level: np.ndarray) -> FoldedMap:
-        """Give coordinates that do not vary among the anchors their level, whatever the map says."""
+    @property
+    def product(self) -> np.ndarray:
+        """The matrix that prepared rows are multiplied by, as one; of features where there are any."""
+        return self.matrix if self.basis is None or self.features is not None else self.basis @ self.matrix
+
+    def guarded(self, pairs: Pairs) -> FoldedMap:
+        """Set coordinates that do not vary among the anchors to their mean there, whatever the map says."""
+        mean, std = pairs.target_spread
+        live = live_dimensions(std)
         if np.all(live):
             return self
-        matrix, offset = np.where(live, self.matrix, 0), np.where(live, self.offset, level)
+        matrix, offset = np.where(live, self.matrix, 0), np.where(live, self.offset, mean)
         return replace(self, matrix=matrix.astype(self.matrix.dtype), offset=offset.astype(self.offset.dtype))
 
     def arrays(self, prefix: str) -> dict[str, np.ndarray]:
-        """Give the arrays to save."""
+        """Return the arrays to save."""
         arrays = {f"{prefix}matrix": self.matrix, f"{prefix}offset": self.offset}
         if self.before is not None:
             arrays |= self.before.arrays(f"{prefix}before.")
         if self.features is not None:
             arrays |= {f"{prefix}landmarks": self.features.landmarks, f"{prefix}root": self.features.root}
-        if self.bias is not None:
-            arrays |= {f"{prefix}bias": self.bias}
-        return arrays
+        optional = {f"{prefix}bias": self.bias, f"{prefix}basis": self.basis}
+        return arrays | {name: array for name, array in optional.items() if array is not None}
 
     def about(self) -> dict[str, Any]:
-        """Give what else to save."""
+        """Return what else to save."""
         return {
             "before": None if self.before is None else self.before.about(),
             "width": None if self.features is None else self.features.width,
@@ -85,9 +100,9 @@ class FoldedMap:
             before = Normalizer.from_saved(arrays, about["before"], f"{prefix}before.")
         if about["width"] is not None:
             features = Features(arrays[f"{prefix}landmarks"], float(about["width"]), arrays[f"{prefix}root"])
-        folded = FoldedMap(
-            arrays[f"{prefix}matrix"], arrays[f"{prefix}offset"], before, features, arrays.get(f"{prefix}bias")
-        )
+        matrix, offset = arrays[f"{prefix}matrix"], arrays[f"{prefix}offset"]
+        bias, basis = arrays.get(f"{prefix}bias"), arrays.get(f"{prefix}basis")
+        folded = FoldedMap(matrix, offset, before, features, bias, basis)
         # One row shows whether the shapes fit together.
         folded(np.zeros((1, folded.dims_in), dtype=folded.matrix.dtype))
         return folded
@@ -95,33 +110,55 @@ class FoldedMap:
 
 def fold(
     solved: Affine,
-    source: Normalizer,
-    target: Normalizer | None,
+    source: Frame,
+    target: Frame | None,
     *,
     dtype: np.dtype,
     features: Features | None = None,
     bias: np.ndarray | None = None,
 ) -> FoldedMap:
-    """Fold the normalisations on both sides of a solved map into it, as far as they are affine.
+    """Fold the coordinates that a map was solved in into it, as far as they are affine.
 
-    Without a target normaliser the output stays in the coordinates of the solved map.
+    Without a target the output stays in the coordinates of the solved map.
     """
-    matrix, offset = solved.matrix, solved.offset
-    if target is not None:
-        matrix, offset = scaled(matrix * target.length, target.unscale), scaled(offset * target.length, target.unscale)
-        offset = offset + target.mean
-    if source.unit or features is not None:
-        before: Normalizer | None = source
+    matrix, offset = (solved.matrix, solved.offset) if target is None else _in_space(solved, target)
+    normalizer, basis = source.normalizer, source.basis
+    if normalizer.unit or features is not None:
+        before: Normalizer | None = normalizer
     else:
-        matrix = source.scale @ matrix if source.scale.ndim == 2 else source.scale[:, None] * matrix
-        d = len(source.mean)
-        far = np.linalg.norm(source.mean) > FAR * np.linalg.norm(source.unscale) / d**0.5
-        before = replace(source, name="center", scale=np.ones(d), unscale=np.ones(d)) if far else None
-        offset = offset if far else offset - source.mean @ matrix
-    return FoldedMap(
-        np.ascontiguousarray(matrix, dtype=dtype),
-        np.ascontiguousarray(offset, dtype=dtype),
-        before,
-        features,
-        None if bias is None else bias.astype(dtype),
+        far = np.linalg.norm(normalizer.mean) > FAR * np.linalg.norm(normalizer.unscale) / len(normalizer.mean) ** 0.5
+        before = replace(normalizer, name="center", **_unscaled(normalizer)) if far else None
+        if basis is None:
+            matrix = _rows_scaled(normalizer.scale, matrix)
+            shift = normalizer.mean @ matrix
+        else:
+            basis = _rows_scaled(normalizer.scale, basis)
+            shift = normalizer.mean @ basis @ matrix
+        offset = offset if far else offset - shift
+    if basis is not None and features is None and not _is_thin(basis, matrix):
+        matrix, basis = basis @ matrix, None
+    matrix, offset = (np.ascontiguousarray(a, dtype=dtype) for a in (matrix, offset))
+    bias, basis = (None if a is None else np.ascontiguousarray(a, dtype=dtype) for a in (bias, basis))
+    return FoldedMap(matrix, offset, before, features, bias, basis)
+
+
+def _in_space(solved: Affine, target: Frame) -> tuple[np.ndarray, np.ndarray]:
+    """Return the matrix and offset that lead into the target space itself."""
+    normalizer = target.normalizer
+    matrix, offset = (
+        scaled((a if target.basis is None else a @ target.basis.T) * normalizer.length, normalizer.unscale)
+        for a in (solved.matrix, solved.offset)
     )
+    return matrix, offset + normalizer.mean
+
+
+def _rows_scaled(scale: np.ndarray, matrix: np.ndarray) -> np.ndarray:
+    return np.asarray(scale @ matrix if scale.ndim == 2 else scale[:, None] * matrix)
+
+
+def _unscaled(normalizer: Normalizer) -> dict[str, Any]:
+    return {"scale": np.ones(len(normalizer.mean)), "unscale": np.ones(len(normalizer.mean))}
+
+
+def _is_thin(basis: np.ndarray, matrix: np.ndarray) -> bool:
+    return bool(basis.size + matrix.size < FACTORED * len(basis) * matrix.shape[1])

@@ -13,9 +13,7 @@ from relatent.evaluate.interval import Estimate
 from relatent.evaluate.interval import bootstrap as interval
 from relatent.evaluate.neighbors import Neighbors, nearest
 from relatent.translate.likelihood import LikelihoodPath, LikelihoodRatio
-from relatent.translate.sample import Sample
-from relatent.translate.selection import Prepared
-from relatent.translate.stream import PairStream
+from relatent.translate.pairs import Pairs
 
 __all__ = ["Grown", "grow_pairs"]
 
@@ -88,12 +86,6 @@ def grow_pairs(
     return Grown(pairs[:, 0], pairs[:, 1], interval(before, seed=seed), interval(after, seed=seed), succeeded)
 
 
-def _prepared(x: np.ndarray, y: np.ndarray, name: str) -> Prepared:
-    stream = PairStream(name)
-    stream.take(x, y, None, True, True)
-    return stream.prepared(Sample(x, y))
-
-
 def _checked_known(known: Any, n: int, m: int) -> np.ndarray:
     """Return the known pairs as (k, 2) row numbers."""
     rows = [to_numpy(side) for side in known] if len(known) == 2 else []
@@ -123,7 +115,7 @@ def _grow(x: np.ndarray, y: np.ndarray, known: np.ndarray) -> np.ndarray:
 
 def _sides(x: np.ndarray, y: np.ndarray, pairs: np.ndarray, seeds: int) -> tuple[np.ndarray, np.ndarray]:
     """Give all items as queries and as targets of the likelihood ratio that the pairs teach."""
-    p = _prepared(x[pairs[:, 0]], y[pairs[:, 1]], PREPARATION)
+    p = Pairs.of(x[pairs[:, 0]], y[pairs[:, 1]]).normalized(PREPARATION)
     # Grown pairs count for less than their number: some are wrong.
     penalty = PENALTY * (seeds / len(pairs)) ** RELIEF
     ratio: LikelihoodRatio = LikelihoodPath.of(p.summary).at(penalty, penalty)

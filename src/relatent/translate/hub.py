@@ -12,13 +12,15 @@ from sklearn.base import BaseEstimator
 from sklearn.exceptions import NotFittedError
 
 from relatent._array import Array, as_matrix, as_parallel, random_generator, suggest, to_numpy
-from relatent._linalg import polar, unit_norm
+from relatent._linalg import polar, spectrum, unit_norm
 from relatent._saved import Saved, read_saved, understood, write_saved
-from relatent.spaces.normalize import Normalizer, live_dimensions
+from relatent.evaluate.retrieval import mean_reciprocal_rank
+from relatent.spaces.normalize import Normalizer
 from relatent.summary import summarize
 from relatent.translate.folded import FoldedMap, fold
-from relatent.translate.maps import Affine, RidgePath, ridge, spectrum
-from relatent.translate.selection import reciprocal_rank
+from relatent.translate.maps import Affine, ridge
+from relatent.translate.pairs import Frame, Pairs
+from relatent.translate.ridge import RidgePath
 
 __all__ = ["Hub"]
 
@@ -165,10 +167,9 @@ class Hub(BaseEstimator):
         else:
             into = ridge(summarize(ready, self.codes_, full_y=False), self.penalty_)
             out = ridge(summarize(self.codes_, ready, full_y=False))
-        plain = Normalizer.fit(self.codes_, "none")
-        back = fold(out, plain, normalizer, dtype=dtype)
-        back = back.guarded(live_dimensions(np.std(x, axis=0)), np.mean(x, axis=0))
-        return Spoke(fold(into, normalizer, None, dtype=dtype), back)
+        back = fold(out, Frame(Normalizer.fit(self.codes_, "none")), Frame(normalizer), dtype=dtype)
+        guarded = back.guarded(Pairs.of(self.codes_, x, copy=False))
+        return Spoke(fold(into, Frame(normalizer), None, dtype=dtype), guarded)
 
     def _best_penalty(self, ready: list[np.ndarray]) -> float:
         """Choose the penalty that ranks held-out anchors best, over all pairs of spaces."""
@@ -180,7 +181,7 @@ class Hub(BaseEstimator):
                 codes = _correlated_codes(rest, penalty)
                 maps = [ridge(summarize(x, codes, full_y=False), penalty) for x in rest]
                 held = [unit_norm(x[fold == i] @ m.matrix + m.offset) for x, m in zip(ready, maps, strict=True)]
-                scores[penalty] += sum(reciprocal_rank(a, b) for a in held for b in held if a is not b)
+                scores[penalty] += sum(mean_reciprocal_rank(a, b) for a in held for b in held if a is not b)
         return max(scores, key=scores.__getitem__)
 
     def _through(self, x: Array, space: str, way: str) -> Array:

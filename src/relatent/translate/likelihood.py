@@ -7,8 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from relatent._array import Array, array_namespace, like
+from relatent._linalg import spectrum
 from relatent.summary import Summary
-from relatent.translate.maps import Affine, spectrum
+from relatent.translate.maps import Affine
 
 __all__ = ["LikelihoodPath", "LikelihoodRatio"]
 
@@ -34,22 +35,17 @@ class LikelihoodRatio:
     """Weight of each squared target coordinate in the appended one."""
 
     def query_vectors(self, x: Array) -> Array:
-        """Give the vectors to search with."""
+        """Return the vectors to search with."""
         return x @ like(self.query.matrix, x) + like(self.query.offset, x)
 
     def target_vectors(self, y: Array) -> Array:
-        """Give the vectors to index, the bias appended as their last coordinate."""
+        """Return the vectors to index, the bias appended as their last coordinate."""
         b = y @ like(self.target.matrix, y) + like(self.target.offset, y)
         return array_namespace(y).concat([b, (b * b) @ like(self.bias, y)[:, None]], axis=1)
 
     def vectors(self, x: Array, y: Array) -> tuple[Array, Array]:
-        """Give the vectors to search with and those to index."""
+        """Return the vectors to search with and those to index."""
         return self.query_vectors(x), self.target_vectors(y)
-
-    def lifted(self, basis_x: np.ndarray, basis_y: np.ndarray) -> LikelihoodRatio:
-        """Give the same ratio for rows as they were before they were multiplied by two bases."""
-        query, target = basis_x @ self.query.matrix, basis_y @ self.target.matrix
-        return LikelihoodRatio(Affine(query, self.query.offset), Affine(target, self.target.offset), self.bias)
 
 
 @dataclass(frozen=True)
@@ -63,20 +59,18 @@ class LikelihoodPath:
     vectors_y: np.ndarray
     cross: np.ndarray
     """The cross-covariance between the eigenvectors."""
-    dims: tuple[int, int]
-    """Coordinates of the two spaces, over which eigenvalues are averaged."""
 
     @staticmethod
-    def of(summary: Summary, dims: tuple[int, int] | None = None) -> LikelihoodPath:
-        """Decompose both covariances; ``dims`` tells the spaces' coordinates where the pairs are given in fewer."""
+    def of(summary: Summary) -> LikelihoodPath:
+        """Decompose both covariances."""
         (values_x, vectors_x), (values_y, vectors_y) = spectrum(summary.xx), spectrum(summary.yy)
         cross, n = vectors_x.T @ summary.xy @ vectors_y / summary.n, summary.n
-        return LikelihoodPath(summary, values_x / n, vectors_x, values_y / n, vectors_y, cross, dims or summary.dims)
+        return LikelihoodPath(summary, values_x / n, vectors_x, values_y / n, vectors_y, cross)
 
     def at(self, penalty_x: float, penalty_y: float) -> LikelihoodRatio:
-        """Give the likelihood ratio with penalties × the mean eigenvalue added to the two covariances."""
-        root_x = np.sqrt(self.values_x + penalty_x * np.sum(self.values_x) / self.dims[0])
-        root_y = np.sqrt(self.values_y + penalty_y * np.sum(self.values_y) / self.dims[1])
+        """Return the likelihood ratio with penalties × the mean eigenvalue added to the two covariances."""
+        root_x = np.sqrt(self.values_x + penalty_x * np.sum(self.values_x) / self.summary.dims[0])
+        root_y = np.sqrt(self.values_y + penalty_y * np.sum(self.values_y) / self.summary.dims[1])
         u, rho, v = _svd(self.cross / root_x[:, None] / root_y)
         rho = np.minimum(rho, TOP_CORRELATION)
         wx, wy = self.vectors_x @ (u / root_x[:, None]), self.vectors_y @ (v / root_y[:, None])

@@ -7,22 +7,21 @@ of least norm: directions that no anchor reaches map to nothing. To add one, wri
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 from scipy.linalg import lapack
 
 from relatent._array import suggest
-from relatent._linalg import polar
+from relatent._linalg import polar, spectrum
 from relatent.summary import Summary
+from relatent.translate.ridge import RidgePath, trace
 
 __all__ = [
     "MAPS",
     "Affine",
-    "RidgePath",
     "affine",
-    "first_valley",
     "identity",
     "least_squares",
     "low_rank",
@@ -30,7 +29,6 @@ __all__ = [
     "orthogonal_least_squares",
     "ridge",
     "scaled_orthogonal",
-    "spectrum",
     "whitened",
 ]
 
@@ -84,7 +82,7 @@ def scaled_orthogonal(summary: Summary) -> Affine:
     r""":math:`\min_{c,Q} \lVert Y - cXQ \rVert^2` over semi-orthogonal Q and a scalar c."""
     s = summary.about_origin()
     q = polar(s.xy)
-    return Affine.linear(q * (np.sum(q * s.xy) / _trace(s.xx)))
+    return Affine.linear(q * (np.sum(q * s.xy) / trace(s.xx)))
 
 
 def orthogonal_least_squares(summary: Summary) -> Affine:
@@ -122,7 +120,7 @@ def whitened(summary: Summary, power: float = 0.0, penalty: float = 0.1) -> Affi
     ``power`` 0 rotates one whitened space onto the other (the map of canonical correlations), 1 is ridge-like
     regression. ``penalty`` × the mean eigenvalue is added to both covariances before their roots are taken.
     """
-    root_x, root_y = _roots(summary.xx, penalty), _roots(summary.yy, penalty)
+    root_x, root_y = (_roots(s, d, penalty) for s, d in zip((summary.xx, summary.yy), summary.dims, strict=True))
     u, s, vt = np.linalg.svd(root_x.inverse @ summary.xy @ root_y.inverse, full_matrices=False)
     kept = s > len(s) * np.finfo(np.float64).eps * s[0]
     middle = (u[:, kept] * s[kept] ** power) @ vt[kept]
@@ -140,98 +138,16 @@ def _solution(summary: Summary) -> np.ndarray:
 
 
 @dataclass(frozen=True)
-class RidgePath:
-    """All ridge solutions at once: one eigen-decomposition serves every penalty.
-
-    Penalties are in units of the mean eigenvalue of XᵀX, so that 1 means the same in every space.
-    """
-
-    n: float
-    values: np.ndarray
-    vectors: np.ndarray
-    rotated: np.ndarray
-    """Vᵀ XᵀY."""
-    power: np.ndarray
-    """Squared length of each row of it."""
-    unreached: float
-    """Sum of squares of Y that no matrix explains."""
-    unit: float
-
-    @staticmethod
-    def of(summary: Summary) -> RidgePath:
-        """Decompose XᵀX, dropping the directions that no anchor reaches."""
-        values, vectors = spectrum(summary.xx)
-        unit = _trace(summary.xx) / summary.dims[0] or 1.0
-        rotated = vectors.T @ summary.xy
-        power, total = np.sum(rotated**2, axis=1), _trace(summary.yy)
-        rest = total - float(np.sum(power / values))
-        return RidgePath(summary.n, values, vectors, rotated, power, rest if rest > 1e-10 * total else 0.0, unit)
-
-    def matrix(self, penalty: float) -> np.ndarray:
-        """Give W for a penalty."""
-        return np.asarray(self.vectors @ (self.rotated / (self.values + penalty * self.unit)[:, None]))
-
-    def residual(self, penalty: float) -> float:
-        """Sum of squared residuals on the anchors themselves."""
-        # What no matrix explains, plus what the penalty leaves unexplained: neither cancels as the penalty vanishes.
-        weight = penalty * self.unit
-        return self.unreached + float(np.sum(self.power / self.values * (weight / (self.values + weight)) ** 2))
-
-    def freedom(self, penalty: float) -> float:
-        """Degrees of freedom that the residuals keep: n, less the mean, less those that the matrix uses."""
-        weight = penalty * self.unit
-        return max(self.n - 1 - len(self.values), 0.0) + float(np.sum(weight / (self.values + weight)))
-
-    def gcv(self, penalty: float) -> float:
-        """Generalised cross-validation error: (RSS/n) / (freedom/n)²."""
-        freedom = self.freedom(penalty) / self.n
-        return self.residual(penalty) / self.n / freedom**2 if freedom > 0 else np.inf
-
-    def best(self) -> float:
-        """Penalty of least generalised cross-validation error."""
-        return first_valley(self.gcv, PENALTIES)
-
-
-PENALTIES: tuple[float, ...] = tuple(float(p) for p in np.logspace(-9, 3, 97))
-
-
-def first_valley(error: Callable[[float], float], penalties: Sequence[float]) -> float:
-    """Give the penalty of least error, coming from strong penalties.
-
-    The first valley counts: repeated anchors make an error collapse again where the penalty vanishes.
-    """
-    best, least = penalties[-1], np.inf
-    for penalty in reversed(penalties):
-        found = error(penalty)
-        if found > 1.02 * least:
-            break
-        if found < least:
-            best, least = penalty, found
-    return best
-
-
-@dataclass(frozen=True)
 class _Roots:
     root: np.ndarray
     inverse: np.ndarray
 
 
-def _roots(scatter: np.ndarray, penalty: float) -> _Roots:
+def _roots(scatter: np.ndarray, dim: int, penalty: float) -> _Roots:
     """Symmetric square root and its inverse of a regularised scatter, on the directions that it has."""
     values, vectors = spectrum(scatter)
-    values = values + penalty * _trace(scatter) / len(scatter)
+    values = values + penalty * trace(scatter) / dim
     return _Roots((vectors * np.sqrt(values)) @ vectors.T, (vectors / np.sqrt(values)) @ vectors.T)
-
-
-def spectrum(scatter: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Eigenvalues and eigenvectors of the directions that the anchors reach, the others being rounding noise."""
-    values, vectors = np.linalg.eigh(scatter)
-    live = values > len(values) * np.finfo(np.float64).eps * max(values[-1], 0.0)
-    return values[live], vectors[:, live]
-
-
-def _trace(moments: np.ndarray) -> float:
-    return float(np.sum(np.diagonal(moments) if moments.ndim == 2 else moments))
 
 
 @dataclass(frozen=True)
@@ -244,10 +160,12 @@ class Map:
     options: tuple[str, ...] = ()
     shrinks: bool = False
     """Whether its penalty is chosen from the anchors when none is given."""
+    keeps_coordinates: bool = False
+    """Whether it speaks of the coordinates themselves, so that rows must be given in those of their space."""
 
 
 MAPS: dict[str, Map] = {
-    "identity": Map(identity),
+    "identity": Map(identity, keeps_coordinates=True),
     "least_squares": Map(least_squares, full_x=True),
     "orthogonal": Map(orthogonal),
     "orthogonal_least_squares": Map(orthogonal_least_squares, full_x=True),

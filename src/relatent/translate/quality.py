@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,12 +12,9 @@ from relatent._linalg import unit_norm
 from relatent._terminal import render
 from relatent.evaluate.interval import Estimate, bootstrap
 from relatent.evaluate.neighbors import nearest
-from relatent.summary import Summary, summarize
 from relatent.translate.curve import LearningCurve
-from relatent.translate.folded import FoldedMap, fold
-from relatent.translate.likelihood import LikelihoodPath
-from relatent.translate.maps import RidgePath, ridge
-from relatent.translate.selection import FROZEN_TARGET_MAPS, Prepared, RidgeFit, best_penalty, blend, likelihood_choice
+from relatent.translate.goals import Choice, Goal
+from relatent.translate.pairs import Pairs
 
 if TYPE_CHECKING:
     from relatent.translate.translator import Translator
@@ -85,7 +81,7 @@ class Quality:
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """Give plain values, for JSON."""
+        """Return plain values, for JSON."""
         return {
             "anchors": self.anchors,
             "queries": self.queries,
@@ -129,140 +125,77 @@ def expected_quality(translator: Translator, index: Array | None = None, *, seed
     (220, True)
     """
     trial = _Trial.of(translator, index)
-    folds = list(_folds(trial.pairs, seed))
+    folds = list(trial.pairs.folds(FOLDS, seed))
     scores = [trial.scores(rest, rows) for rest, rows in folds]
-    every, n = np.concatenate(scores), trial.pairs.summary.n
-    trained = float(np.mean([rest.summary.n for rest, _ in folds]))
+    every, n = np.concatenate(scores), len(trial.pairs)
+    trained = float(np.mean([len(rest) for rest, _ in folds]))
     widened = float(np.sqrt(1 + len(folds) * (n - trained) / trained))
     some, at_full = folds[:CURVE_FOLDS], np.concatenate(scores[:CURVE_FOLDS])
     columns = np.stack([*(trial.scores_with(share, some, seed) for share in CURVE_SHARES), at_full], axis=2)
     sizes = (*(round(share * len(folds[0][0].sample)) for share in CURVE_SHARES), round(trained))
-    measured = MEASURES[: 3 if translator.target_map_ is not None else 4]
+    measured = MEASURES[: 4 if translator.metric_ == "cosine" else 3]
     curves = {m: LearningCurve(m, sizes, columns[:, i]) for i, m in enumerate(measured)}
     estimates = {
         m: _calibrated(every[:, i], -1.0 if m == "cosine" else 0.0, widened, curves[m].gain(trained, n).value, seed)
         for i, m in enumerate(measured)
     }
-    return Quality(int(n), len(every), len(folds[0][1]) + len(trial.gallery), estimates, curves["mrr"])
+    return Quality(n, len(every), len(folds[0][1]) + len(trial.gallery), estimates, curves["mrr"])
 
 
 @dataclass(frozen=True)
 class _Trial:
-    """A translator put to the test: fitted again on some of its pairs, and asked for others."""
+    """A translator put to the test: fitted again on some of its pairs as it was on all, and asked for others."""
 
-    translator: Translator
-    pairs: Prepared
+    goal: Goal
+    choice: Choice
+    pairs: Pairs
     gallery: np.ndarray
-    penalty: float
 
     @staticmethod
     def of(t: Translator, index: Array | None) -> _Trial:
-        pairs = _prepared(t)
-        return _Trial(t, pairs, _without(t.pairs_.sample.y, index), _penalty(t, pairs))
+        if not hasattr(t, "pairs_") or not hasattr(t, "choice_"):
+            raise ValueError(
+                "This translator has no pairs to hold out: it is not fitted, or was loaded from a file, which keeps "
+                "none. Fit it, and ask for its expected quality before saving."
+            )
+        kept = len(t.pairs_.sample)
+        if kept < LEAST_PAIRS:
+            raise ValueError(f"There are {kept} pairs: expected at least {LEAST_PAIRS} to hold some out.")
+        return _Trial(t.goal_, t.choice_, t.pairs_, _without(t.pairs_.sample.y, index))
 
-    def scores(self, rest: Prepared, rows: np.ndarray, stricter: float = 1.0) -> np.ndarray:
+    def scores(self, rest: Pairs, rows: np.ndarray, stricter: float = 1.0) -> np.ndarray:
         """Recall at 1 and at 10, reciprocal rank and cosine of each held-out query, (queries, 4)."""
-        source, target = _solved(self.translator, rest, stricter * self.penalty)
+        solved = self.goal.solve(rest, self.choice.stricter(stricter))
         asked = rows[: max(1, QUERIES // FOLDS)]
-        pairs = self.pairs.sample
-        queries, own = source(pairs.x[asked]), pairs.y[rows]
+        queries, own = solved.source(self.pairs.sample.x[asked]), self.pairs.sample.y[rows]
         index = np.concatenate([own, self.gallery])
         cosine = np.zeros(len(asked))
-        if target is None:
+        if solved.target is None:
             cosine = np.sum(unit_norm(queries) * unit_norm(own[: len(asked)]), axis=1)
-        metric = "cosine" if target is None else "inner"
-        found = nearest(queries, index if target is None else target(index), min(10, len(index)), metric)
+        targets = index if solved.target is None else solved.target(index)
+        found = nearest(queries, targets, min(10, len(index)), solved.metric)
         mine = found.indices == np.arange(len(asked))[:, None]
         reciprocal = np.where(np.any(mine, axis=1), 1 / (np.argmax(mine, axis=1) + 1), 0.0)
         return np.stack([reciprocal == 1, reciprocal > 0, reciprocal, cosine], axis=1).astype(np.float64)
 
-    def scores_with(self, share: float, folds: list[tuple[Prepared, np.ndarray]], seed: int) -> np.ndarray:
+    def scores_with(self, share: float, folds: list[tuple[Pairs, np.ndarray]], seed: int) -> np.ndarray:
         """Score the queries of some folds with a share of the anchors, and the penalty that suits so few."""
         fewer = [(_drawn(rest, share, seed + i), rows) for i, (rest, rows) in enumerate(folds)]
         tried = [
             np.concatenate([self.scores(rest, rows, stricter) for rest, rows in fewer])
-            for stricter in (STRICTER if self.penalty else (1.0,))
+            for stricter in (STRICTER if self.choice.shrinks else (1.0,))
         ]
         return max(tried, key=lambda scores: float(np.mean(scores[:, MEASURES.index("mrr")])))
 
 
-def _drawn(p: Prepared, share: float, seed: int) -> Prepared:
-    """Draw a share of the pairs."""
-    kept = random_generator(seed).permutation(len(p.sample))[: max(2, round(share * len(p.sample)))]
-    return replace(p, summary=p.part(kept), sample=p.sample.part(kept))
-
-
-def _prepared(t: Translator) -> Prepared:
-    """Give the pairs in the coordinates in which the chosen map was solved."""
-    pairs = getattr(t, "pairs_", None)
-    if pairs is None or not hasattr(t, "map_"):
-        raise ValueError(
-            "This translator has no pairs to hold out: it is not fitted, or was loaded from a file, which keeps none. "
-            "Fit it, and ask for its expected quality before saving."
-        )
-    if len(pairs.sample) < LEAST_PAIRS:
-        raise ValueError(f"There are {len(pairs.sample)} pairs: expected at least {LEAST_PAIRS} to hold some out.")
-    name = next(iter(t.streams_)) if t.target_map_ is None else _likelihood(t)[0]
-    return t.streams_[name].prepared(pairs.sample)
-
-
-def _likelihood(t: Translator) -> tuple[str, float, float]:
-    assert t.selection_ is not None
-    return likelihood_choice(t.selection_)
-
-
-def _penalty(t: Translator, p: Prepared) -> float:
-    """Give the penalty that the translator was solved with, where choosing it again could end elsewhere.
-
-    A likelihood ratio has two, and this is what to multiply them by.
-    """
-    if t.target_map_ is not None:
-        return 1.0
-    if t.selection_ is None or t.goal != "vectors":
-        return 0.0
-    if t.penalty is not None:
-        return t.penalty
-    features = t.map_.features
-    return best_penalty(RidgePath.of(_featured(t, p)), p, None if features is None else features.of(p.x))
-
-
-def _featured(t: Translator, p: Prepared) -> Summary:
-    """Summarise pairs with the features that the translator computes first, if any."""
-    features = t.map_.features
-    return p.summary if features is None else summarize(features.of(p.x), p.y, full_y=False)
-
-
-def _folds(p: Prepared, seed: int) -> Iterator[tuple[Prepared, np.ndarray]]:
-    """Give, for each fold, all other pairs and the rows held out."""
-    for rest, rows in p.folds(FOLDS, seed):
-        others = np.delete(np.arange(len(p.sample)), rows)
-        yield replace(p, summary=rest, sample=p.sample.part(others)), rows
-
-
-def _solved(t: Translator, p: Prepared, penalty: float) -> tuple[FoldedMap, FoldedMap | None]:
-    """Solve for other pairs as the translator was solved for its own, keeping what was chosen there."""
-    dtype = t.map_.matrix.dtype
-    # The same absolute penalty: in units of the mean eigenvalue it grows as anchors get fewer.
-    penalty *= t.n_pairs_ / p.summary.n
-    if t.target_map_ is not None:
-        _, x, y = _likelihood(t)
-        ratio = LikelihoodPath.of(p.summary).at(penalty * x, penalty * y)
-        target = fold(ratio.target, p.target, None, dtype=dtype, bias=ratio.bias)
-        return fold(ratio.query, p.source, None, dtype=dtype), target
-    if t.selection_ is None:  # nothing was chosen by comparing
-        return t._solve(p)[0], None
-    features = t.map_.features
-    if t.goal == "stitching":
-        solved = blend(p, RidgeFit.of(p, features, t.penalty))
-        return fold(solved, p.source, p.target, dtype=dtype, features=features), None
-    if t.goal == "retrieval":
-        return fold(FROZEN_TARGET_MAPS[t.selection_.chosen](p.summary, p.target), p.source, p.target, dtype=dtype), None
-    solved = ridge(_featured(t, p), penalty)
-    return fold(solved, p.source, p.target, dtype=dtype, features=features), None
+def _drawn(pairs: Pairs, share: float, seed: int) -> Pairs:
+    """Draw a share of the sampled pairs."""
+    n = len(pairs.sample)
+    return pairs.only(random_generator(seed).permutation(n)[: max(2, round(share * n))])
 
 
 def _without(anchors: np.ndarray, index: Array | None) -> np.ndarray:
-    """Give the rows of the index that are no anchors."""
+    """Return the rows of the index that are no anchors."""
     if index is None:
         return anchors[:0]
     rows = to_numpy(as_matrix(index, "index"))

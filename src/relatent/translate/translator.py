@@ -10,36 +10,31 @@ import numpy as np
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.exceptions import NotFittedError
 from sklearn.utils import Tags
+from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import validate_data
 
-from relatent._array import Array, as_matrix, as_parallel, like, suggest, to_numpy
+from relatent._array import Array, as_matrix, as_parallel, like, to_numpy
 from relatent._linalg import pseudo_inverse
 from relatent._saved import Saved, read_saved, understood, write_saved
 from relatent.evaluate.fidelity import r2
 from relatent.evaluate.retrieval import mrr
 from relatent.spaces.join import parallel
 from relatent.spaces.keys import key_hashes
-from relatent.spaces.normalize import NORMALIZATIONS, live_dimensions
 from relatent.spaces.space import Space
 from relatent.translate.endpoints import Endpoints
-from relatent.translate.folded import FoldedMap, fold
-from relatent.translate.maps import RidgePath, find_map
+from relatent.translate.folded import FoldedMap
+from relatent.translate.goals import Choice, Goal, Selection, Settings, Solution, check_settings, find_goal
+from relatent.translate.overview import Overview, overview
+from relatent.translate.pairs import SAMPLE_SIZE, Pairs
 from relatent.translate.quality import Quality, expected_quality
-from relatent.translate.sample import Reservoir
-from relatent.translate.selection import (
-    Prepared,
-    Selection,
-    best_penalty,
-    for_frozen_target,
-    for_retrieval,
-    for_stitching,
-    for_vectors,
-)
-from relatent.translate.stream import PairStream
 
-__all__ = ["GOALS", "Translator"]
+__all__ = ["Translator"]
 
-GOALS = ("vectors", "retrieval", "stitching")
+NO_KEYS = np.empty(0, dtype=np.uint64)
+
+
+def _has_inverse(translator: Translator) -> bool:
+    return hasattr(translator, "map_") and translator.map_.features is None and translator.target_map_ is None
 
 
 class Translator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
@@ -52,11 +47,11 @@ class Translator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         compare ``t.transform(queries)`` with ``t.transform_target(index)`` by inner product. "stitching" feeds a head
         that was trained on the target.
     map : "auto" or the name of a map
-        "auto" is the best known for the goal (:mod:`relatent.translate.selection`); otherwise a rule of
+        "auto" is the best known for the goal (:mod:`relatent.translate.goals`); otherwise a rule of
         :mod:`relatent.translate.maps`. The papers' settings are ``map="orthogonal", normalize="standard"`` and so on.
     normalize : name
-        Preparation of both sides (:class:`relatent.spaces.Normalizer`), fitted on the anchors and undone on the
-        target side. With ``partial_fit``, unit rows take their mean and length from the first chunk.
+        Preparation of both sides (:class:`relatent.Normalizer`), fitted on the anchors and undone on the target side.
+        With ``goal="retrieval"``, "iso" also tries "center+l2". Unit rows are summed over the sample.
     penalty : float or None
         Ridge penalty in units of the mean eigenvalue, for the maps that take one; None chooses it. With ``"auto"``,
         a penalty also asks for a plain ridge, without nonlinear features.
@@ -65,15 +60,17 @@ class Translator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
     frozen_target : bool
         For retrieval when the index cannot be touched: translates queries into the target's own space, by the map
         that ranks held-out anchors best under the cosine. ``transform_target`` then changes nothing.
-    reservoir : int
-        Pairs kept, drawn at random from all that stream by, for what cannot be chosen from sums. ``fit`` keeps arrays
-        of up to four times as many rows alive instead of copying out of them.
+    sample_size : int
+        Pairs kept for what cannot be chosen from sums: a sample that does not depend on chunks or their order. ``fit``
+        keeps arrays of up to four times as many rows alive instead of copying out of them.
 
     Attributes
     ----------
-    matrix_, offset_ : the affine map, normalisations folded in
+    matrix_, offset_ : the affine map, normalizations folded in
+    metric_ : "cosine" or "inner", what translated pairs are compared by
     selection_ : what "auto" chose, by which criterion, and the runner-up
-    seen_keys_ : numbers of the keys fitted on (:func:`relatent.spaces.key_hashes`), empty for bare arrays
+    pairs_ : what it was fitted on (:class:`relatent.Pairs`); a loaded translator has none
+    seen_keys_ : hashes of the keys fitted on (:func:`relatent.spaces.key_hashes`), empty for bare arrays
     n_pairs_, n_features_in_
 
     References: Maiorca et al., NeurIPS 2023 (latent space translation).
@@ -83,11 +80,15 @@ class Translator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
     >>> t = Translator(map="orthogonal").fit(x, 3 * x @ q + 1)
     >>> bool(np.allclose(t.transform(x), 3 * x @ q + 1))
     True
+    >>> t
+    Translator(orthogonal, 4 → 4, 100 pairs, iso)
     """
 
     kind: ClassVar[str] = "translator"
     target_map_: FoldedMap | None = None
     selection_: Selection | None = None
+    choice_: Choice
+    chosen_: tuple[str, ...]
 
     def __init__(
         self,
@@ -98,7 +99,7 @@ class Translator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         penalty: float | None = None,
         rank: int | None = None,
         frozen_target: bool = False,
-        reservoir: int = 10_000,
+        sample_size: int = SAMPLE_SIZE,
         seed: int = 0,
     ) -> None:
         self.goal = goal
@@ -107,7 +108,7 @@ class Translator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         self.penalty = penalty
         self.rank = rank
         self.frozen_target = frozen_target
-        self.reservoir = reservoir
+        self.sample_size = sample_size
         self.seed = seed
 
     def fit(self, X: Array | Space, y: Array | Space, sample_weight: Array | None = None) -> Self:
@@ -116,7 +117,33 @@ class Translator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         Two spaces (:class:`relatent.Space`) are joined on their keys first, and their fingerprints remembered.
         """
         self._forget()
-        return self._take(X, y, sample_weight, lasting=True).finish()
+        return self._take(X, y, sample_weight, copy=False).finish()
+
+    def fit_pairs(
+        self, pairs: Pairs, *, endpoints: Endpoints | None = None, seen_keys: np.ndarray | None = None
+    ) -> Self:
+        """Learn from pairs that were summed up elsewhere (:class:`relatent.Pairs`).
+
+        ``endpoints`` tells the fingerprints of the two spaces; without it they are measured on the sample.
+        """
+        self._forget()
+        self._check_parameters()
+        full = self.goal_.needs(self._settings)
+        if any(wanted and not there for wanted, there in zip(full, pairs.full, strict=True)):
+            raise ValueError(
+                f"The pairs were summed with (full_x, full_y) = {pairs.full}: this translator needs {full}. Sum them "
+                "again with Pairs.of(..., full_x=True, full_y=True), the default."
+            )
+        self.endpoints_ = endpoints or Endpoints.of(pairs.sample.x, pairs.sample.y)
+        self.parts_, self.n_features_in_ = [pairs], pairs.dims[0]
+        self.seen_keys_ = NO_KEYS if seen_keys is None else seen_keys
+        return self.finish()
+
+    def pairs_options(self) -> dict[str, Any]:
+        """Return the options for :meth:`relatent.Pairs.of` that spare what this translator does not need."""
+        self._check_parameters()
+        full_x, full_y = self.goal_.needs(self._settings)
+        return {"seed": self.seed, "size": self.sample_size, "full_x": full_x, "full_y": full_y}
 
     def partial_fit(self, X: Array, y: Array, sample_weight: Array | None = None) -> Self:
         """Learn from one more chunk of parallel anchors; the translator is ready after each."""
@@ -124,56 +151,41 @@ class Translator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
 
     def accumulate(self, X: Array, y: Array, sample_weight: Array | None = None) -> Self:
         """Take in one more chunk without solving; call :meth:`finish` after the last."""
-        return self._take(X, y, sample_weight, lasting=False)
+        return self._take(X, y, sample_weight, copy=True)
 
-    def _take(self, X: Array, y: Array, sample_weight: Array | None, *, lasting: bool) -> Self:
-        """Add a chunk to the sums and to the sample; a chunk that will not last is copied as far as it is kept."""
+    def _take(self, X: Array, y: Array, sample_weight: Array | None, *, copy: bool) -> Self:
+        """Add a chunk; without ``copy``, the arrays stay as they are."""
         self._check_parameters()
-        first = not hasattr(self, "streams_")
-        if isinstance(X, Space) and isinstance(y, Space):
-            joins, joined = Endpoints.of(X, y), parallel(X, y)
-            seen = key_hashes(joined.keys)
+        first, ids = not hasattr(self, "parts_"), None
+        endpoints = Endpoints.of(X, y) if isinstance(X, Space) and isinstance(y, Space) else None
+        if endpoints is not None:
+            joined = parallel(X, y)
+            ids = key_hashes(joined.keys) if X.has_keys else None
             X, y = joined
-        else:
-            joins, seen = None, np.empty(0, dtype=np.uint64)
         x, y = as_parallel(X=X, Y=_refuse_labels(y))
         validate_data(self, X, reset=first, skip_check_array=True)
         if first:
-            self.endpoints_ = joins or Endpoints.of(to_numpy(x), to_numpy(y))
-            self.streams_ = {name: PairStream(name) for name in self._preparations()}
-            self.pairs_ = Reservoir(self.reservoir, self.seed)
-            self.seen_keys_ = np.empty(0, dtype=np.uint64)
-            self.n_pairs_, self._dtype = 0, np.result_type(to_numpy(x[:1, :]), to_numpy(y[:1, :]))
-        for stream in self.streams_.values():
-            stream.take(x, y, sample_weight, *self._needs())
-        self.pairs_.take(*_with_weight(x, y, sample_weight), lasting=lasting)
-        self.seen_keys_ = np.union1d(self.seen_keys_, seen)
+            self.endpoints_ = endpoints or Endpoints.of(to_numpy(x), to_numpy(y))
+            self.parts_, self.n_pairs_, self.seen_keys_ = [], 0, NO_KEYS
+        options = self.pairs_options()
+        chunk = Pairs.of(x, y, start=self.n_pairs_, ids=ids, weights=sample_weight, copy=copy, **options)
+        self.parts_ = Pairs.collected([*self.parts_, chunk])
         self.n_pairs_ += x.shape[0]
+        if ids is not None:
+            self.seen_keys_ = np.union1d(self.seen_keys_, ids)
         return self
 
     def finish(self) -> Self:
         """Solve for the map from everything taken in so far."""
-        if not hasattr(self, "streams_"):
+        if not hasattr(self, "parts_"):
             raise NotFittedError("There is nothing to solve yet: call fit, or accumulate and then finish.")
-        if self.n_pairs_ < 2:
-            raise ValueError(
-                "n_samples=1: one pair of anchors cannot show how two spaces relate. Give at least 2, and "
-                "for a good translation about as many as the spaces have coordinates."
-            )
-        prepared = {name: s.prepared(self.pairs_.sample) for name, s in self.streams_.items()}
-        name = next(iter(prepared))
-        if not np.any(prepared[name].summary.xx):
-            raise ValueError(
-                f"All {self.n_pairs_} source anchors are the same vector: give at least two different ones."
-            )
-        if self._two_sided:
-            ratio, name, self.selection_ = for_retrieval(prepared, self.seed)
-            p = prepared[name]
-            self.map_ = fold(ratio.query, p.source, None, dtype=self._dtype)
-            self.target_map_ = fold(ratio.target, p.target, None, dtype=self._dtype, bias=ratio.bias)
-        else:
-            self.map_, self.selection_ = self._solve(prepared[name])
-            self.target_map_ = None
+        self.pairs_ = Pairs.total(self.parts_)
+        self.parts_, self.n_pairs_ = [self.pairs_], len(self.pairs_)
+        _check_pairs(self.pairs_)
+        self.choice_ = self.goal_.choose(self.pairs_, self._settings)
+        solved: Solution = self.goal_.solve(self.pairs_, self.choice_)
+        self.map_, self.target_map_, self.selection_ = solved.source, solved.target, self.choice_.selection
+        self.chosen_ = self.choice_.words
         return self
 
     def transform(self, X: Array | Space) -> Array | Space:
@@ -203,32 +215,45 @@ class Translator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         self.endpoints_ = self.endpoints_.accepting(space.fingerprint)
         return self
 
+    @available_if(_has_inverse)  # type: ignore[untyped-decorator]
     def inverse_transform(self, Y: Array) -> Array:
-        """Translate back: exact for invertible maps, of least norm otherwise."""
+        """Translate back: exact for invertible maps, of least norm otherwise; not for nonlinear and two-sided ones."""
         y = as_matrix(Y, "Y")
-        self._check_fitted()
         m = self.map_
-        if m.features is not None or self.target_map_ is not None:
-            raise ValueError("This map has no inverse: fit a translator from the target to the source instead.")
-        x = (y - like(m.offset, y)) @ like(pseudo_inverse(m.matrix.astype(np.float64)), y)
+        x = (y - like(m.offset, y)) @ like(pseudo_inverse(m.product.astype(np.float64)), y)
         return x if m.before is None else m.before.undo(x)
 
     def score(self, X: Array, y: Array) -> float:
         """R² of the translation; for retrieval the mean reciprocal rank (at 10) of row i of y for row i of X."""
         x, y = as_parallel(X=X, Y=y)
         if self.goal == "retrieval":
-            metric = "cosine" if self.target_map_ is None else "inner"
-            return mrr(self.transform(x), self.transform_target(y), min(10, x.shape[0]), metric)
+            return mrr(self.transform(x), self.transform_target(y), min(10, x.shape[0]), self.metric_)
         return float(r2(self.transform(x), y))
 
     def expected_quality(self, index: Array | None = None, *, seed: int = 0) -> Quality:
         """Predict recall, MRR and cosine on unseen items (:func:`relatent.translate.quality.expected_quality`)."""
         return expected_quality(self, index, seed=seed)
 
+    def summary(self) -> Overview:
+        """Return what it is, at a glance: spaces, pairs, map, runner-up, expected score, warnings. Print it."""
+        self._check_fitted()
+        return overview(self)
+
+    @property
+    def goal_(self) -> Goal:
+        """What chooses and solves."""
+        return find_goal(self.goal, self.map, self.frozen_target)
+
+    @property
+    def metric_(self) -> str:
+        """What translated vectors and those of the target are compared by: "cosine" or "inner"."""
+        self._check_fitted()
+        return Solution(self.map_, self.target_map_).metric
+
     @property
     def matrix_(self) -> np.ndarray:
         """The matrix that translates rows."""
-        return self.map_.matrix
+        return self.map_.product
 
     @property
     def offset_(self) -> np.ndarray:
@@ -242,9 +267,10 @@ class Translator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         about: dict[str, Any] = {
             "parameters": self.get_params(),
             "map": self.map_.about(),
-            "joins": self.endpoints_.about(),
+            "endpoints": self.endpoints_.about(),
             "dims": [self.n_features_in_, self.map_.width],
             "n_pairs": self.n_pairs_,
+            "chosen": list(self.chosen_),
             "selection": None if self.selection_ is None else asdict(self.selection_),
         }
         if self.target_map_ is not None:
@@ -259,62 +285,22 @@ class Translator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         with understood(path):
             about = saved.about
             t = cls(**about["parameters"])
-            t.endpoints_, t.seen_keys_ = Endpoints.from_saved(about["joins"]), saved.arrays["seen_keys"]
+            t.endpoints_, t.seen_keys_ = Endpoints.from_saved(about["endpoints"]), saved.arrays["seen_keys"]
             t.map_ = FoldedMap.from_saved(saved.arrays, about["map"], "map.")
             t.target_map_ = (
                 FoldedMap.from_saved(saved.arrays, about["target"], "target.") if "target" in about else None
             )
             t.selection_ = None if about["selection"] is None else Selection(**about["selection"])
-            t.n_pairs_, t.n_features_in_ = int(about["n_pairs"]), t.map_.dims_in
+            t.chosen_, t.n_pairs_ = tuple(about["chosen"]), int(about["n_pairs"])
+            t.n_features_in_ = t.map_.dims_in
         return t
 
-    def _solve(self, p: Prepared) -> tuple[FoldedMap, Selection | None]:
-        selection, features = None, None
-        if self.map != "auto":
-            found = find_map(self.map)
-            chosen = self.penalty is None and found.shrinks
-            options = {
-                "penalty": best_penalty(RidgePath.of(p.summary), p) if chosen else self.penalty,
-                "rank": self.rank,
-            }
-            solved = found.rule(p.summary, **{k: v for k, v in options.items() if v is not None and k in found.options})
-        elif self.goal == "retrieval":
-            solved, selection = for_frozen_target(p, self.seed)
-        elif self.goal == "stitching":
-            solved, features, selection = for_stitching(p, self.penalty, self.seed)
-        else:
-            solved, features, selection = for_vectors(p, self.penalty, self.seed)
-        folded = fold(solved, p.source, p.target, dtype=self._dtype, features=features)
-        level, spread = self.streams_[self.normalize].target_statistics(p.sample)
-        return folded.guarded(live_dimensions(spread), level), selection
-
     @property
-    def _two_sided(self) -> bool:
-        return self.goal == "retrieval" and self.map == "auto" and not self.frozen_target
-
-    def _preparations(self) -> tuple[str, ...]:
-        """Give the normalisations to sum under: a likelihood ratio tries two, the others do as they are told."""
-        return ("iso", "center+l2") if self._two_sided else (self.normalize,)
-
-    def _needs(self) -> tuple[bool, bool]:
-        """Tell whether the full scatter of the source and of the target is needed."""
-        if self.map == "auto":
-            return True, self.goal == "retrieval"
-        found = find_map(self.map)
-        whitens = self.normalize == "whiten"
-        return found.full_x or whitens, found.full_y or whitens
+    def _settings(self) -> Settings:
+        return Settings(self.map, self.normalize, self.penalty, self.rank, self.seed)
 
     def _check_parameters(self) -> None:
-        for name, value, known in (
-            ("goal", self.goal, GOALS),
-            ("normalisation", self.normalize, NORMALIZATIONS),
-        ):
-            if value not in known:
-                raise ValueError(f"There is no {name} {value!r}.{suggest(value, known)}")
-        if self.map != "auto":
-            find_map(self.map)
-        if self.frozen_target and self.goal != "retrieval":
-            raise ValueError(f'frozen_target is for goal="retrieval", and the goal is {self.goal!r}.')
+        check_settings(self.goal, self._settings, self.frozen_target)
 
     def _translated(self, space: Space, side: str) -> Space:
         self._check_fitted()
@@ -338,8 +324,19 @@ class Translator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
             raise NotFittedError("This Translator is not fitted yet: call fit with parallel anchors first.")
 
     def _forget(self) -> None:
-        for name in ("streams_", "pairs_", "map_", "target_map_", "selection_", "n_pairs_", "endpoints_", "seen_keys_"):
-            self.__dict__.pop(name, None)
+        fitted = [name for name in vars(self) if name.endswith("_")]
+        for name in fitted:
+            del self.__dict__[name]
+
+    def __repr__(self, N_CHAR_MAX: int = 700) -> str:
+        """Say what it is; before it is fitted, its parameters."""
+        if not hasattr(self, "map_"):
+            return str(super().__repr__(N_CHAR_MAX))
+        goal = self.goal if self.map == "auto" else self.map
+        frozen = ["frozen target"] if self.frozen_target else []
+        size = f"{self.n_features_in_} → {self.map_.width}"
+        parts = [goal, *frozen, size, f"{self.n_pairs_:,} pairs", *self.chosen_]
+        return f"Translator({', '.join(parts)})"
 
     @property
     def _n_features_out(self) -> int:
@@ -372,10 +369,12 @@ def _refuse_labels(Y: Any) -> Any:
     return Y
 
 
-def _with_weight(x: Array, y: Array, weights: Array | None) -> tuple[np.ndarray, np.ndarray]:
-    """Leave out the pairs of weight 0."""
-    x, y = to_numpy(x), to_numpy(y)
-    if weights is None:
-        return x, y
-    kept = to_numpy(weights) > 0
-    return x[kept], y[kept]
+def _check_pairs(pairs: Pairs) -> None:
+    if len(pairs) < 2:
+        raise ValueError(
+            "n_samples=1: one pair of anchors cannot show how two spaces relate. Give at least 2, and "
+            "for a good translation about as many as the spaces have coordinates."
+        )
+    x = pairs.sample.x
+    if not np.any(x != x[0]):
+        raise ValueError(f"All {len(pairs)} source anchors are the same vector: give at least two different ones.")

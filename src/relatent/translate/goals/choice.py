@@ -1,0 +1,82 @@
+"""What a goal is asked, what it chooses, and what solving gives."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from relatent.translate.folded import FoldedMap
+from relatent.translate.pairs import Pairs
+
+__all__ = ["Choice", "Selection", "Settings", "Solution", "per_pair"]
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What the user settled beforehand; None and "auto" leave it to the goal."""
+
+    map: str = "auto"
+    normalize: str = "iso"
+    penalty: float | None = None
+    rank: int | None = None
+    seed: int = 0
+
+
+@dataclass(frozen=True)
+class Selection:
+    """What was chosen, by which criterion, and what came second: for people to read."""
+
+    criterion: str
+    chosen: str
+    score: float
+    runner_up: str | None
+    runner_up_score: float | None
+
+    @staticmethod
+    def best(criterion: str, scores: Mapping[str, float], smallest: bool = False) -> Selection:
+        """Order candidates by their score; smaller is better only for errors."""
+        order = sorted(scores, key=scores.__getitem__, reverse=not smallest)
+        second = order[1] if len(order) > 1 else None
+        return Selection(criterion, order[0], scores[order[0]], second, None if second is None else scores[second])
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Everything that solving needs beside the pairs. Each goal has its own kind."""
+
+    normalize: str
+    pairs: int
+    """How many pairs it was chosen on: fewer keep the same absolute penalty."""
+    selection: Selection | None
+
+    def stricter(self, factor: float) -> Choice:
+        """Return the same choice with its penalties multiplied, where it has any: what fewer pairs may need."""
+        return self
+
+    @property
+    def shrinks(self) -> bool:
+        """Whether there is a penalty to multiply."""
+        return False
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """What was chosen, for people: the normalization and what else there is."""
+        return (self.normalize,)
+
+
+@dataclass(frozen=True)
+class Solution:
+    """The fitted maps: of the source, and of the target where both sides move."""
+
+    source: FoldedMap
+    target: FoldedMap | None = None
+
+    @property
+    def metric(self) -> str:
+        """What translated queries and targets are compared by."""
+        return "cosine" if self.target is None else "inner"
+
+
+def per_pair(penalty: float, choice: Choice, pairs: Pairs) -> float:
+    """Return the penalty, in units of these pairs' mean eigenvalue, that is the chosen one in absolute terms."""
+    return penalty * choice.pairs / len(pairs)

@@ -1,0 +1,98 @@
+"""A translator at a glance: what it joins, what it was fitted on, what was chosen, and what to be wary of."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from relatent.translate.pairs import Pairs
+from relatent.translate.ridge import RidgeFit, trace
+
+if TYPE_CHECKING:
+    from relatent.translate.translator import Translator
+
+__all__ = ["Overview", "overview", "unexplained"]
+
+# A share of the variance left unexplained from which on nothing was learned: shuffled pairs leave all of it.
+NO_RELATION = 0.999
+# Anchors per coordinate below which a translation loses much.
+FEW = 0.5
+
+
+@dataclass(frozen=True)
+class Overview:
+    """A fitted translator in a few lines; ``warnings`` say when not to trust it."""
+
+    kind: str
+    source: str
+    target: str
+    dims: tuple[int, int]
+    pairs: int
+    known_keys: int
+    goal: str
+    map: str
+    score: str
+    runner_up: str
+    warnings: tuple[str, ...]
+
+    def __str__(self) -> str:
+        """Lay it out for a person."""
+        lines = [
+            ("spaces", f"{self.source} → {self.target}"),
+            ("coordinates", f"{self.dims[0]} → {self.dims[1]}"),
+            ("fitted on", f"{self.pairs:,} pairs, {self.known_keys:,} of them known by key"),
+            ("goal", self.goal),
+            ("map", self.map),
+            ("score", self.score),
+            ("runner-up", self.runner_up),
+            *(("warning", text) for text in self.warnings),
+        ]
+        return "\n".join([self.kind, *(f"  {name:<16} {text}" for name, text in lines if text)])
+
+    def __repr__(self) -> str:
+        """Show the same in a console."""
+        return str(self)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values, for JSON."""
+        return vars(self) | {"dims": list(self.dims), "warnings": list(self.warnings)}
+
+
+def overview(t: Translator) -> Overview:
+    """Describe a fitted translator."""
+    ends, chosen = t.endpoints_, t.selection_
+    source, target = ends.source.model or ends.source_name, ends.target.model or ends.target_name
+    return Overview(
+        t.kind,
+        source or "unnamed",
+        target or "unnamed",
+        (t.n_features_in_, t.map_.width),
+        t.n_pairs_,
+        len(t.seen_keys_),
+        f"{t.goal}, frozen target" if t.frozen_target else t.goal,
+        ", ".join([t.map, *t.chosen_]) if chosen is None else chosen.chosen,
+        "" if chosen is None else f"{chosen.criterion} {chosen.score:.4g}",
+        "" if chosen is None or chosen.runner_up is None else f"{chosen.runner_up} ({chosen.runner_up_score:.4g})",
+        tuple(_concerns(t)),
+    )
+
+
+def unexplained(pairs: Pairs) -> float:
+    """Return the share of the target's variance that a cross-validated ridge leaves unexplained; 1 is no relation."""
+    p = pairs.normalized("iso")
+    total = trace(p.summary.yy) / p.summary.n
+    return RidgeFit.of(p).error(p) / total if total else 0.0
+
+
+def _concerns(t: Translator) -> list[str]:
+    found = []
+    if t.n_pairs_ < FEW * t.n_features_in_:
+        found.append(
+            f"{t.n_pairs_:,} anchors are few for {t.n_features_in_} coordinates: see expected_quality() for what more "
+            "would add"
+        )
+    if hasattr(t, "pairs_") and unexplained(t.pairs_) >= NO_RELATION:
+        found.append("the two sides show no relation: are the pairs in the right order?")
+    if t.metric_ == "inner":
+        found.append("both sides move: compare translated queries with translated targets, by inner product")
+    return found

@@ -1,0 +1,374 @@
+"""What a fit takes in: sums over parallel pairs, and a sample of them to choose by. Both add."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+
+from relatent._array import Array, as_parallel, random_generator, to_numpy
+from relatent._linalg import thin_svd
+from relatent._saved import Saved, from_bytes, to_bytes
+from relatent.spaces.normalize import UNIT_ROWS, Normalizer
+from relatent.summary import Summary, accumulate, check_weights
+
+__all__ = ["SAMPLE_SIZE", "Frame", "NormalizedPairs", "Pairs", "Sample"]
+
+SAMPLE_SIZE = 10_000
+# An array of up to this many times the sample is kept alive, where allowed, instead of copying the sample out of it.
+LASTING = 4
+# From this many pairs on, so many of them held out once choose as well as three folds do.
+MANY, ENOUGH = 5_000, 1_000
+# Below this many, one division into folds is a matter of luck.
+STEADY = 300
+
+
+@dataclass(frozen=True, eq=False)
+class Sample:
+    """Some parallel rows of two arrays, or all of them, copied out when they are first looked at."""
+
+    all_x: np.ndarray
+    all_y: np.ndarray
+    ids: np.ndarray
+    """What each row is known by, ascending: its number among all pairs, or the hash of its key."""
+    weights: np.ndarray | None = None
+    rows: np.ndarray | None = None
+
+    @cached_property
+    def x(self) -> np.ndarray:
+        """Rows of the source."""
+        return self.all_x if self.rows is None else self.all_x[self.rows]
+
+    @cached_property
+    def y(self) -> np.ndarray:
+        """Rows of the target."""
+        return self.all_y if self.rows is None else self.all_y[self.rows]
+
+    def __len__(self) -> int:
+        """Count the pairs."""
+        return len(self.ids)
+
+    def part(self, rows: np.ndarray) -> Sample:
+        """Return some of the pairs."""
+        weights = None if self.weights is None else self.weights[rows]
+        inner = rows if self.rows is None else self.rows[rows]
+        return Sample(self.all_x, self.all_y, self.ids[rows], weights, inner)
+
+    def copied(self) -> Sample:
+        """Return the same pairs in arrays of their own."""
+        return Sample(np.array(self.x), np.array(self.y), self.ids, self.weights)
+
+    def smallest(self, size: int, seed: int) -> Sample:
+        """Return the pairs of smallest seeded hash: of a union of samples, those that the whole would have kept."""
+        if len(self) <= size:
+            return self
+        return self.part(np.sort(np.argpartition(_hashed(self.ids, seed), size)[:size]))
+
+
+@dataclass(frozen=True, eq=False)
+class Pairs:
+    r"""Parallel pairs, summed up: what every fit takes in, wherever its rows come from.
+
+    ``Pairs.of`` sums up rows; ``+`` joins what was summed up elsewhere: in another chunk, file, process or machine.
+    The sample holds the pairs of smallest seeded hash of their id, so it is the same however the rows were sharded and
+    in whichever order the shards are added; sums agree to rounding.
+
+    Rows are known by their number among all pairs, ``start`` being that of the first, or by ``ids``, such as hashes of
+    their keys (:func:`relatent.spaces.key_hashes`). They tell the rows of different shards apart. Pairs of weight 0 are
+    left out. ``full_x=False`` and
+    ``full_y=False`` sum only the squares of single coordinates of that side, which is enough for some maps.
+
+    Affine normalizations are applied to the sums. Unit rows cannot be; there, the sample stands for all pairs.
+
+    >>> rng = np.random.default_rng(0)
+    >>> x, y = rng.normal(size=(100, 3)), rng.normal(size=(100, 2))
+    >>> joined = Pairs.of(x[60:], y[60:], start=60) + Pairs.of(x[:60], y[:60])
+    >>> joined, bool(np.allclose(joined.summary.xy, Pairs.of(x, y).summary.xy))
+    (Pairs(100, 3 → 2), True)
+    """
+
+    count: int
+    sample: Sample
+    sums: Summary | None
+    """Of all pairs; None as long as they can be taken from the sample."""
+    full: tuple[bool, bool] = (True, True)
+    size: int = SAMPLE_SIZE
+    seed: int = 0
+
+    @staticmethod
+    def of(
+        x: Array,
+        y: Array,
+        *,
+        start: int = 0,
+        ids: np.ndarray | None = None,
+        weights: Array | None = None,
+        seed: int = 0,
+        size: int = SAMPLE_SIZE,
+        full_x: bool = True,
+        full_y: bool = True,
+        copy: bool = True,
+    ) -> Pairs:
+        """Sum up rows. With ``copy=False`` the arrays may be kept alive, and must not change."""
+        x, y = as_parallel(x=x, y=y)
+        w = None if weights is None else check_weights(weights, x.shape[0])
+        ids = np.arange(start, start + x.shape[0], dtype=np.uint64) if ids is None else _checked_ids(ids, x.shape[0])
+        sums = None
+        if x.shape[0] > size:
+            sums = accumulate(x, y, w, full_x=full_x, full_y=full_y).to_numpy()
+        sample = _ordered(to_numpy(x), to_numpy(y), ids, w)
+        count = len(sample)
+        sample = sample.smallest(size, seed)
+        if copy or count > LASTING * size:
+            sample = sample.copied()
+        return Pairs(count, sample, sums, (full_x, full_y), size, seed)
+
+    @staticmethod
+    def total(parts: Iterable[Pairs]) -> Pairs:
+        """Return the sum of many, at the cost of one."""
+        parts = list(parts)
+        first = parts[0]
+        for other in parts[1:]:
+            first._check_alike(other)
+        if len(parts) == 1:
+            return first
+        count, sample = sum(p.count for p in parts), _concatenated([p.sample for p in parts])
+        if len(sample) == count <= first.size:
+            return replace(first, count=count, sample=sample, sums=None)
+        bare = [p.sample for p in parts if p.sums is None]
+        sums = [p.sums for p in parts if p.sums is not None]
+        if bare:
+            sums.append(first._summed(_concatenated(bare)))
+        whole = sums[0]
+        for part in sums[1:]:
+            whole = whole + part
+        return replace(first, count=count, sample=sample.smallest(first.size, first.seed), sums=whole)
+
+    @staticmethod
+    def collected(parts: list[Pairs]) -> list[Pairs]:
+        """Join parts once their samples hold twice what is kept: early enough for memory, late enough for time."""
+        many = sum(len(p.sample) for p in parts) > 2 * parts[0].size
+        return [Pairs.total(parts)] if many else parts
+
+    def __add__(self, other: Pairs) -> Pairs:
+        """Return the pairs of both."""
+        return Pairs.total([self, other])
+
+    def __len__(self) -> int:
+        """Count the pairs."""
+        return self.count
+
+    def __repr__(self) -> str:
+        """Count the pairs and the coordinates of both sides."""
+        return f"Pairs({self.count:,}, {self.dims[0]} → {self.dims[1]})"
+
+    @property
+    def dims(self) -> tuple[int, int]:
+        """Coordinates of the source and of the target."""
+        return int(self.sample.all_x.shape[1]), int(self.sample.all_y.shape[1])
+
+    @property
+    def dtype(self) -> np.dtype:
+        """The dtype that holds the rows of both sides."""
+        return np.result_type(self.sample.all_x, self.sample.all_y)
+
+    @property
+    def complete(self) -> bool:
+        """Whether the sample is all of the pairs."""
+        return len(self.sample) == self.count
+
+    @cached_property
+    def summary(self) -> Summary:
+        """The sums over all pairs."""
+        return self._summed(self.sample) if self.sums is None else self.sums
+
+    @cached_property
+    def target_spread(self) -> tuple[np.ndarray, np.ndarray]:
+        """Mean and standard deviation of the target's coordinates."""
+        if self.complete:
+            wide = self.sample.y.astype(np.float64, copy=False)
+            return np.mean(wide, axis=0), np.std(wide, axis=0)
+        s = self.summary
+        return s.mean_y, np.sqrt((np.diagonal(s.yy) if s.yy.ndim == 2 else s.yy) / s.n)
+
+    def normalized(self, name: str, *, span: bool = True) -> NormalizedPairs:
+        """Return the pairs as a map sees them: under a normalization, in the coordinates of their span.
+
+        ``span=False`` leaves rows in the coordinates of their space even where they are fewer than those.
+        """
+        few = span and self.complete
+        bases = [few and self.count < d for d in self.dims]
+        if name not in UNIT_ROWS and not any(bases):
+            s = self.summary
+            source = Normalizer.from_moments(int(s.n), s.mean_x, s.xx, name)
+            target = Normalizer.from_moments(int(s.n), s.mean_y, s.yy, name)
+            return NormalizedPairs(self, Frame(source), Frame(target), s.normalized(source, target))
+        sides = zip((self.sample.x, self.sample.y), bases, strict=True)
+        source_frame, target_frame = (Frame.of(rows, name, spanned) for rows, spanned in sides)
+        found = accumulate(
+            self.sample.x,
+            self.sample.y,
+            self.sample.weights,
+            full_x=self.full[0],
+            full_y=self.full[1],
+            prepare=(source_frame.apply, target_frame.apply),
+        )
+        return NormalizedPairs(self, source_frame, target_frame, replace(found, ambient=self.dims))
+
+    def without(self, rows: np.ndarray) -> Pairs:
+        """Return what remains when some of the sampled pairs (by their place in the sample) are left out."""
+        others = np.delete(np.arange(len(self.sample)), rows)
+        sums = None
+        if not self.complete or self.count > max(self.dims):
+            sums = self.summary - self._summed(self.sample.part(rows))
+        return replace(self, count=self.count - len(rows), sample=self.sample.part(others), sums=sums)
+
+    def only(self, rows: np.ndarray) -> Pairs:
+        """Return some of the sampled pairs, by their place in the sample."""
+        return replace(self, count=len(rows), sample=self.sample.part(np.sort(rows)), sums=None)
+
+    def folds(self, count: int, seed: int = 0) -> Iterator[tuple[Pairs, np.ndarray]]:
+        """Go through folds of the sample: all other pairs, and the places of those held out."""
+        count = min(count, len(self.sample))
+        fold = random_generator(seed).permutation(len(self.sample)) % count
+        for i in range(count):
+            rows = np.flatnonzero(fold == i)
+            yield self.without(rows), rows
+
+    def trials(self, seed: int = 0) -> Iterator[tuple[Pairs, np.ndarray]]:
+        """Go through what to choose by: three folds, of few pairs several times, or one large held-out part."""
+        if len(self.sample) < MANY:
+            for again in range(max(1, STEADY // len(self.sample))):
+                yield from self.folds(3, seed + again)
+            return
+        rows = np.sort(random_generator(seed).permutation(len(self.sample))[:ENOUGH])
+        yield self.without(rows), rows
+
+    def to_bytes(self) -> bytes:
+        """Return bytes for another process. No pickle: reading them runs no code. They hold the sampled rows."""
+        arrays = {"x": self.sample.x, "y": self.sample.y, "ids": self.sample.ids}
+        if self.sample.weights is not None:
+            arrays["weights"] = self.sample.weights
+        if self.sums is not None:
+            arrays |= {f"sums.{name}": array for name, array in self.sums.arrays().items()}
+        about = {"count": self.count, "full": list(self.full), "size": self.size, "seed": self.seed}
+        return to_bytes(Saved("pairs", arrays, about | {"n": None if self.sums is None else self.sums.n}))
+
+    @staticmethod
+    def from_bytes(raw: bytes) -> Pairs:
+        """Return what :meth:`to_bytes` packed."""
+        saved = from_bytes(raw, "the pairs")
+        if saved.kind != "pairs":
+            raise ValueError(f"The data holds a {saved.kind}, not pairs.")
+        about, arrays = saved.about, saved.arrays
+        sample = Sample(arrays["x"], arrays["y"], arrays["ids"], arrays.get("weights"))
+        sums = None if about["n"] is None else Summary.from_arrays(about["n"], arrays, "sums.")
+        return Pairs(about["count"], sample, sums, tuple(about["full"]), about["size"], about["seed"])
+
+    def _summed(self, sample: Sample) -> Summary:
+        return accumulate(sample.x, sample.y, sample.weights, full_x=self.full[0], full_y=self.full[1])
+
+    def _check_alike(self, other: Pairs) -> None:
+        if self.dims != other.dims:
+            raise ValueError(
+                f"Pairs of {other.dims[0]} and {other.dims[1]} coordinates were given: expected the same as before, "
+                f"{self.dims[0]} and {self.dims[1]}."
+            )
+        mine, theirs = ((p.seed, p.size, p.full) for p in (self, other))
+        if mine != theirs:
+            raise ValueError(
+                f"Pairs were sampled with (seed, size, full) {mine} and {theirs}: expected the same in every shard."
+            )
+
+
+@dataclass(frozen=True)
+class Frame:
+    """The coordinates that one side is solved in: normalized, and in a basis of the anchors' span where that is small.
+
+    Directions that no anchor reaches map to nothing, so nothing is lost, and decompositions are small.
+    """
+
+    normalizer: Normalizer
+    basis: np.ndarray | None = None
+    """(d, r), orthonormal columns."""
+
+    @staticmethod
+    def of(rows: np.ndarray, name: str, spanned: bool) -> Frame:
+        """Fit to rows."""
+        normalizer = Normalizer.fit(rows, name)
+        if not spanned:
+            return Frame(normalizer)
+        ready = Frame(normalizer).apply(rows)
+        _, s, vt = thin_svd(ready)
+        return Frame(normalizer, vt[s > max(ready.shape) * np.finfo(np.float64).eps * s[0]].T)
+
+    def apply(self, rows: np.ndarray) -> np.ndarray:
+        """Bring rows of the space into these coordinates."""
+        ready = self.normalizer.applied(rows.astype(np.float64, copy=False))
+        return np.asarray(ready if self.basis is None else ready @ self.basis)
+
+
+@dataclass(frozen=True, eq=False)
+class NormalizedPairs:
+    """Pairs as a map sees them: two frames, the summary of all pairs in these, and the sampled rows."""
+
+    pairs: Pairs
+    source: Frame
+    target: Frame
+    summary: Summary
+
+    @cached_property
+    def x(self) -> np.ndarray:
+        """Sampled source rows."""
+        return self.source.apply(self.pairs.sample.x)
+
+    @cached_property
+    def y(self) -> np.ndarray:
+        """Sampled target rows."""
+        return self.target.apply(self.pairs.sample.y)
+
+    def of(self, held: Sample) -> tuple[np.ndarray, np.ndarray]:
+        """Return other pairs of the same spaces in these coordinates."""
+        return self.source.apply(held.x), self.target.apply(held.y)
+
+
+def _hashed(ids: np.ndarray, seed: int) -> np.ndarray:
+    """Return a seeded 64-bit hash of each id (splitmix64): as good as random, the same on every machine."""
+    with np.errstate(over="ignore"):
+        z = ids + np.uint64((0x9E3779B97F4A7C15 * (2 * seed + 1)) % 2**64)
+        z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+        return np.asarray(z ^ (z >> np.uint64(31)))
+
+
+def _checked_ids(ids: np.ndarray, n: int) -> np.ndarray:
+    ids = np.asarray(ids, dtype=np.uint64)
+    different = len(np.unique(ids))
+    if ids.shape != (n,) or different < n:
+        raise ValueError(f"ids has shape {ids.shape} and {different} different entries for {n} pairs: expected {n}.")
+    return ids
+
+
+def _ordered(x: np.ndarray, y: np.ndarray, ids: np.ndarray, weights: np.ndarray | None) -> Sample:
+    """Return all rows that count, in the order of their ids."""
+    sample = Sample(x, y, ids, weights)
+    kept = np.arange(len(ids)) if weights is None else np.flatnonzero(weights)
+    order = kept[np.argsort(ids[kept], kind="stable")]
+    return sample if np.array_equal(order, np.arange(len(ids))) else sample.part(order)
+
+
+def _concatenated(samples: list[Sample]) -> Sample:
+    ids = np.concatenate([s.ids for s in samples])
+    unique, counts = np.unique(ids, return_counts=True)
+    if len(unique) < len(ids):
+        raise ValueError(
+            f"Row {unique[np.argmax(counts > 1)]} is in two of the parts: give each part the number of its first row "
+            "(start=) or hashes of its keys (ids=), so that rows can be told apart."
+        )
+    weighted = any(s.weights is not None for s in samples)
+    weights = [np.ones(len(s)) if s.weights is None else s.weights for s in samples] if weighted else None
+    order = np.argsort(ids)
+    x, y = (np.concatenate([getattr(s, side) for s in samples])[order] for side in ("x", "y"))
+    return Sample(x, y, ids[order], None if weights is None else np.concatenate(weights)[order])

@@ -1,0 +1,153 @@
+"""Ridge regression: all penalties from one decomposition, and the penalty that predicts left-out pairs best."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from relatent._linalg import spectrum
+from relatent.summary import Summary, summarize
+from relatent.translate.augmented import Features
+from relatent.translate.pairs import NormalizedPairs
+
+__all__ = ["LeaveOneOut", "RidgeFit", "RidgePath", "best_penalty", "first_valley", "trace"]
+
+PENALTIES: tuple[float, ...] = tuple(float(p) for p in np.logspace(-9, 3, 97))
+# From so many pairs on, leaving each out in turn takes long for every penalty, and approximations of it are good.
+LONG = 2_000
+
+
+@dataclass(frozen=True)
+class RidgePath:
+    """All ridge solutions at once: one eigen-decomposition serves every penalty.
+
+    Penalties are in units of the mean eigenvalue of XᵀX, so that 1 means the same in every space.
+    """
+
+    n: float
+    values: np.ndarray
+    vectors: np.ndarray
+    rotated: np.ndarray
+    """Vᵀ XᵀY."""
+    power: np.ndarray
+    """Squared norm of each row of it."""
+    unreached: float
+    """Sum of squares of Y that no matrix explains."""
+    unit: float
+
+    @staticmethod
+    def of(summary: Summary) -> RidgePath:
+        """Decompose XᵀX, dropping the directions that no anchor reaches."""
+        values, vectors = spectrum(summary.xx)
+        unit = trace(summary.xx) / summary.dims[0] or 1.0
+        rotated = vectors.T @ summary.xy
+        power, total = np.sum(rotated**2, axis=1), trace(summary.yy)
+        rest = total - float(np.sum(power / values))
+        return RidgePath(summary.n, values, vectors, rotated, power, rest if rest > 1e-10 * total else 0.0, unit)
+
+    def matrix(self, penalty: float) -> np.ndarray:
+        """Return W for a penalty."""
+        return np.asarray(self.vectors @ (self.rotated / (self.values + penalty * self.unit)[:, None]))
+
+    def residual(self, penalty: float) -> float:
+        """Sum of squared residuals on the anchors themselves."""
+        # What no matrix explains, plus what the penalty leaves unexplained: neither cancels as the penalty vanishes.
+        weight = penalty * self.unit
+        return self.unreached + float(np.sum(self.power / self.values * (weight / (self.values + weight)) ** 2))
+
+    def freedom(self, penalty: float) -> float:
+        """Degrees of freedom that the residuals keep: n, less the mean, less those that the matrix uses."""
+        weight = penalty * self.unit
+        return max(self.n - 1 - len(self.values), 0.0) + float(np.sum(weight / (self.values + weight)))
+
+    def gcv(self, penalty: float) -> float:
+        """Generalized cross-validation error: (RSS/n) / (freedom/n)²."""
+        freedom = self.freedom(penalty) / self.n
+        return self.residual(penalty) / self.n / freedom**2 if freedom > 0 else np.inf
+
+    def best(self) -> float:
+        """Penalty of least generalized cross-validation error."""
+        return first_valley(self.gcv, PENALTIES)
+
+
+def first_valley(error: Callable[[float], float], penalties: Sequence[float]) -> float:
+    """Return the penalty of least error, coming from strong penalties.
+
+    The first valley counts: repeated anchors make an error collapse again where the penalty vanishes.
+    """
+    best, least = penalties[-1], np.inf
+    for penalty in reversed(penalties):
+        found = error(penalty)
+        if found > 1.02 * least:
+            break
+        if found < least:
+            best, least = penalty, found
+    return best
+
+
+@dataclass(frozen=True)
+class RidgeFit:
+    """A ridge on rows or on features of them, with its penalty and the error to expect."""
+
+    features: Features | None
+    summary: Summary
+    path: RidgePath
+    penalty: float
+    rows: np.ndarray | None
+    """Features of the sampled rows."""
+
+    @staticmethod
+    def of(p: NormalizedPairs, features: Features | None = None, penalty: float | None = None) -> RidgeFit:
+        """Fit, with a penalty or with the best one."""
+        rows = None if features is None else features.of(p.x)
+        summary = p.summary if rows is None else summarize(rows, p.y, full_y=False)
+        path = RidgePath.of(summary)
+        return RidgeFit(features, summary, path, best_penalty(path, p, rows) if penalty is None else penalty, rows)
+
+    def error(self, p: NormalizedPairs) -> float:
+        """Return the cross-validation error: exact leave-one-out where all pairs are at hand."""
+        if p.pairs.complete:
+            return LeaveOneOut(self.path, p, self.rows).error(self.penalty)
+        return self.path.gcv(self.penalty)
+
+
+class LeaveOneOut:
+    r"""Predict each target row from all other pairs: :math:`y - e / (1 - h - 1/n)`, h being the leverages of a ridge.
+
+    The 1/n is the mean, which is estimated without the pair, too.
+    """
+
+    def __init__(self, path: RidgePath, p: NormalizedPairs, features: np.ndarray | None = None) -> None:
+        centered = p.x - p.summary.mean_x if features is None else features - np.mean(features, axis=0)
+        self.path, self.rotated, self.y = path, centered @ path.vectors, p.y - p.summary.mean_y
+
+    def predictions(self, penalty: float) -> np.ndarray:
+        """Return the predictions, about the mean."""
+        return np.asarray(self.y - self._errors(penalty))
+
+    def error(self, penalty: float) -> float:
+        """Return the mean squared norm of the errors."""
+        return float(np.sum(self._errors(penalty) ** 2)) / len(self.y)
+
+    def _errors(self, penalty: float) -> np.ndarray:
+        weights = 1 / (self.path.values + penalty * self.path.unit)
+        leverage = self.rotated**2 @ weights + 1 / self.path.n
+        residual = self.y - self.rotated @ (weights[:, None] * self.path.rotated)
+        return np.asarray(residual / np.maximum(1 - leverage, 1e-12)[:, None])
+
+
+def best_penalty(path: RidgePath, p: NormalizedPairs, features: np.ndarray | None = None) -> float:
+    """Return the penalty of least leave-one-out error, or of its approximation (GCV) where that would take too long.
+
+    ``features`` are those of the sampled source rows, if the path is of them.
+    """
+    if path.n >= LONG or not p.pairs.complete:
+        return path.best()
+    return first_valley(LeaveOneOut(path, p, features).error, PENALTIES[::3])
+
+
+def trace(moments: np.ndarray) -> float:
+    """Return the trace of moments given in full or as their diagonal."""
+    return float(np.sum(np.diagonal(moments) if moments.ndim == 2 else moments))
