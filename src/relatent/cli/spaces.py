@@ -161,7 +161,7 @@ def project(
         progress=progress,
     )
     data = {"out": out, "rows": len(source), "dim": known.dim, "fingerprint": known}
-    return Answer(f"Wrote {len(source):,} rows, each {known.model}, to {out}.", data)
+    return Answer(f"Wrote {len(source):,} rows of {known.model} over {known.dim:,} anchors to {out}.", data)
 
 
 @command

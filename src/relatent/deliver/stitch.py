@@ -35,7 +35,7 @@ class Stitched:
         return "\n".join([first, *([render(("vectors", "accuracy", "95 % interval"), cells, (1, 2))] if cells else [])])
 
     def to_dict(self) -> dict[str, Any]:
-        """Give plain values, for JSON."""
+        """Return plain values, for JSON."""
         scores = {name: e.to_dict() for name, e in self.accuracy.items()}
         return {"rows": self.rows, "classes": self.classes, "accuracy": scores}
 
