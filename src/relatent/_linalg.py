@@ -151,9 +151,11 @@ def _followed_inverse(a: Array, rtol: float, ridge: float) -> Array:
     xp = array_namespace(a)
     if ridge == 0:
         return xp.linalg.pinv(a, rtol=rtol)
-    transposed = xp.matrix_transpose(a)
-    eye = xp.eye(a.shape[1], dtype=a.dtype, device=a.device)
-    return xp.linalg.solve(transposed @ a + ridge * xp.sum(a**2) / a.shape[1] * eye, transposed)
+    transposed, wide = xp.matrix_transpose(a), a.shape[0] < a.shape[1]
+    gram = a @ transposed if wide else transposed @ a  # the smaller of the two, of equal nonzero eigenvalues
+    eye = xp.eye(gram.shape[0], dtype=a.dtype, device=a.device)
+    solved = xp.linalg.solve(gram + ridge * xp.sum(a**2) / a.shape[1] * eye, a if wide else transposed)
+    return xp.matrix_transpose(solved) if wide else solved
 
 
 def polar(m: Array) -> Array:
