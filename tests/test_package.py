@@ -1,7 +1,9 @@
 import ast
+import inspect
 import subprocess
 import sys
 import tomllib
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -9,6 +11,7 @@ import pytest
 import relatent
 
 ROOT = Path(__file__).parents[1]
+SRC = ROOT / "src" / "relatent"
 
 
 def test_importing_loads_no_heavy_module():
@@ -55,6 +58,73 @@ def test_a_module_announces_only_what_it_has(path):
     if path.stem == "__init__" and path.parent.name == "relatent":
         return  # its names come when they are asked for
     assert set(announced) <= {name for node in tree.body for name in _defined(node)}
+
+
+# What people meet: the rooms, and the modules that the front page names. Commands and the demo are not imported.
+PUBLIC = (
+    "anchors",
+    "deliver",
+    "encode",
+    "evaluate",
+    "nn",
+    "project",
+    "project.similarity",
+    "spaces",
+    "stitching",
+    "summary",
+    "translate",
+)
+# Rooms in which every module, and not only the front of the room, lists all that it defines.
+STRICT = (
+    "anchors",
+    "nn",
+    "project",
+    "stitching",
+    "translate/hub",
+    "translate/asif",
+    "deliver/stitch",
+    "deliver/anchors",
+)
+
+
+@pytest.mark.parametrize("name", PUBLIC)
+def test_a_public_module_lists_what_it_has_and_has_what_it_lists(name):
+    module = import_module(f"relatent.{name}")
+    assert sorted(module.__all__) == sorted(set(module.__all__))
+    assert all(getattr(module, listed) is not None for listed in module.__all__)
+    documented = {
+        key
+        for key, value in vars(module).items()
+        if not key.startswith("_") and inspect.getmodule(value) is module and (value.__doc__ or "").strip()
+    }
+    assert documented <= set(module.__all__)
+    if hasattr(module, "__path__"):  # what the front of a room imports, it lists
+        imported = {key for key, value in vars(module).items() if _of_room(value, module) and not key.startswith("_")}
+        assert imported <= set(module.__all__)
+
+
+@pytest.mark.parametrize("name", ["anchors", "nn", "project", "project.similarity", "stitching"])
+def test_tab_completion_shows_public_names_only(name):
+    module = import_module(f"relatent.{name}")
+    assert set(dir(module)) == set(module.__all__)
+    assert {"np", "Any", "annotations"}.isdisjoint(dir(module))
+
+
+def _of_room(value, module):
+    made = inspect.isclass(value) or inspect.isfunction(value)
+    return made and value.__module__.startswith(f"{module.__name__}.")
+
+
+@pytest.mark.parametrize(
+    "path",
+    [p for p in sorted(SRC.rglob("*.py")) if p.relative_to(SRC).as_posix().startswith(STRICT)],
+    ids=lambda p: p.stem,
+)
+def test_every_public_function_and_class_is_listed(path):
+    tree = ast.parse(path.read_text())
+    listed = next(ast.literal_eval(n.value) for n in tree.body if _assigns(n, "__all__"))
+    defined = {n.name for n in tree.body if isinstance(n, ast.FunctionDef | ast.ClassDef)}
+    assert {name for name in defined if not name.startswith("_")} <= set(listed)
 
 
 def _assigns(node, name):

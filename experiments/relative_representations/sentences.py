@@ -194,9 +194,8 @@ def main() -> None:
     found = show("TREC", results["questions"], True, console)
     for group, runs in results.items():
         path = options.out.with_name(f"{options.out.stem}-{group}.png")
-        console.print(
-            f"picture: {averaged(runs).heatmap(path, title=f'{group}: accuracy of heads under other encoders')}"
-        )
+        averaged(runs).heatmap(path, title=f"{group}: accuracy of heads under other encoders")
+        console.print(f"picture: {path}")
     met = judge(results["questions"], found, console)
     console.print(f"{time.perf_counter() - start:.0f} s")
     sys.exit(0 if met else 1)

@@ -1,26 +1,31 @@
-"""Decompositions with a stated cut-off, written once for every array namespace."""
+"""Linear algebra, written once for every array namespace: norms, distances, decompositions with a stated cut-off."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
-from relatent._array import Array, array_namespace, is_followed, like, to_numpy
+from relatent._array import Array, array_namespace, is_followed, like, row_chunks, to_numpy
 
 __all__ = [
     "Conditioning",
     "all_moderate",
     "conditioning",
+    "map_rows",
     "polar",
     "pseudo_inverse",
     "row_norms",
+    "rows_per_chunk",
     "spectrum",
     "squared_distances",
     "thin_svd",
     "unit_norm",
 ]
 
+# Entries of a chunk's result: small beside the data, large enough to keep the matrix product busy.
+CHUNK_ENTRIES = 2**22
 # Eigenvalues of MᵀM above this share of the largest keep enough digits of the singular values of M.
 SAFE_SQUARE = 1e-11
 # How far, in roots of the machine's precision, a fast polar factor may be from leaving a symmetric stretch.
@@ -29,8 +34,28 @@ RESIDUAL = 1e-3
 PROBES = 4
 
 
+def rows_per_chunk(width: int) -> int:
+    """Return how many rows of a result of the given width to compute at a time."""
+    return max(1, CHUNK_ENTRIES // width)
+
+
+def map_rows(function: Callable[[Array], Array], x: Array, width: int) -> Array:
+    """Apply a row-wise function chunk by chunk, filling one result of the given width."""
+    # Autograd keeps the temporaries anyway, and filling a result piecewise makes its backward pass quadratic.
+    if is_followed(x):
+        return function(x)
+    n, rows = x.shape[0], rows_per_chunk(width)
+    if n <= rows:
+        return function(x)
+    xp = array_namespace(x)
+    out = xp.empty((n, width), dtype=x.dtype, device=x.device)
+    for chunk in row_chunks(n, rows):
+        out[chunk, :] = function(x[chunk, :])
+    return out
+
+
 def row_norms(x: Array) -> Array:
-    """Length of every row."""
+    """Return the norm of every row."""
     if is_followed(x):
         return array_namespace(x).linalg.vector_norm(x, axis=-1)
     with np.errstate(over="ignore", under="ignore"):  # unit_norm looks after rows whose square overflows
@@ -40,7 +65,7 @@ def row_norms(x: Array) -> Array:
 
 
 def unit_norm(x: Array) -> Array:
-    """Scale every row to length 1; a zero row stays zero.
+    """Scale every row to norm 1; a zero row stays zero.
 
     >>> unit_norm(np.asarray([[3.0, 4.0], [0.0, 0.0]])).tolist()
     [[0.6, 0.8], [0.0, 0.0]]
@@ -54,7 +79,7 @@ def unit_norm(x: Array) -> Array:
 
 
 def all_moderate(norm: Array) -> bool:
-    """Tell whether one may divide by these lengths: squares of very long or very short rows overflow or vanish."""
+    """Return whether one may divide by these norms: squares of very large or very small rows overflow or vanish."""
     xp = array_namespace(norm)
     info = xp.finfo(norm.dtype)
     least = float(info.smallest_normal) ** 0.5 / float(info.eps)
@@ -84,7 +109,7 @@ def thin_svd(a: Array) -> tuple[Array, Array, Array]:
 
 
 def squared_distances(x: Array, y: Array) -> Array:
-    """Squared Euclidean distance of every row of x to every row of y, in float64.
+    """Return the squared Euclidean distance of every row of x to every row of y, in float64.
 
     The expanded square turns the work into a matrix product. It cancels badly, hence float64 and a nearby origin.
 
@@ -127,9 +152,11 @@ def _followed_inverse(a: Array, rtol: float, ridge: float) -> Array:
     xp = array_namespace(a)
     if ridge == 0:
         return xp.linalg.pinv(a, rtol=rtol)
-    transposed = xp.matrix_transpose(a)
-    eye = xp.eye(a.shape[1], dtype=a.dtype, device=a.device)
-    return xp.linalg.solve(transposed @ a + ridge * xp.sum(a**2) / a.shape[1] * eye, transposed)
+    transposed, wide = xp.matrix_transpose(a), a.shape[0] < a.shape[1]
+    gram = a @ transposed if wide else transposed @ a  # the smaller of the two, of equal nonzero eigenvalues
+    eye = xp.eye(gram.shape[0], dtype=a.dtype, device=a.device)
+    solved = xp.linalg.solve(gram + ridge * xp.sum(a**2) / a.shape[1] * eye, a if wide else transposed)
+    return xp.matrix_transpose(solved) if wide else solved
 
 
 def spectrum(scatter: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -144,7 +171,7 @@ def spectrum(scatter: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def polar(m: Array) -> Array:
-    r"""Give the nearest semi-orthogonal matrix, on the directions that the matrix really has.
+    r"""Return the nearest semi-orthogonal matrix, on the directions that the matrix really has.
 
     .. math:: \arg\max_Q \operatorname{tr}(Q^\top M) \quad Q^\top Q = I \text{ or } Q Q^\top = I
 

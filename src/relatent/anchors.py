@@ -6,7 +6,9 @@ and use the same rows in the target. For cosine relative spaces farthest points 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -15,6 +17,7 @@ from relatent._array import (
     Array,
     as_labels,
     as_matrix,
+    as_parallel,
     check_count,
     random_generator,
     row_chunks,
@@ -22,8 +25,22 @@ from relatent._array import (
     to_numpy,
 )
 from relatent._linalg import row_norms, unit_norm
+from relatent.spaces.join import match_keys
+from relatent.spaces.keys import key_hashes
+from relatent.spaces.space import Space
 
-__all__ = ["by_keys", "farthest_point", "kmeans", "most_frequent", "prune", "stratified", "subspaces", "uniform"]
+__all__ = [
+    "Aligned",
+    "align",
+    "by_keys",
+    "farthest_point",
+    "kmeans",
+    "most_frequent",
+    "prune",
+    "stratified",
+    "subspaces",
+    "uniform",
+]
 
 Seed = int | np.random.Generator | None
 
@@ -119,30 +136,57 @@ def most_frequent(weights: Sequence[float] | Array, k: int, skip: int = 0) -> np
     return np.argsort(-weights, kind="stable")[skip : skip + k]
 
 
-def by_keys(keys: Sequence[Any], wanted: Sequence[Any]) -> np.ndarray:
-    """Find the rows of given keys, in the order given.
+def by_keys(keys: Sequence[Any] | np.ndarray | Space, wanted: Sequence[Any] | np.ndarray) -> np.ndarray:
+    """Return the rows of given keys, in the order given. An integer key and its text are the same key.
 
-    >>> by_keys(["a", "b", "c"], ["c", "a"]).tolist()
+    >>> by_keys(["a", "b", "7"], [7, "a"]).tolist()
     [2, 0]
     """
-    wanted = list(wanted)
-    if len(set(wanted)) < len(wanted):
+    known, needed = key_hashes(keys.keys if isinstance(keys, Space) else keys), key_hashes(wanted)
+    repeated = len(needed) - len(np.unique(needed))
+    if repeated:
+        raise ValueError(f"{repeated} of the {len(needed)} wanted keys are repeated: give each once.")
+    order = np.argsort(known, kind="stable")
+    first, end = (np.searchsorted(known[order], needed, side) for side in ("left", "right"))
+    for wrong, problem, error in (
+        (end == first, f"of the {len(needed)} wanted keys are not in the space", KeyError),
+        (end > first + 1, "wanted keys stand for several rows", ValueError),
+    ):
+        if np.any(wrong):
+            raise error(f"{np.sum(wrong)} {problem}, first {list(wanted)[int(np.argmax(wrong))]!r}.")
+    return np.asarray(order[first])
+
+
+@dataclass(frozen=True, eq=False)
+class Aligned:
+    """Vectors of several spaces whose row i means the same in each, and its key; keys are None if there are none."""
+
+    vectors: dict[str, Array]
+    keys: np.ndarray | None
+
+
+def align(spaces: Mapping[str, Array | Space]) -> Aligned:
+    """Join any number of spaces on their keys, in the order of the first; arrays are taken row by row.
+
+    >>> old, new = Space([[1.0], [2.0]], keys=["a", "b"]), Space([[20.0], [10.0]], keys=["b", "a"])
+    >>> align({"old": old, "new": new}).vectors["new"].tolist()
+    [[10.0], [20.0]]
+    """
+    keyed = {name: space for name, space in spaces.items() if isinstance(space, Space) and space.has_keys}
+    if len(keyed) < 2:
+        arrays = {name: space.vectors if isinstance(space, Space) else space for name, space in spaces.items()}
+        keys = next((space.keys for space in keyed.values()), None)
+        return Aligned(dict(zip(spaces, as_parallel(**arrays), strict=True)), keys)
+    without = [name for name in spaces if name not in keyed]
+    if without:
         raise ValueError(
-            f"{len(wanted) - len(set(wanted))} of the {len(wanted)} wanted keys are repeated: give each once."
+            f"{' and '.join(keyed)} have keys and {without[0]} has none: expected keys in all or in none. Give "
+            f"{without[0]} as a Space with keys."
         )
-    row_of: dict[Any, int] = {}
-    needed, twice = set(wanted), set()
-    for row, key in enumerate(keys):
-        if key in needed:
-            (twice.add(key) if key in row_of else row_of.setdefault(key, row))
-    missing = [key for key in wanted if key not in row_of]
-    if missing:
-        raise KeyError(f"{len(missing)} of the {len(wanted)} wanted keys are not in the space, first {missing[0]!r}.")
-    if twice:
-        raise ValueError(
-            f"{len(twice)} wanted keys stand for several rows, first {min(twice, key=str)!r}: make keys unique."
-        )
-    return np.asarray([row_of[key] for key in wanted], dtype=np.intp)
+    rows = _common_rows(keyed)
+    vectors = as_parallel(**{name: space.take(rows[name]) for name, space in keyed.items()})
+    first = next(iter(keyed))
+    return Aligned(dict(zip(keyed, vectors, strict=True)), keyed[first].keys[rows[first]])
 
 
 def prune(anchors: Array, delta: float, seed: Seed = 0) -> np.ndarray:
@@ -150,7 +194,7 @@ def prune(anchors: Array, delta: float, seed: Seed = 0) -> np.ndarray:
 
     Starts from a random anchor and adds the one of largest :math:`\min_s 1 - |\cos(a_i, a_s)|` for as long as that is
     at least ``delta``. So all kept pairs have :math:`|\cos| \le 1 - \delta` and no dropped anchor could be added.
-    Center the anchors first: in an off-centre space every pair has a high cosine and nearly all would be dropped.
+    Center the anchors first: in an off-center space every pair has a high cosine and nearly all would be dropped.
 
     References: Maiorca et al., 2024 (inverse relative projection), anchor pruning.
 
@@ -172,6 +216,16 @@ def subspaces(anchors: Array, omega: int, delta: float, seed: Seed = 0) -> list[
     [4, 4, 4]
     """
     return [prune(anchors, delta, seed=s) for s in seed_sequence(seed, check_count(omega, omega, "subspaces"))]
+
+
+def _common_rows(spaces: Mapping[str, Space]) -> dict[str, np.ndarray]:
+    """Return the rows of each space whose keys are in all of them, in the order of the first."""
+    first, *others = spaces
+    matched = {name: match_keys(spaces[first], spaces[name]) for name in others}
+    kept = reduce(np.intersect1d, (m.x_rows for m in matched.values()))
+    if not len(kept):
+        raise ValueError(f"No key is in all of {', '.join(spaces)}: expected anchors that all of them have.")
+    return {first: kept, **{name: m.y_rows[np.searchsorted(m.x_rows, kept)] for name, m in matched.items()}}
 
 
 def _spread(x: np.ndarray, k: int, rng: np.random.Generator, delta: float | None = None) -> np.ndarray:
@@ -235,7 +289,7 @@ def _centroids(model: Any, x: np.ndarray) -> np.ndarray:
 
 
 def _nearest_distinct(x: np.ndarray, centroids: np.ndarray) -> np.ndarray:
-    """Give each centroid in turn its nearest row that is not taken yet."""
+    """Return for each centroid in turn its nearest row that is not taken yet."""
     half_square = 0.5 * np.sum(x * x, axis=1, dtype=np.float64)
     taken = np.zeros(len(x), dtype=bool)
     rows = np.empty(len(centroids), dtype=np.intp)
@@ -245,3 +299,7 @@ def _nearest_distinct(x: np.ndarray, centroids: np.ndarray) -> np.ndarray:
             rows[j] = np.argmin(np.where(taken, np.inf, d))
             taken[rows[j]] = True
     return rows
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -139,6 +139,7 @@ def _run(model: nn.Module, x: torch.Tensor) -> torch.Tensor:
 
 
 # The exporter warns of what it uses itself.
+@slow
 @pytest.mark.filterwarnings("ignore")
 def test_a_whole_model_runs_in_onnxruntime(x):
     relative = _model(rl.similarity.combine("cosine", "euclidean", how="mean")).eval()

@@ -19,7 +19,7 @@ def unit(a):
 
 @pytest.fixture
 def pair(rng):
-    """Two views of the same things, noisy and off centre, and samples of the first."""
+    """Two views of the same things, noisy and off center, and samples of the first."""
     x = rng.normal(size=(K, 9)) @ rng.normal(size=(9, D)) + 1
     return x, x @ rng.normal(size=(D, E)) + 0.1 * rng.normal(size=(K, E)) - 2, rng.normal(size=(15, D))
 
@@ -164,7 +164,7 @@ def test_an_ensemble_of_subspaces_is_one_matrix(pair):
     assert len({len(rows) for rows in encoder.subspaces_} | {K}) > 1
 
 
-def test_subspaces_are_those_of_the_normalised_source(pair):
+def test_subspaces_are_those_of_the_normalized_source(pair):
     x, _, _ = pair
     encoder = rl.RelativeEncoder("cosine", omega=3, delta=0.4, seed=5).fit(x)
     expected = rl.anchors.subspaces(x - x.mean(axis=0), 3, 0.4, seed=5)

@@ -10,8 +10,10 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import relatent as rl
+from relatent import _linalg
 from relatent._array import to_numpy
 from relatent.project import similarity as sim
+from relatent.project.relative import sparse_codes
 
 
 @parametrize_with_checks(
@@ -91,7 +93,7 @@ def test_a_function_of_the_user_is_a_similarity(xp, x):
     ("normalize", "survives"), [("center", True), ("iso", True), ("center+l2", True), ("none", False), ("l2", False)]
 )
 @pytest.mark.filterwarnings("ignore:The anchors have a mean cosine")
-def test_centring_makes_the_cosine_invariant_to_an_offset(rng, x, orthogonal, normalize, survives):
+def test_centering_makes_the_cosine_invariant_to_an_offset(rng, x, orthogonal, normalize, survives):
     moved = 3 * x @ orthogonal(8) + rng.normal(size=8)
     relative = [rl.RelativeProjection(normalize=normalize).fit(s[:20]).transform(s) for s in (x, moved)]
     assert np.allclose(*relative) is survives
@@ -104,7 +106,7 @@ def test_two_rotated_spaces_have_one_relative_space(xp, x, orthogonal):
     assert not np.allclose(x, x @ q)
 
 
-def test_the_estimator_is_the_formula_after_centring(xp, x):
+def test_the_estimator_is_the_formula_after_centering(xp, x):
     out = rl.RelativeProjection().fit(xp(x[:12])).transform(xp(x))
     mean = x[:12].mean(axis=0)
     assert np.allclose(to_numpy(out), cosine_similarity(x - mean, x[:12] - mean))
@@ -114,7 +116,7 @@ def test_the_estimator_is_the_formula_after_centring(xp, x):
 @pytest.mark.parametrize("name", sim.SIMILARITIES)
 @pytest.mark.parametrize("output", ["none", "l2", "layer"])
 def test_outputs_are_what_they_say(monkeypatch, x, name, output):
-    monkeypatch.setattr(sim, "CHUNK_ENTRIES", 50)
+    monkeypatch.setattr(_linalg, "CHUNK_ENTRIES", 50)
     raw = rl.RelativeProjection(name).fit(x[:12]).transform(x)
     out = rl.RelativeProjection(name, output=output).fit(x[:12]).transform(x)
     if output == "none":
@@ -156,7 +158,7 @@ def test_gradients_pass_through_the_estimator(x):
     assert torch.autograd.gradcheck(relative.transform, (torch.tensor(x[6:9], requires_grad=True),))
 
 
-def test_a_raw_cosine_of_an_off_centre_space_is_warned_of(x):
+def test_a_raw_cosine_of_an_off_center_space_is_warned_of(x):
     for normalize in ("none", "l2"):
         with pytest.warns(UserWarning, match='Use normalize="center"'):
             rl.RelativeProjection(normalize=normalize).fit(x)
@@ -165,7 +167,7 @@ def test_a_raw_cosine_of_an_off_centre_space_is_warned_of(x):
 
 
 @pytest.mark.parametrize("anchors", [np.ones((1, 3)), np.ones((4, 3))])
-def test_anchors_that_centring_wipes_out_are_refused(anchors):
+def test_anchors_that_centering_wipes_out_are_refused(anchors):
     with pytest.raises(ValueError, match=r"Nothing is left of the anchors \(n_samples=\d\) after normalize='center'"):
         rl.RelativeProjection().fit(anchors)
     assert np.allclose(rl.RelativeProjection("euclidean").fit(anchors).transform(np.zeros((1, 3))), -np.sqrt(3))
@@ -176,7 +178,7 @@ def test_anchors_that_centring_wipes_out_are_refused(anchors):
     [
         ({"similarity": "cosinus"}, "no similarity 'cosinus'. Did you mean 'cosine'"),
         ({"output": "l3"}, "output is 'l3'. There are: none, l2, layer"),
-        ({"normalize": "centre"}, "no normalisation 'centre'. Did you mean 'center'"),
+        ({"normalize": "centre"}, "no normali[sz]ation 'centre'. Did you mean 'center'"),
         ({"select": "kmean"}, "no strategy 'kmean'. Did you mean 'kmeans'"),
         ({"select": "stratified"}, 'select="stratified" needs the labels'),
         ({"select": "uniform", "n_anchors": 61}, "61 anchors were asked for but there are only 60 rows"),
@@ -190,3 +192,36 @@ def test_bad_options_are_refused_when_fitting(x, options, message):
 def test_labels_must_fit_the_space(x):
     with pytest.raises(ValueError, match="X has 60 rows and there are 3 labels"):
         rl.RelativeProjection(select="stratified", n_anchors=2).fit(x, [0, 1, 0])
+
+
+# Sparse codes
+
+
+@pytest.fixture
+def r(rng):
+    return rng.uniform(-1, 1, size=(20, 9))
+
+
+def test_the_largest_stay_and_the_rest_is_zero(xp, r):
+    codes = to_numpy(sparse_codes(xp(r), 3, 2.0))
+    for row, code in zip(r, codes, strict=True):
+        assert set(np.flatnonzero(code)) == set(np.argsort(row)[-3:])
+    assert np.allclose(np.linalg.norm(codes, axis=1), 1)
+
+
+def test_signs_survive_even_powers(r):
+    assert np.array_equal(np.sign(sparse_codes(r, 9, 2.0)), np.sign(r))
+
+
+@pytest.mark.parametrize(("factor", "survives"), [(7.0, True), (-1.0, False)])
+def test_a_positive_factor_changes_nothing(r, factor, survives):
+    assert np.allclose(sparse_codes(r, 4, 3.0), sparse_codes(factor * r, 4, 3.0)) is survives
+
+
+def test_equals_at_the_last_place_all_stay(xp):
+    codes = to_numpy(sparse_codes(xp(np.asarray([[0.9, 0.5, 0.5, 0.1]])), 2, 1.0))
+    assert (codes != 0).tolist() == [[True, True, True, False]]
+
+
+def test_a_row_of_zeros_stays_zero(xp):
+    assert not np.any(to_numpy(sparse_codes(xp(np.zeros((2, 5))), 2, 2.0)))

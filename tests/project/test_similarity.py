@@ -12,6 +12,7 @@ from scipy.spatial.distance import cdist
 from sklearn.metrics.pairwise import cosine_similarity, pairwise_distances
 
 import relatent as rl
+from relatent import _linalg
 from relatent._array import to_numpy
 from relatent.project import similarity as sim
 
@@ -128,13 +129,13 @@ def test_independent_oracles(xp, x, anchors, name, dtype):
 def test_chunks_do_not_show(monkeypatch, xp, x, anchors, name):
     whole = to_numpy(rl.relative_projection(xp(x), xp(anchors), name))
     for entries in (1, 5 * K, 7 * K * D):
-        monkeypatch.setattr(sim, "CHUNK_ENTRIES", entries)
+        monkeypatch.setattr(_linalg, "CHUNK_ENTRIES", entries)
         assert np.allclose(to_numpy(rl.relative_projection(xp(x), xp(anchors), name)), whole)
 
 
 @pytest.mark.parametrize("name", ["cosine", "angular", "euclidean", "l1", "lp"])
 def test_memory_beyond_the_result_is_bounded(monkeypatch, rng, name):
-    monkeypatch.setattr(sim, "CHUNK_ENTRIES", 2**12)
+    monkeypatch.setattr(_linalg, "CHUNK_ENTRIES", 2**12)
     x, anchors = rng.normal(size=(20_000, 8)), rng.normal(size=(50, 8))
     rl.relative_projection(x[:10], anchors, name)
     tracemalloc.start()
@@ -160,7 +161,7 @@ def test_gradients_do_not_depend_on_chunks(monkeypatch, rng, name):
     x = torch.tensor(rng.normal(size=(9, 4)), requires_grad=True)
     anchors = torch.tensor(rng.normal(size=(6, 4)), requires_grad=True)
     whole = torch.autograd.grad(rl.relative_projection(x, anchors, name).pow(2).sum(), (x, anchors))
-    monkeypatch.setattr(sim, "CHUNK_ENTRIES", 12)
+    monkeypatch.setattr(_linalg, "CHUNK_ENTRIES", 12)
     parts = torch.autograd.grad(rl.relative_projection(x, anchors, name).pow(2).sum(), (x, anchors))
     only = torch.autograd.grad(rl.relative_projection(x.detach(), anchors, name).pow(2).sum(), (anchors,))
     assert torch.allclose(whole[0], parts[0])
@@ -278,7 +279,7 @@ def test_geodesics_do_not_see_how_a_line_is_rolled_up():
 
 def test_a_graph_in_parts_is_refused():
     x = np.concatenate([np.zeros((5, 2)), np.ones((5, 2))]) + 1e-3 * np.arange(20).reshape(10, 2)
-    with pytest.raises(ValueError, match=r"The graph of 2 nearest neighbours falls into .* parts.*n_neighbors"):
+    with pytest.raises(ValueError, match=r"The graph of 2 nearest neighbors falls into .* parts.*n_neighbors"):
         rl.relative_projection(x, x[:1], partial(sim.geodesic, n_neighbors=2))
 
 

@@ -218,14 +218,19 @@ def test_pandas_is_not_needed(spaces, labels, monkeypatch):
         matrix.to_pandas()
 
 
-def test_a_picture(spaces, labels, tmp_path, rng, monkeypatch):
+def test_a_heatmap(spaces, labels, tmp_path, rng, monkeypatch):
     pytest.importorskip("matplotlib")
     accuracy = rl.stitching_matrix(spaces, LogisticRegression(), labels, **ROWS)
     images = spaces["a"] @ rng.normal(size=(6, 10))
     errors = rl.stitching_matrix(spaces, Ridge(), images, **ROWS, methods=["absolute", "relative"], metric="MSE")
     for matrix in (accuracy, errors):
-        path = matrix.heatmap(tmp_path / f"{matrix.metric}.png", title="Three spaces")
+        path = tmp_path / f"{matrix.metric}.png"
+        axes = matrix.heatmap(path, title="Three spaces")
         assert path.read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
+        assert [ax.get_title().split(",")[0] for ax in axes] == [m.replace("_", " ") for m in matrix.methods]
+    before = list(tmp_path.iterdir())
+    assert len(accuracy.heatmap()) == len(accuracy.methods)
+    assert list(tmp_path.iterdir()) == before
     monkeypatch.setitem(__import__("sys").modules, "matplotlib.figure", None)
     with pytest.raises(ModuleNotFoundError, match="matplotlib is needed to draw a heatmap"):
         accuracy.heatmap(tmp_path / "none.png")

@@ -10,8 +10,9 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import relatent as rl
+from relatent import _linalg
 from relatent._array import to_numpy
-from relatent.project.sparse import sparse_codes
+from relatent.project.relative import sparse_codes
 from relatent.translate import asif as module
 
 
@@ -185,7 +186,7 @@ def test_blocks_and_sparse_codes_change_nothing(xp, monkeypatch, pairs):
     fitted = rl.ASIF(8, power=3).fit(xp(x[:100]), xp(y[:100]))  # sparse: 8 of 100
     scores, found = to_numpy(fitted.similarity(xp(x), xp(y))), fitted.retrieve(xp(x), xp(y), 6)
     assert np.allclose(scores, to_numpy(fitted.transform(xp(x))) @ to_numpy(fitted.transform_target(xp(y))).T)
-    monkeypatch.setattr(module, "BLOCK_ENTRIES", 700)
+    monkeypatch.setattr(_linalg, "CHUNK_ENTRIES", 700)
     assert np.allclose(to_numpy(fitted.similarity(xp(x), xp(y))), scores)
     assert np.array_equal(fitted.retrieve(xp(x), xp(y), 6).indices, found.indices)
     monkeypatch.setattr(module, "SPARSE", 10**9)
@@ -195,7 +196,7 @@ def test_blocks_and_sparse_codes_change_nothing(xp, monkeypatch, pairs):
 def test_many_pairs_are_held_sparse(rng, monkeypatch):
     """Codes of 300 candidates over 20,000 pairs: the block in work is all that is dense."""
     x, y = rng.normal(size=(20_000, 6)).astype(np.float32), rng.normal(size=(20_000, 5)).astype(np.float32)
-    monkeypatch.setattr(module, "BLOCK_ENTRIES", 200_000)
+    monkeypatch.setattr(_linalg, "CHUNK_ENTRIES", 200_000)
     fitted = rl.ASIF(top=50).fit(x, y)
     held = fitted._held(y[:300])
     assert held.nnz == 300 * 50
@@ -244,7 +245,7 @@ def test_parameters_change_without_a_refit(pairs):
         ({"power": 0}, "power is 0: expected a positive number"),
         ({"power": float("nan")}, "power is nan"),
         ({"temperature": -1}, "temperature is -1: expected a positive number"),
-        ({"normalize": "centre"}, "no normalisation 'centre'. Did you mean 'center'"),
+        ({"normalize": "centre"}, "no normali[sz]ation 'centre'. Did you mean 'center'"),
     ],
 )
 def test_bad_options_are_refused_when_fitting(pairs, options, message):
@@ -284,7 +285,7 @@ def test_bad_questions_are_refused(pairs):
         (lambda: fitted.retrieve(x, x), r"candidates has shape \(120, 12\): expected 7 columns"),
         (lambda: fitted.swapped().transform(x), r"expected 7 columns, as the coupled vectors of Y have"),
         (lambda: fitted.partial_fit(x[:3], y[:3, :6]), r"Y has shape \(3, 6\): expected 7 columns"),
-        (lambda: fitted.drop([120]), "rows does not fit 120 pairs: expected numbers from 0 to 119"),
+        (lambda: fitted.drop([120]), "rows does not fit 120 pairs: expected rows from 0 to 119"),
         (lambda: fitted.drop([-1]), "rows does not fit 120 pairs"),
         (lambda: fitted.drop(np.ones(120, dtype=bool)), "rows does not fit 120 pairs"),
         (lambda: fitted.drop(range(120)), "All 120 pairs would be dropped"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import reduce
+from itertools import pairwise
 from operator import add
 
 import numpy as np
@@ -42,7 +43,7 @@ def views() -> tuple[np.ndarray, np.ndarray]:
 def sharded(x, y, cuts, order, **options) -> Pairs:
     """Sum up shards between cuts, and add them in an order."""
     edges = [0, *sorted(set(cuts)), len(x)]
-    shards = [(a, b) for a, b in zip(edges, edges[1:], strict=False) if a < b]
+    shards = [(a, b) for a, b in pairwise(edges) if a < b]
     parts = [Pairs.of(x[a:b], y[a:b], start=a, **options) for a, b in shards]
     return reduce(add, [parts[i] for i in np.argsort(order[: len(parts)], kind="stable")])
 

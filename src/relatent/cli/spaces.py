@@ -110,20 +110,23 @@ def anchors(
 ) -> Answer:
     """Choose anchors and write them as a space.
 
-    Their keys serve in every space of the same items.
+    Their keys serve in every space of the same items. kmeans and farthest_point choose among a random sample of a large
+    file, whose size is said, so that memory does not grow with the file.
 
     Examples:
       relatent anchors old.parquet -k 1000 -o anchors.parquet
       relatent anchors old.parquet -k 300 --strategy farthest_point -o anchors.parquet
       relatent anchors old.parquet -k 300 --strategy stratified --column label -o anchors.parquet
     """
-    from relatent.deliver import select_anchors
+    from relatent.deliver import candidate_count, select_anchors
     from relatent.spaces import read_space
 
     source = read_space(space, vector=vector, key=key)
     chosen = select_anchors(source, out, k, strategy, column=column, seed=seed, overwrite=force)
-    data = {"out": out, "anchors": len(chosen), "of": len(source), "strategy": strategy, "seed": seed}
-    return Answer(f"Wrote {len(chosen):,} of {len(source):,} rows, chosen by {strategy}, to {out}.", data)
+    among = candidate_count(source, k, strategy)
+    sample = "" if among == len(source) else f" among a random sample of {among:,}"
+    data = {"out": out, "anchors": len(chosen), "of": len(source), "among": among, "strategy": strategy, "seed": seed}
+    return Answer(f"Wrote {len(chosen):,} of {len(source):,} rows, chosen by {strategy}{sample}, to {out}.", data)
 
 
 @command
@@ -161,7 +164,7 @@ def project(
         progress=progress,
     )
     data = {"out": out, "rows": len(source), "dim": known.dim, "fingerprint": known}
-    return Answer(f"Wrote {len(source):,} rows, each {known.model}, to {out}.", data)
+    return Answer(f"Wrote {len(source):,} rows of {known.model} over {known.dim:,} anchors to {out}.", data)
 
 
 @command

@@ -172,12 +172,14 @@ def stitch(
     new: Annotated[str | None, typer.Option("--new", help="The head's own space, for the ceiling.")] = None,
     vector: Vector = None,
     key: Key = None,
+    accept: Accept = False,
     force: Force = False,
     progress: bool | None = None,
 ) -> Answer:
     """Let a classifier read translated vectors.
 
-    HEAD was trained on the space that OLD is translated into. Writes its scores and a column `prediction`.
+    HEAD was trained on the space that OLD is translated into. Writes its scores and a column `prediction`. The accuracy
+    with --truth leaves out the rows that the translator was fitted on.
 
     Examples:
       relatent stitch t.safetensors old.parquet head.safetensors -o predictions.parquet
@@ -189,7 +191,15 @@ def stitch(
 
     source, target = read_space(old, vector=vector, key=key), None if new is None else read_space(new)
     done = stitch_space(
-        load(translator), source, read_head(head), out, truth=truth, target=target, overwrite=force, progress=progress
+        load(translator),
+        source,
+        read_head(head),
+        out,
+        truth=truth,
+        target=target,
+        accept=accept,
+        overwrite=force,
+        progress=progress,
     )
     return Answer(f"{done}\nWrote {out}.", {"out": out, **done.to_dict()})
 

@@ -1,6 +1,6 @@
 """DELIVER: the stages on whole files, a verdict on a migration, and fitted things that come back."""
 
-from relatent.deliver.anchors import STRATEGIES, anchor_rows, select_anchors
+from relatent.deliver.anchors import STRATEGIES, anchor_rows, candidate_count, select_anchors
 from relatent.deliver.compare import compare_spaces
 from relatent.deliver.evaluate import Relevance, judge, read_relevance
 from relatent.deliver.fit import FitReport, fit_spaces, unseen_rows
@@ -17,6 +17,7 @@ __all__ = [
     "Relevance",
     "Stitched",
     "anchor_rows",
+    "candidate_count",
     "compare_spaces",
     "describe",
     "fit_spaces",

@@ -12,7 +12,6 @@ from relatent.deliver.translate import map_space
 from relatent.project import RelativeProjection
 from relatent.spaces.files import AnyPath
 from relatent.spaces.fingerprint import Fingerprint
-from relatent.spaces.keys import key_hashes
 from relatent.spaces.space import Space
 
 __all__ = ["project_space"]
@@ -31,22 +30,20 @@ def project_space(
 ) -> Fingerprint:
     """Write the relative representation of a space: the similarity of every row to the anchors, named by key.
 
-    Two spaces that are projected on anchors of the same keys, in the same order, can be compared as they are.
+    Two spaces that are projected on anchors of the same keys, in the same order, can be compared as they are. The file
+    records the kind of projection and a hash of these keys; what was projected on others is then told apart.
     """
-    rows = _rows_of(space, anchors)
-    relative = RelativeProjection(similarity, normalize=normalize, output=output).fit(space.take(rows))
-    known = Fingerprint(dim=len(rows), model=f"relative to {len(rows)} anchors ({similarity}, {normalize}, {output})")
-    map_space(space, path, relative.transform, known, overwrite=overwrite, progress=progress)
+    fitted = RelativeProjection(similarity, normalize=normalize, output=output).fit(_anchors(space, anchors))
+    known = fitted.fingerprint_
+    map_space(space, path, fitted.transform, known, overwrite=overwrite, progress=progress)
     return known
 
 
-def _rows_of(space: Space, anchors: Sequence[Any] | np.ndarray) -> np.ndarray:
-    """Find anchors by key, an integer key and its text being the same."""
-    texts = dict(zip(key_hashes(space.keys).tolist(), space.keys, strict=True))
-    missing = [key for key, number in zip(anchors, key_hashes(anchors).tolist(), strict=True) if number not in texts]
-    if missing:
+def _anchors(space: Space, keys: Sequence[Any] | np.ndarray) -> Space:
+    """Find anchors by key, in the order given."""
+    try:
+        return Space(space.take(choose.by_keys(space, keys)), keys)
+    except KeyError as error:
         raise ValueError(
-            f"{len(missing)} of the {len(anchors)} anchors are not among the keys of {space.name or 'the space'}, "
-            f"first {missing[0]!r}: expected anchors of the same items."
-        )
-    return choose.by_keys(list(space.keys), [texts[number] for number in key_hashes(anchors).tolist()])
+            f"{error.args[0]} Expected anchors of the same items as {space.name or 'the space'}."
+        ) from error

@@ -1,7 +1,8 @@
-"""A trained linear head reads translated vectors: the stitch of an old encoder to a new model's classifier."""
+"""`relatent stitch`: a trained linear head reads the translated vectors of another encoder."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,8 +12,10 @@ from relatent._array import suggest
 from relatent._terminal import render
 from relatent.deliver.translate import check_translator, map_space
 from relatent.evaluate.interval import Estimate, bootstrap
+from relatent.spaces.chunks import Chunk
 from relatent.spaces.files import AnyPath
 from relatent.spaces.fingerprint import Fingerprint
+from relatent.spaces.keys import key_hashes
 from relatent.spaces.space import Space
 from relatent.stitching import LinearHead, stitch
 from relatent.translate import Translator
@@ -27,17 +30,34 @@ class Stitched:
     rows: int
     classes: int
     accuracy: dict[str, Estimate]
+    scored: int = 0
+    """Rows that the accuracy of translated vectors is measured on."""
+    left_out: int = 0
+    """Rows that the translator was fitted on, which are predicted but not scored."""
 
     def __str__(self) -> str:
         """Lay it out for a person."""
-        first = f"{self.rows:,} rows read by a head of {self.classes} classes."
+        lines = [f"{self.rows:,} rows read by a head of {self.classes} classes."]
+        if self.left_out:
+            lines.append(f"{self.left_out:,} rows that the translator was fitted on are left out of the accuracy.")
+        if self.left_out and not self.scored:
+            lines.append("No other row is there to score: hold some out when fitting, or give rows of other keys.")
         cells = [(name, f"{e.value:.3f}", f"{e.low:.3f} – {e.high:.3f}") for name, e in self.accuracy.items()]
-        return "\n".join([first, *([render(("vectors", "accuracy", "95 % interval"), cells, (1, 2))] if cells else [])])
+        if cells:
+            lines.append(f"Accuracy on {self.scored:,} rows:")
+            lines.append(render(("vectors", "accuracy", "95 % interval"), cells, (1, 2)))
+        return "\n".join(lines)
 
     def to_dict(self) -> dict[str, Any]:
-        """Give plain values, for JSON."""
+        """Return plain values, for JSON."""
         scores = {name: e.to_dict() for name, e in self.accuracy.items()}
-        return {"rows": self.rows, "classes": self.classes, "accuracy": scores}
+        return {
+            "rows": self.rows,
+            "classes": self.classes,
+            "scored": self.scored,
+            "left_out": self.left_out,
+            "accuracy": scores,
+        }
 
 
 def stitch_space(
@@ -48,6 +68,7 @@ def stitch_space(
     *,
     truth: str | None = None,
     target: Space | None = None,
+    accept: bool = False,
     overwrite: bool = False,
     progress: bool | None = None,
 ) -> Stitched:
@@ -55,40 +76,58 @@ def stitch_space(
 
     With ``truth``, a column of the source, the accuracy is given beside that of untranslated vectors, where the
     dimensions allow it, and beside that on the head's own encoder, where ``target`` is given with the same column.
+    Rows whose keys the translator was fitted on are left out of it. ``accept`` lets a source pass whose fingerprint is
+    another's.
     """
     check_translator(translator)
+    if accept:
+        translator.accept(source)
     translator.endpoints_.check(source, "source")
     read = stitch(None, translator, head)
-    scored = _Accuracy(source, truth, target, head)
+    ways = {} if truth is None else _ways(source, target, head, read)
+    for space, _ in ways.values():  # before anything is written
+        _check_column(space, truth)
     known = Fingerprint(dim=len(head.weight), model=f"scores of {len(head.weight)} classes")
     map_space(source, path, read, known, column=("prediction", head.best), overwrite=overwrite, progress=progress)
-    return Stitched(len(source), len(head.weight), scored.of(read))
+    right = {
+        name: np.concatenate([*_right(space, reader, head, str(truth), translator.seen_keys_)])
+        for name, (space, reader) in ways.items()
+    }
+    scored = len(right["translated"]) if right else 0
+    accuracy = {name: bootstrap(values) for name, values in right.items() if len(values)}
+    return Stitched(len(source), len(head.weight), accuracy, scored, len(source) - scored if right else 0)
 
 
-class _Accuracy:
-    """Who is right how often. Columns are looked for before anything is written."""
+def _ways(
+    source: Space, target: Space | None, head: LinearHead, read: Callable[[np.ndarray], Any]
+) -> dict[str, tuple[Space, Callable[[np.ndarray], Any]]]:
+    """Return what to score, by name: a space and what reads its vectors."""
+    ways: dict[str, tuple[Space, Callable[[np.ndarray], Any]]] = {}
+    if source.dim == head.n_features_in_:
+        ways["untranslated"] = (source, head)
+    ways["translated"] = (source, read)
+    if target is not None:
+        ways["own encoder (ceiling)"] = (target, head)
+    return ways
 
-    def __init__(self, source: Space, truth: str | None, target: Space | None, head: LinearHead) -> None:
-        self.source, self.truth, self.target, self.head = source, truth, target, head
-        for space in (source, target):
-            if truth is not None and space is not None and truth not in space.schema.names:
-                raise ValueError(
-                    f"{space.name or 'The space'} has no column {truth!r}.{suggest(truth, space.schema.names)}"
-                )
 
-    def of(self, read: Any) -> dict[str, Estimate]:
-        if self.truth is None:
-            return {}
-        ways: dict[str, tuple[Space, Any]] = {}
-        if self.source.dim == self.head.weight.shape[1]:
-            ways["untranslated"] = (self.source, self.head)
-        ways["translated"] = (self.source, read)
-        if self.target is not None:
-            ways["own encoder (ceiling)"] = (self.target, self.head)
-        return {name: self._right(space, way) for name, (space, way) in ways.items()}
+def _check_column(space: Space, name: str | None) -> None:
+    if name not in space.schema.names:
+        raise ValueError(f"{space.name or 'The space'} has no column {name!r}.{suggest(name, space.schema.names)}")
 
-    def _right(self, space: Space, read: Any) -> Estimate:
-        found = [self.head.best(read(chunk.vectors)) for chunk in space.chunks() if len(chunk)]
-        true = space.others.column(self.truth).to_pylist()
-        right = [str(a) == str(b) for a, b in zip(np.concatenate(found).tolist(), true, strict=True)]
-        return bootstrap(np.asarray(right, dtype=np.float64))
+
+def _right(
+    space: Space, read: Callable[[np.ndarray], Any], head: LinearHead, truth: str, seen: np.ndarray
+) -> Iterator[np.ndarray]:
+    """Return, chunk by chunk, whether the head names the class of each row whose key was not seen: 1 or 0."""
+    for chunk in space.chunks():
+        rows = np.flatnonzero(~np.isin(_hashes(chunk), seen))
+        true = chunk.others.column(truth).take(rows).to_pylist()
+        found = head.best(np.asarray(read(chunk.vectors[rows]))).tolist() if len(rows) else []
+        yield np.asarray([str(a) == str(b) for a, b in zip(found, true, strict=True)], dtype=np.float64)
+
+
+def _hashes(chunk: Chunk) -> np.ndarray:
+    """Return the hashes of the keys, or of the row numbers where there are none."""
+    keys = chunk.keys
+    return key_hashes(range(chunk.start, chunk.start + len(chunk)) if keys is None else keys.to_pylist())

@@ -5,10 +5,13 @@ from relatent._extras import needs
 
 needs("torch", "torch", "use relatent.nn")
 
-from relatent.nn.callback import LatentMonitor
-from relatent.nn.monitor import latent_similarity
+from relatent.nn.loss import RelativeSimilarityLoss
+from relatent.nn.monitor import LatentMonitor, latent_similarity
 from relatent.nn.projection import RelativeProjection
-from relatent.nn.similarity import RelativeSimilarityLoss
 from relatent.nn.translation import Translation
 
 __all__ = ["LatentMonitor", "RelativeProjection", "RelativeSimilarityLoss", "Translation", "latent_similarity"]
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,9 +1,12 @@
-"""Latent similarity to a reference as a figure to watch while training."""
+"""Latent similarity to a reference as a figure to watch while training, by hand or in a Lightning run."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
-from typing import Any
+from functools import cache
+from importlib.util import find_spec
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -11,14 +14,17 @@ from torch import Tensor, nn
 
 from relatent import anchors as choose
 from relatent._array import as_labels, suggest, to_numpy
+from relatent._extras import needs
 from relatent.evaluate.linear import cka
 from relatent.evaluate.pairwise import relative_similarity
-from relatent.nn.embedding import in_mode
+from relatent.nn.forward import in_mode
 
-__all__ = ["captured", "latent_similarity"]
+__all__ = ["LatentMonitor", "captured", "latent_similarity"]
 
 # Enough anchors to tell spaces apart, few enough to log every epoch.
 ANCHORS = 300
+# One library under two names: their trainers know only their own callbacks.
+LIGHTNING = ("lightning.pytorch", "pytorch_lightning")
 
 
 def latent_similarity(
@@ -62,7 +68,7 @@ def latent_similarity(
 
 
 def captured(model: Any, samples: Tensor, *, layer: str | None = None, batch_size: int = 512) -> Tensor:
-    """Give the vectors of samples, in evaluation mode and without gradient, and leave the model as it was.
+    """Return the vectors of samples, in evaluation mode and without gradient, and leave the model as it was.
 
     More than two axes are flattened; of several outputs the first is taken.
 
@@ -108,3 +114,89 @@ def _submodule(model: nn.Module, layer: str) -> nn.Module:
     if layer not in known:
         raise ValueError(f"The model has no layer {layer!r}.{suggest(layer, [n for n in known if n])}")
     return known[layer]
+
+
+class LatentMonitor:
+    """A Lightning callback that logs relative similarity and CKA to a reference at the end of every epoch.
+
+    ``samples`` and ``reference`` as in :func:`~relatent.nn.latent_similarity`; ``layer`` names a submodule of the
+    LightningModule, say "encoder". With ``every_n_steps`` it also logs while an epoch runs. The figures go through
+    ``log_dict`` of the module, so that they reach whichever logger the trainer has and can be monitored
+    by checkpoints and early stopping as ``latent/relative_similarity`` and ``latent/cka``.
+
+    Works with ``lightning`` and ``pytorch_lightning`` (extra ``lightning``).
+
+    ``Trainer(callbacks=[LatentMonitor(samples, teacher_vectors, layer="encoder")])``
+    """
+
+    def __new__(cls, *args: Any, **options: Any) -> Self:
+        """Make it a callback of whichever Lightning is in use."""
+        made: type[Self] = _as_callback(cls, _libraries())  # type: ignore[arg-type]
+        return super().__new__(made)
+
+    def __init__(
+        self,
+        samples: Tensor,
+        reference: Any,
+        *,
+        layer: str | None = None,
+        anchor_rows: Any = None,
+        every_n_steps: int | None = None,
+        batch_size: int = 512,
+        prefix: str = "latent/",
+    ) -> None:
+        if every_n_steps is not None and every_n_steps < 1:
+            raise ValueError(f"every_n_steps is {every_n_steps}: expected at least 1, or None for epochs only.")
+        self.samples = samples
+        self.reference = reference
+        self.layer = layer
+        self.anchor_rows = anchor_rows
+        self.every_n_steps = every_n_steps
+        self.batch_size = batch_size
+        self.prefix = prefix
+
+    def on_train_batch_end(self, trainer: Any, pl_module: Any, *_: Any) -> None:
+        """Log every so many steps, if asked for."""
+        if self.every_n_steps is not None and trainer.global_step % self.every_n_steps == 0:
+            pl_module.log_dict(self.measure(pl_module), on_step=True, on_epoch=False)
+
+    def on_train_epoch_end(self, trainer: Any, pl_module: Any) -> None:
+        """Log after an epoch."""
+        pl_module.log_dict(self.measure(pl_module))
+
+    def measure(self, pl_module: Any) -> dict[str, float]:
+        """Compare the module as it is now with the reference."""
+        return latent_similarity(
+            pl_module,
+            self.reference,
+            self.samples.to(pl_module.device),
+            layer=self.layer,
+            anchor_rows=self.anchor_rows,
+            batch_size=self.batch_size,
+            prefix=self.prefix,
+        )
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Let processes of a trainer pass it on: its class is made here, and found nowhere."""
+        return _rebuilt, (dict(self.__dict__),)
+
+
+def _rebuilt(state: dict[str, Any]) -> LatentMonitor:
+    monitor = LatentMonitor.__new__(LatentMonitor)
+    monitor.__dict__.update(state)
+    return monitor
+
+
+def _libraries() -> tuple[str, ...]:
+    """Return what is imported already, because the trainer comes from there; else what is installed."""
+    imported = tuple(name for name in LIGHTNING if name in sys.modules)
+    if imported:
+        return imported
+    installed = [name for name in LIGHTNING if find_spec(name.split(".")[0]) is not None]
+    return ((installed or LIGHTNING)[0],)
+
+
+@cache
+def _as_callback(cls: type, libraries: tuple[str, ...]) -> type:
+    bases = (needs(name, "lightning", "watch a Lightning run").Callback for name in libraries)
+    return type(cls.__name__, (cls, *bases), {"__module__": cls.__module__, "__doc__": cls.__doc__})

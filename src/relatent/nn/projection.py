@@ -9,8 +9,16 @@ import torch
 from torch import Tensor, nn
 
 from relatent._array import check_one_device, check_same_width, is_exported, suggest
-from relatent.nn.batch import check_batch, in_single_at_least, no_autocast, no_autocast_cache, ordinary_tensors
-from relatent.nn.embedding import Encoder, embed, normalizes_by_batch
+from relatent.nn.forward import (
+    Encoder,
+    check_batch,
+    embed,
+    in_single_at_least,
+    no_autocast,
+    no_autocast_cache,
+    normalizes_by_batch,
+    ordinary_tensors,
+)
 from relatent.project.relative import OUTPUTS, normalized_output
 from relatent.project.similarity import Similarity, resolve
 from relatent.spaces.normalize import centred
@@ -38,7 +46,7 @@ class RelativeProjection(nn.Module):
     encoder : module or function
         Embeds the anchor samples anew at every step in training; in evaluation once after the last such step. It is
         not registered a second time, and its running statistics, flags and hooks stay as they are. Batch
-        normalisation treats the anchors as it treats a batch of samples; dropout is off.
+        normalization treats the anchors as it treats a batch of samples; dropout is off.
     momentum : float or None
         Anchors follow the encoder slowly: each step in training keeps this share of them.
     anchor_grad : bool
@@ -46,7 +54,7 @@ class RelativeProjection(nn.Module):
     normalize : "none" or "center"
         Subtract the mean of the anchors from vectors and anchors first.
     output : "none", "l2" or "layer"
-        Afterwards leave the rows, scale them to unit length, or to mean 0 and variance 1 (LayerNorm).
+        Afterwards leave the rows, scale them to unit norm, or to mean 0 and variance 1 (LayerNorm).
 
     ``state_dict`` holds the embedded anchors and not the samples, so that a loaded model needs no samples to predict.
     Similarities are computed in float32 at least, also under autocast.
@@ -96,7 +104,7 @@ class RelativeProjection(nn.Module):
             self.register_buffer("anchors", vectors)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Give the similarity of each row to every anchor."""
+        """Return the similarity of each row to every anchor."""
         anchors = self._current_anchors()
         _check_fits(x, anchors)
         return in_single_at_least(self._project, x, anchors)
@@ -112,7 +120,7 @@ class RelativeProjection(nn.Module):
         return self
 
     def freeze(self) -> Self:
-        """Hold the anchors as they are embedded now, for good: the encoder and the samples are let go."""
+        """Hold the anchors as they are embedded now, for good: the encoder and the samples are released."""
         if self._encoder is not None and self._is_outdated():
             self.refresh()
         self._hold(None, None)
@@ -227,7 +235,7 @@ def _check_fits(x: Tensor, anchors: Tensor) -> None:
 def _warn_training(encoder: Encoder) -> None:
     if normalizes_by_batch(encoder):
         warnings.warn(
-            "The anchors are embedded for evaluation and the encoder is in training, where batch normalisation makes "
+            "The anchors are embedded for evaluation and the encoder is in training, where batch normalization makes "
             "its vectors depend on their batch: call encoder.eval() first, or the two will not match.",
             stacklevel=3,
         )

@@ -11,9 +11,9 @@ import torch
 from torch import Tensor, nn
 
 from relatent._array import check_one_device, to_numpy
-from relatent.nn.batch import check_batch, in_single_at_least
+from relatent.nn.forward import check_batch, in_single_at_least
 
-__all__ = ["Translation"]
+__all__ = ["FittedMap", "Translation"]
 
 # What a translator keeps to learn on from, or to be taken apart. A layer needs neither, nor does the saved file.
 LEARNING = ("parts_", "pairs_", "encoder_", "decoder_")
@@ -24,7 +24,7 @@ class Translation(nn.Module):
 
     Built from a fitted :class:`~relatent.Translator` with any goal and map, a :class:`~relatent.RelativeTranslator`, or
     one of its halves. It is frozen, unless ``trainable``: then the matrix and the offset are parameters and what
-    prepares the rows stays as it was fitted. ``to_translator`` gives a translator back, with the fingerprints of
+    prepares the rows stays as it was fitted. ``to_translator`` returns a translator, with the fingerprints of
     the spaces that it joins.
 
     A translator for retrieval has two sides: ``layer(x)`` prepares queries, ``layer.transform_target(y)`` the index.
@@ -51,7 +51,7 @@ class Translation(nn.Module):
         self._about = copy(translator)
         for name in LEARNING:
             self._about.__dict__.pop(name, None)
-        self._fill(self._about, numbers=False)
+        self._fill(self._about, filled=False)
 
     def forward(self, x: Tensor) -> Tensor:
         """Translate vectors of the source."""
@@ -62,29 +62,29 @@ class Translation(nn.Module):
         return y if self.target is None else self.target(y)
 
     def to_translator(self) -> Any:
-        """Give a translator whose map is that of the layer now."""
+        """Return a translator whose map is that of the layer now."""
         translator = copy(self._about)
-        self._fill(translator, numbers=True)
+        self._fill(translator, filled=True)
         return translator
 
-    def _fill(self, translator: Any, *, numbers: bool) -> None:
-        translator.map_ = self.source.fitted() if numbers else self.source.empty
+    def _fill(self, translator: Any, *, filled: bool) -> None:
+        translator.map_ = self.source.fitted() if filled else self.source.empty
         if self.target is not None:
-            translator.target_map_ = self.target.fitted() if numbers else self.target.empty
+            translator.target_map_ = self.target.fitted() if filled else self.target.empty
 
 
 class FittedMap(nn.Module):
-    """One side: a map of the core whose numbers are tensors of this module."""
+    """One side: a map of the core whose arrays are tensors of this module."""
 
     matrix: Tensor
 
     def __init__(self, fitted: Any, *, trainable: bool = False) -> None:
         super().__init__()
-        numbers = _numbers(fitted)
-        self.dims_in = fitted.dims_in
-        self.types = {name: float if isinstance(value, float) else value.dtype for name, value in numbers.items()}
-        self.empty = _with_numbers(fitted, dict.fromkeys(numbers))
-        for name, value in numbers.items():
+        arrays = _arrays(fitted)
+        self.dims_in, self.width = fitted.dims_in, fitted.width
+        self.types = {name: float if isinstance(value, float) else value.dtype for name, value in arrays.items()}
+        self.empty = _with_arrays(fitted, dict.fromkeys(arrays))
+        for name, value in arrays.items():
             tensor = torch.from_numpy(np.array(value, dtype=fitted.matrix.dtype))
             if trainable and "." not in name:  # what lies deeper prepares the rows
                 self.register_parameter(name, nn.Parameter(tensor))
@@ -102,21 +102,21 @@ class FittedMap(nn.Module):
         return in_single_at_least(self._mapped, x)
 
     def fitted(self) -> Any:
-        """Give the map with its numbers back in NumPy, of the types they were fitted in."""
-        return _with_numbers(self.empty, {n: _typed(t, self.types[n]) for n, t in self._tensors().items()})
+        """Return the map with its arrays in NumPy, in the dtypes that they were fitted in."""
+        return _with_arrays(self.empty, {n: _typed(t, self.types[n]) for n, t in self._tensors().items()})
 
     def extra_repr(self) -> str:
         """Name the dimensions."""
-        return f"{self.dims_in} → {self.matrix.shape[1]}, {type(self.empty).__name__}"
+        return f"{self.dims_in} → {self.width}, {type(self.empty).__name__}"
 
     def _mapped(self, x: Tensor) -> Tensor:
-        return _with_numbers(self.empty, self._tensors())(x)  # type: ignore[no-any-return]
+        return _with_arrays(self.empty, self._tensors())(x)  # type: ignore[no-any-return]
 
     def _tensors(self) -> dict[str, Tensor]:
         return {name: getattr(self, _attribute(name)) for name in self.types}
 
 
-def _numbers(fitted: Any, prefix: str = "") -> dict[str, np.ndarray | float]:
+def _arrays(fitted: Any, prefix: str = "") -> dict[str, np.ndarray | float]:
     """Find the arrays and floats of a map and of its parts, named by their path."""
     found: dict[str, np.ndarray | float] = {}
     for field in fields(fitted):
@@ -124,19 +124,19 @@ def _numbers(fitted: Any, prefix: str = "") -> dict[str, np.ndarray | float]:
         if isinstance(value, np.ndarray | float):
             found[path] = value
         elif is_dataclass(value):
-            found |= _numbers(value, f"{path}.")
+            found |= _arrays(value, f"{path}.")
     return found
 
 
-def _with_numbers(fitted: Any, numbers: dict[str, Any], prefix: str = "") -> Any:
-    """Give the map with other numbers in their places."""
+def _with_arrays(fitted: Any, arrays: dict[str, Any], prefix: str = "") -> Any:
+    """Return the map with its arrays replaced."""
     changed: dict[str, Any] = {}
     for field in fields(fitted):
         value, path = getattr(fitted, field.name), prefix + field.name
-        if path in numbers:
-            changed[field.name] = numbers[path]
+        if path in arrays:
+            changed[field.name] = arrays[path]
         elif is_dataclass(value):
-            changed[field.name] = _with_numbers(value, numbers, f"{path}.")
+            changed[field.name] = _with_arrays(value, arrays, f"{path}.")
     return replace(fitted, **changed)
 
 

@@ -1,7 +1,7 @@
 """PROJECT: from absolute to relative and back."""
 
 from relatent.project import similarity
-from relatent.project.halves import RelativeDecoder, RelativeEncoder
+from relatent.project.codes import RelativeDecoder, RelativeEncoder
 from relatent.project.inverse import RelativeTranslator, inverse_relative_projection
 from relatent.project.relative import RelativeProjection, relative_projection
 
@@ -14,3 +14,7 @@ __all__ = [
     "relative_projection",
     "similarity",
 ]
+
+
+def __dir__() -> list[str]:
+    return __all__

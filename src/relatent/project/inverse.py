@@ -6,18 +6,17 @@ import os
 from typing import ClassVar, Self
 
 import numpy as np
+from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from relatent._array import (
-    Array,
-    array_namespace,
-    as_matrices,
-    as_parallel,
-)
+from relatent._array import Array, array_namespace, as_matrices
 from relatent._linalg import polar, pseudo_inverse, unit_norm
 from relatent._saved import Saved, read_saved, understood, write_saved
-from relatent.project.halves import CodedMap, CodedTransformer, RelativeDecoder, RelativeEncoder, check_width
+from relatent.anchors import align
+from relatent.project.coded_map import CodedMap, CodedTransformer, check_width, needs_matrix_target
+from relatent.project.codes import RelativeDecoder, RelativeEncoder
 from relatent.spaces.normalize import Normalizer
+from relatent.spaces.space import Space
 
 __all__ = ["RelativeTranslator", "inverse_relative_projection"]
 
@@ -27,10 +26,10 @@ def inverse_relative_projection(r: Array, anchors: Array, rtol: float | None = N
 
     .. math:: \hat Y = R\,(\hat A^\top)^+
 
-    where :math:`\hat A` are the anchors at unit length. Gives unit vectors back exactly when r are cosines to these
+    where :math:`\hat A` are the anchors at unit norm. Returns unit vectors exactly when r are cosines to these
     very anchors and the anchors span the space. Singular values below ``rtol`` × the largest count as zero; ``ridge``
     (× the mean squared singular value) damps the rest, which noise needs. This is the bare formula:
-    :class:`RelativeTranslator` adds centring, pruning, subspaces and rescaling, and by default uses dual codes instead.
+    :class:`RelativeTranslator` adds centering, pruning, subspaces and rescaling, and uses dual codes by default.
 
     References: Maiorca et al., 2024 (inverse relative projection).
 
@@ -59,7 +58,8 @@ class RelativeTranslator(CodedTransformer):
     Attributes
     ----------
     encoder_, decoder_ : the halves, each of which can be used and saved alone
-    matrix_ : (d_source, d_target); the file that ``save`` writes holds it, and neither halves nor anchors
+    matrix_ : (d_source, d_target), held as two thin factors where anchors are few; the file that ``save`` writes holds
+        it, and neither halves nor anchors
 
     References: Maiorca et al., 2024 (inverse relative projection).
 
@@ -94,17 +94,23 @@ class RelativeTranslator(CodedTransformer):
         self.rescale = rescale
         self.seed = seed
 
-    def fit(self, X: Array, Y: Array) -> Self:
-        """Learn from parallel anchors: row i of X and row i of Y mean the same."""
-        x, y = as_parallel(X=X, Y=Y)
+    def fit(self, X: Array | Space, y: Array | Space) -> Self:
+        """Learn from parallel anchors: row i of X and row i of y, the target's vectors, mean the same.
+
+        Two spaces (:class:`relatent.Space`) are joined on their keys first.
+        """
+        if y is None:
+            raise ValueError("requires y to be passed, but the target y is None: give the target's vectors.")
+        aligned = align({"X": X, "Y": y})
+        source, target = aligned.vectors.values()
         if self.codes == "dual" and (self.delta, self.omega, self.rtol) != (0, 1, None):
             raise ValueError(
                 'delta, omega and rtol are steps of codes="cosine": with dual codes they would do nothing.'
             )
-        validate_data(self, X, reset=True, skip_check_array=True)
+        validate_data(self, source if isinstance(X, Space) else X, reset=True, skip_check_array=True)
         self.encoder_ = RelativeEncoder(
             self.codes, normalize=self.normalize, ridge=self.ridge, delta=self.delta, omega=self.omega, seed=self.seed
-        ).fit(x)
+        ).fit(source, keys=aligned.keys)
         pruned = self.codes == "cosine" and not self.complete
         self.decoder_ = RelativeDecoder(
             self.codes,
@@ -113,10 +119,10 @@ class RelativeTranslator(CodedTransformer):
             rtol=self.rtol,
             ridge=0.0 if self.codes == "dual" else self.ridge or 0.0,
             rescale=self.rescale,
-        ).fit(y)
-        matrix = self.encoder_.matrix_.astype(np.float64) @ self.decoder_.matrix_
-        matrix = (polar(self._reach() @ matrix) if self.complete else matrix).astype(self.encoder_.matrix_.dtype)
-        self.map_ = CodedMap(matrix, self.encoder_.map_.before, self.decoder_.map_.after, self.rescale)
+        ).fit(target, keys=aligned.keys)
+        before, after, dtype = self.encoder_.map_.before, self.decoder_.map_.after, self.encoder_.matrix_.dtype
+        matrix, *second = (factor.astype(dtype) for factor in self._factors())
+        self.map_ = CodedMap(matrix, before, after, self.rescale, second[0] if second else None)
         return self
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -125,7 +131,9 @@ class RelativeTranslator(CodedTransformer):
         source, target = self.map_.before, self.map_.after
         assert source is not None
         assert target is not None
-        arrays = {"matrix": self.matrix_, **source.arrays("source."), **target.arrays("target.")}
+        arrays = {"matrix": self.map_.matrix, **source.arrays("source."), **target.arrays("target.")}
+        if self.map_.second is not None:
+            arrays["second"] = self.map_.second
         about = {"codes": self.codes, "rescale": self.rescale, "source": source.about(), "target": target.about()}
         write_saved(path, Saved(self.kind, arrays, about))
 
@@ -140,11 +148,29 @@ class RelativeTranslator(CodedTransformer):
                 Normalizer.from_saved(saved.arrays, saved.about["source"], "source."),
                 Normalizer.from_saved(saved.arrays, saved.about["target"], "target."),
                 translator.rescale,
+                saved.arrays.get("second"),
             )
-            translator.n_features_in_ = translator.matrix_.shape[0]
+            translator.n_features_in_ = translator.map_.dims_in
         return translator
 
-    def _reach(self) -> np.ndarray:
-        """Mean projection of the source onto what the pruned anchors span."""
+    def __sklearn_tags__(self) -> Tags:
+        """Tell scikit-learn that the target is needed, and is a matrix."""
+        return needs_matrix_target(super().__sklearn_tags__())
+
+    def _factors(self) -> tuple[np.ndarray, ...]:
+        """Return the matrix of both halves together, or two thin factors of it where they are smaller."""
+        left, right = (half.matrix_.astype(np.float64) for half in (self.encoder_, self.decoder_))
+        if self.complete:
+            left = self._onto_pruned(left)
+        (d, k), e = left.shape, right.shape[1]
+        if k * (d + e) >= d * e:
+            return (polar(left @ right) if self.complete else left @ right,)
+        # Few anchors in wide spaces: the product has rank k, so that k × k is all there is to decompose.
+        (q, r), (p, s) = np.linalg.qr(left), np.linalg.qr(right.T)
+        return q @ (polar(r @ s.T) if self.complete else r @ s.T), p.T
+
+    def _onto_pruned(self, left: np.ndarray) -> np.ndarray:
+        """Project columns onto what the pruned anchors span, averaged over the subspaces."""
         a = self.encoder_.matrix_.T.astype(np.float64)
-        return np.asarray(np.mean([pseudo_inverse(a[rows]) @ a[rows] for rows in self.encoder_.subspaces_], axis=0))
+        parts = [pseudo_inverse(a[rows]) @ (a[rows] @ left) for rows in self.encoder_.subspaces_]
+        return np.asarray(np.mean(parts, axis=0))

@@ -1,4 +1,4 @@
-"""Similarities: plain functions ``(x, anchors) → (n, k)``, larger meaning closer.
+"""Similarities: functions ``(x, anchors) → (n, k)``, larger meaning closer.
 
 They trust their arguments; :func:`relatent.relative_projection` checks them first. Those that would need large
 temporaries work through the rows of x in chunks. To add one, write the function and name it in ``SIMILARITIES``.
@@ -6,15 +6,33 @@ temporaries work through the rows of x in chunks. To add one, write the function
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from functools import wraps
 from typing import Any
 
 import numpy as np
 
-from relatent._array import Array, array_namespace, is_followed, like, row_chunks, suggest, to_numpy
-from relatent._linalg import all_moderate, pseudo_inverse, row_norms, squared_distances, unit_norm
-from relatent.project.tracing import outside_torch, refuse_onnx
+from relatent._array import (
+    Array,
+    array_namespace,
+    is_exported,
+    is_followed,
+    is_traced,
+    like,
+    row_chunks,
+    suggest,
+    to_numpy,
+)
+from relatent._linalg import (
+    all_moderate,
+    map_rows,
+    pseudo_inverse,
+    row_norms,
+    rows_per_chunk,
+    squared_distances,
+    unit_norm,
+)
 
 __all__ = [
     "SIMILARITIES",
@@ -29,15 +47,11 @@ __all__ = [
     "l1",
     "lp",
     "mahalanobis",
-    "map_rows",
     "quantized",
     "resolve",
 ]
 
 Similarity = Callable[[Array, Array], Array]
-
-# Entries of a chunk's result: small beside the data, large enough to keep the matrix product busy.
-CHUNK_ENTRIES = 2**22
 
 
 def _rowwise(similarity: Callable[..., Array]) -> Callable[..., Array]:
@@ -59,19 +73,31 @@ def _in_chunks(similarity: Callable[..., Array]) -> Callable[..., Array]:
     return chunked
 
 
-def map_rows(function: Callable[[Array], Array], x: Array, width: int) -> Array:
-    """Apply a row-wise function chunk by chunk, filling one result of the given width."""
-    # Autograd keeps the temporaries anyway, and filling a result piecewise makes its backward pass quadratic.
-    if is_followed(x):
-        return function(x)
-    n, rows = x.shape[0], max(1, CHUNK_ENTRIES // width)
-    if n <= rows:
-        return function(x)
-    xp = array_namespace(x)
-    out = xp.empty((n, width), dtype=x.dtype, device=x.device)
-    for chunk in row_chunks(n, rows):
-        out[chunk, :] = function(x[chunk, :])
-    return out
+def _outside_torch(similarity: Callable[..., Array]) -> Callable[..., Array]:
+    """Mark a similarity that works on values, in NumPy: a compiled graph breaks there, an export is refused."""
+
+    @wraps(similarity)
+    def outside(x: Array, anchors: Array, **options: Any) -> Array:
+        if is_exported(x, anchors):
+            raise RuntimeError(
+                f"The similarity {similarity.__name__!r} compares all samples outside of torch: it cannot be exported. "
+                "Use another similarity, or leave the relative projection out of what is exported."
+            )
+        if is_traced(x, anchors):
+            return sys.modules["torch"].compiler.disable(similarity)(x, anchors, **options)
+        return similarity(x, anchors, **options)
+
+    return outside
+
+
+def _refuse_onnx(name: str, *arrays: Array) -> None:
+    """Refuse an export to ONNX: the similarity decomposes the anchors."""
+    if is_traced(*arrays) and sys.modules["torch"].onnx.is_in_onnx_export():
+        raise RuntimeError(
+            f"The similarity {name!r} inverts the anchors, for which ONNX has no operator. Invert them once and export "
+            "relatent.nn.Translation(RelativeEncoder(normalize=…, ridge=0.0).fit(anchors)): with 'none' its codes are "
+            "those of basis, with 'center' those of mahalanobis divided by the number of anchors less one."
+        )
 
 
 @_rowwise
@@ -86,17 +112,17 @@ def cosine(x: Array, anchors: Array) -> Array:
     directions = array_namespace(x).matrix_transpose(unit_norm(anchors))
     if is_followed(x, anchors):
         return unit_norm(x) @ directions
-    length = row_norms(x)[:, None]
-    if not all_moderate(length):
+    norms = row_norms(x)[:, None]
+    if not all_moderate(norms):
         return map_rows(lambda rows: unit_norm(rows) @ directions, x, anchors.shape[0])
     # Scaling the result instead of x needs no copy of x; doing so by chunk finds it still in the cache.
     r = array_namespace(x).empty((x.shape[0], anchors.shape[0]), dtype=x.dtype, device=x.device)
-    for chunk in row_chunks(x.shape[0], max(1, CHUNK_ENTRIES // anchors.shape[0])):
+    for chunk in row_chunks(x.shape[0], rows_per_chunk(anchors.shape[0])):
         if isinstance(x, np.ndarray):
             np.matmul(x[chunk, :], directions, out=r[chunk, :])
         else:
             r[chunk, :] = x[chunk, :] @ directions
-        r[chunk, :] /= length[chunk, :]
+        r[chunk, :] /= norms[chunk, :]
     return r
 
 
@@ -171,7 +197,7 @@ def lp(x: Array, anchors: Array, p: float = 3) -> Array:
     xp = array_namespace(x)
     if is_followed(x, anchors):
         return -xp.linalg.vector_norm(x[:, None, :] - anchors[None, :, :], ord=p, axis=-1)
-    rows = max(1, CHUNK_ENTRIES // (anchors.shape[0] * anchors.shape[1]))
+    rows = rows_per_chunk(anchors.shape[0] * anchors.shape[1])
     parts = [
         xp.linalg.vector_norm(x[chunk, None, :] - anchors[None, :, :], ord=p, axis=-1)
         for chunk in row_chunks(x.shape[0], rows)
@@ -188,7 +214,7 @@ def basis(x: Array, anchors: Array, rtol: float | None = None) -> Array:
     >>> basis(np.asarray([[2.0, 3.0]]), np.asarray([[1.0, 0.0], [0.0, 2.0]])).round(12).tolist()
     [[2.0, 1.5]]
     """
-    refuse_onnx("basis", x, anchors)
+    _refuse_onnx("basis", x, anchors)
     xp = array_namespace(x)
     return x @ xp.astype(pseudo_inverse(xp.astype(anchors, xp.float64), rtol), x.dtype)
 
@@ -203,18 +229,18 @@ def mahalanobis(x: Array, anchors: Array, ridge: float = 0.0) -> Array:
     >>> mahalanobis(np.asarray([[3.0], [1.0]]), np.asarray([[0.0], [2.0]])).round(12).tolist()
     [[-1.0, 1.0], [0.0, 0.0]]
     """
-    refuse_onnx("mahalanobis", x, anchors)
+    _refuse_onnx("mahalanobis", x, anchors)
     xp = array_namespace(x)
     mean = xp.mean(anchors, axis=0, keepdims=True)
-    centred = xp.astype(anchors - mean, xp.float64)
-    # (x−m) Σ⁻¹ (a−m)ᵀ is the pseudo-inverse of the centred anchors, up to the n−1 of the covariance.
-    inverse = pseudo_inverse(centred, ridge=ridge) * max(anchors.shape[0] - 1, 1)
+    centered = xp.astype(anchors - mean, xp.float64)
+    # (x−m) Σ⁻¹ (a−m)ᵀ is the pseudo-inverse of the centered anchors, up to the n−1 of the covariance.
+    inverse = pseudo_inverse(centered, ridge=ridge) * max(anchors.shape[0] - 1, 1)
     return (x - mean) @ xp.astype(inverse, x.dtype)
 
 
-@outside_torch
+@_outside_torch
 def geodesic(x: Array, anchors: Array, n_neighbors: int = 10) -> Array:
-    """Negative length of the shortest path to every anchor in the nearest-neighbour graph of samples and anchors.
+    """Negative length of the shortest path to every anchor in the nearest-neighbor graph of samples and anchors.
 
     Unchanged by isometries of the manifold that the samples lie on, hence by rotation, reflection and offset. Depends
     on all samples given together and carries no gradient.
@@ -235,17 +261,17 @@ def geodesic(x: Array, anchors: Array, n_neighbors: int = 10) -> Array:
     parts, _ = connected_components(graph, directed=False)
     if parts > 1:
         raise ValueError(
-            f"The graph of {n_neighbors} nearest neighbours falls into {parts} parts: paths between them do not exist. "
+            f"The graph of {n_neighbors} nearest neighbors falls into {parts} parts: paths between them do not exist. "
             "Give more samples or a larger n_neighbors, with functools.partial(geodesic, n_neighbors=…)."
         )
     return like(-dijkstra(graph, directed=False, indices=np.arange(k))[:, k:].T, x)
 
 
-@outside_torch
+@_outside_torch
 def quantized(x: Array, anchors: Array, threshold: float = 0.5) -> Array:
     """Inner product of cluster means: unit vectors closer than a threshold become one before they are compared.
 
-    Samples and anchors are scaled to unit length and clustered together (agglomerative, Ward, cut at ``threshold``);
+    Samples and anchors are scaled to unit norm and clustered together (agglomerative, Ward, cut at ``threshold``);
     each is replaced by the mean of its cluster. Unchanged by what leaves the cosine unchanged and by any distortion
     that keeps the clusters. Depends on all samples given together, needs memory quadratic in their number, and
     carries no gradient.
@@ -303,3 +329,7 @@ def combine(*similarities: str | Similarity, how: str = "concatenate") -> Simila
         return array_namespace(x).concat(parts, axis=1) if how == "concatenate" else sum(parts) / len(parts)
 
     return combined
+
+
+def __dir__() -> list[str]:
+    return __all__

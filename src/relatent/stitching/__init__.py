@@ -3,8 +3,8 @@
 from relatent.stitching.compose import StitchedModel, stitch
 from relatent.stitching.heads import LinearHead, read_head
 from relatent.stitching.matrix import stitching_matrix
+from relatent.stitching.protocol import METHODS
 from relatent.stitching.result import StitchedPair, StitchingMatrix
-from relatent.stitching.setting import METHODS
 
 __all__ = [
     "METHODS",
@@ -16,3 +16,7 @@ __all__ = [
     "stitch",
     "stitching_matrix",
 ]
+
+
+def __dir__() -> list[str]:
+    return __all__

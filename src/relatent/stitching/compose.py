@@ -11,13 +11,13 @@ from sklearn.utils.metaestimators import available_if
 
 from relatent._array import Array
 from relatent.spaces.space import Space
-from relatent.stitching.parts import (
+from relatent.stitching.roles import (
     ANSWERS,
     TRANSLATORS,
-    as_plain,
-    check_joint,
+    as_numpy,
     check_labels,
     check_roles,
+    check_widths,
     is_module,
     warn_training,
     width_in,
@@ -67,10 +67,10 @@ def stitch(encoder: Any, translator: Any, decoder: Any) -> Any:
     """
     check_roles(encoder, translator, decoder)
     if translator is None:
-        check_joint("encoder", width_out(encoder), "decoder", width_in(decoder))
+        check_widths("encoder", width_out(encoder), "decoder", width_in(decoder))
     else:
-        check_joint("encoder", width_out(encoder), "translator", width_in(translator))
-        check_joint("translator", width_out(translator), "decoder", width_in(decoder))
+        check_widths("encoder", width_out(encoder), "translator", width_in(translator))
+        check_widths("translator", width_out(translator), "decoder", width_in(decoder))
     if is_module(encoder) and is_module(decoder):
         from relatent.stitching.modules import as_module
 
@@ -96,25 +96,27 @@ class StitchedModel:
         self.decoder = decoder
 
     def vectors(self, samples: Any) -> Array:
-        """Give what the decoder is given: encoded and translated samples."""
+        """Return what the decoder reads: encoded and translated samples."""
         with without_graph() if self._answers else nullcontext():
             x = self._encoded(samples)
+            if isinstance(x, Space) and not isinstance(self.translator, TRANSLATORS):
+                x = x.vectors
             giver = "samples" if self.encoder is None else "encoder"
             if self.translator is not None:
                 _check_width(giver, x, "translator", self.translator)
                 giver, x = "translator", self._translated(x)
         _check_width(giver, x, "decoder", self.decoder)
-        return as_plain(x) if self._answers else x
+        return as_numpy(x) if self._answers else x
 
     def __call__(self, samples: Any) -> Any:
         """Call the decoder on the vectors of the samples; predict if it cannot be called."""
         x = self.vectors(samples)
         if not is_module(self.decoder):
             return self.decoder(x) if callable(self.decoder) else self.decoder.predict(x)
-        from relatent.stitching.modules import fed
+        from relatent.stitching.modules import as_input
 
         warn_training("decoder", self.decoder)
-        return getattr(self.decoder, "decode", self.decoder)(fed(x, self.decoder))
+        return getattr(self.decoder, "decode", self.decoder)(as_input(x, self.decoder))
 
     @_if_decoder_has("predict")
     def predict(self, samples: Any) -> Any:
@@ -123,20 +125,20 @@ class StitchedModel:
 
     @_if_decoder_has("predict_proba")
     def predict_proba(self, samples: Any) -> Any:
-        """Give the decoder's probabilities of its classes."""
+        """Return the decoder's probabilities of its classes."""
         return self.decoder.predict_proba(self.vectors(samples))
 
     @_if_decoder_has("decision_function")
     def decision_function(self, samples: Any) -> Any:
-        """Give the decoder's scores of its classes."""
+        """Return the decoder's scores of its classes."""
         return self.decoder.decision_function(self.vectors(samples))
 
     @_if_decoder_has("score")
     def score(self, samples: Any, y: Any) -> float:
-        """Give the decoder's own score. A label that the decoder does not know is refused, not counted as wrong."""
+        """Return the decoder's own score. A label that the decoder does not know is refused, not counted as wrong."""
         if hasattr(self.decoder, "classes_"):
             check_labels(y, self.decoder.classes_)
-        return float(self.decoder.score(self.vectors(samples), as_plain(y)))
+        return float(self.decoder.score(self.vectors(samples), as_numpy(y)))
 
     @property
     def classes_(self) -> Any:
@@ -160,29 +162,29 @@ class StitchedModel:
         if encoder is None:
             return samples
         if is_module(encoder):
-            from relatent.stitching.modules import fed
+            from relatent.stitching.modules import as_input
 
             warn_training("encoder", encoder)
-            samples = fed(samples, encoder)
+            samples = as_input(samples, encoder)
         encode = getattr(encoder, "encode", encoder if callable(encoder) else getattr(encoder, "transform", None))
         return encode(samples)  # type: ignore[misc]  # one of the three is there: check_roles saw to it
 
     def _translated(self, x: Any) -> Any:
         t = self.translator
         if is_module(t):
-            from relatent.stitching.modules import fed
+            from relatent.stitching.modules import as_input
 
-            return t(fed(x, t))
+            return t(as_input(x, t))
         if isinstance(t, TRANSLATORS):
             out = t.transform(x)
             return out.vectors if isinstance(out, Space) else out
-        return t.transform(as_plain(x)) if hasattr(t, "transform") else t(x)
+        return t.transform(as_numpy(x)) if hasattr(t, "transform") else t(x)
 
 
 def _check_width(giver: str, x: Any, reader: str, part: Any) -> None:
     """Check a batch of vectors against what the next part reads."""
     given = int(x.shape[1]) if getattr(x, "ndim", 0) == 2 else None
-    check_joint(giver, given, reader, width_in(part))
+    check_widths(giver, given, reader, width_in(part))
 
 
 def without_graph() -> Any:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from relatent._array import Array, to_numpy
+from relatent._array import Array, as_matrix, to_numpy
 from relatent._atomic import FileError
 from relatent.spaces.files import AnyPath
 from relatent.spaces.formats.errors import readable
@@ -30,7 +30,7 @@ class LinearHead:
 
     def __call__(self, x: Array) -> np.ndarray:
         """Score each class for every row."""
-        x = to_numpy(x)
+        x = to_numpy(as_matrix(x))
         if x.shape[1] != self.n_features_in_:
             raise ValueError(
                 f"The vectors have {x.shape[1]} coordinates and the decoder reads {self.n_features_in_}: expected the "

@@ -1,4 +1,4 @@
-"""Every encoder with every decoder, in every way, in one call."""
+"""Every encoder with every decoder, by every method, in one call."""
 
 from __future__ import annotations
 
@@ -11,11 +11,13 @@ from sklearn.base import clone
 
 from relatent._array import Array, as_matrix, to_numpy
 from relatent._terminal import progress_bar
+from relatent.anchors import align
 from relatent.project import RelativeTranslator
+from relatent.spaces.space import Space
 from relatent.stitching.compose import stitch, without_graph
-from relatent.stitching.parts import width_in
+from relatent.stitching.protocol import METHODS, Split, check_names, find_methods, find_metric, kind_of, kinds
 from relatent.stitching.result import StitchedPair, StitchingMatrix
-from relatent.stitching.setting import METHODS, Rows, check_names, find_methods, find_metric, kind_of, kinds
+from relatent.stitching.roles import width_in
 
 __all__ = ["stitching_matrix"]
 
@@ -35,7 +37,7 @@ def stitching_matrix(
     seed: int = 0,
     progress: bool | None = None,
 ) -> StitchingMatrix:
-    """Stitch every encoder to every decoder in every way, and score each stitch on test rows.
+    """Stitch every encoder to every decoder by every method, and score each stitch on test rows.
 
     Each space is encoded once and made relative once, each decoder fitted once per space and kind of vectors, and the
     source's half of relative codes once per space; only the rest of a translator is fitted per pair, on the anchors
@@ -44,7 +46,8 @@ def stitching_matrix(
     Parameters
     ----------
     spaces : name → vectors, or name → encoder
-        Parallel rows: row i means the same in each.
+        Parallel rows: row i means the same in each. Spaces with keys (:class:`relatent.Space`) are joined on them;
+        labels and row numbers then follow the first.
     samples : what encoders read
         Encoders are what :func:`~relatent.stitch` takes for one.
     decoders : an unfitted scikit-learn estimator, a function ``fit(x, labels) → decoder``, or name → fitted decoder
@@ -87,48 +90,48 @@ def stitching_matrix(
     score, name, larger = find_metric(metric, larger_is_better)
     check_names(spaces, decoders)
     truth = to_numpy(labels)
-    rows = Rows.chosen(len(truth), anchors, train, test, seed)
+    split = Split.draw(len(truth), anchors, train, test, seed)
     read = tuple(decoders if isinstance(decoders, Mapping) else spaces)
     steps = len(spaces) + len(read) * (len(kinds(named)) + (len(spaces) - 1) * len(named))
     with progress_bar(steps, "stitching", progress) as advance:
-        bench = _Bench(_encoded(spaces, samples, len(truth), advance), decoders, truth, rows, named, score)
-        pairs = tuple(bench.pairs(read, advance))
-    return StitchingMatrix(pairs, name, larger, len(rows.anchors), len(rows.test), seed)
+        stitcher = _Stitcher(_encoded(spaces, samples, len(truth), advance), decoders, truth, split, named, score)
+        pairs = tuple(stitcher.pairs(read, advance))
+    return StitchingMatrix(pairs, name, larger, len(split.anchors), len(split.test), seed)
 
 
 @dataclass(frozen=True, eq=False)
-class _Bench:
-    """Everything that is made once and used by many pairs."""
+class _Stitcher:
+    """Stitches and scores pairs; what several pairs share is computed once."""
 
     spaces: dict[str, np.ndarray]
     decoders: Any
     truth: np.ndarray
-    rows: Rows
+    split: Split
     methods: dict[str, Any]
     score: Callable[[Any, Any], float]
-    made: dict[tuple[str, ...], Any] = field(default_factory=dict)
+    cache: dict[tuple[str, ...], Any] = field(default_factory=dict)
 
     def pairs(self, names: Sequence[str], advance: Callable[[int], None]) -> Iterator[StitchedPair]:
         """Score the decoders one after the other: each on its own encoder first, then on all others."""
         for decoder in names:
             own = {}
             for kind in kinds(self.methods):
-                own[kind], note = self.read(decoder, decoder, kind, None)
+                own[kind], note = self.score_pair(decoder, decoder, kind, None)
                 yield StitchedPair(decoder, decoder, kind, own[kind], own[kind], note)
                 advance(1)
             for encoder in (name for name in self.spaces if name != decoder):
                 for method in self.methods:
                     kind = kind_of(method, self.methods)
-                    value, note = self.read(encoder, decoder, kind, method if kind != method else None)
+                    value, note = self.score_pair(encoder, decoder, kind, method if kind != method else None)
                     yield StitchedPair(encoder, decoder, method, value, own[kind], note)
                     advance(1)
 
-    def read(self, encoder: str, decoder: str, kind: str, method: str | None) -> tuple[float | None, str]:
-        """Let a decoder read test rows of an encoder, as vectors of a kind, by a method that translates if named."""
+    def score_pair(self, encoder: str, decoder: str, kind: str, method: str | None) -> tuple[float | None, str]:
+        """Score a decoder on the test rows of an encoder, as vectors of a kind, translated if a method is named."""
         ready = self.decoder(decoder, kind)
         if ready is None:
             return None, f"no decoder of {kind} vectors was given"
-        x, test = self.vectors(encoder, kind), self.rows.test
+        x, test = self.vectors(encoder, kind), self.split.test
         translator = None if method is None else self.translator(encoder, decoder, method)
         if translator is None and x.shape[1] != (width_in(ready) or self.vectors(decoder, kind).shape[1]):
             return None, "dimensions differ"
@@ -136,45 +139,45 @@ class _Bench:
         return float(self.score(self.truth[test], found)), ""
 
     def vectors(self, space: str, kind: str) -> np.ndarray:
-        """Give the vectors of a space, or their relative representation, made once."""
+        """Return the vectors of a space, or their relative representation, computed once."""
         x = self.spaces[space]
         if kind == "absolute":
             return x
-        if ("vectors", space, kind) not in self.made:
-            projection = clone(self.methods[kind]).fit(x[self.rows.anchors])
-            self.made["vectors", space, kind] = to_numpy(projection.transform(x))
-        return np.asarray(self.made["vectors", space, kind])
+        if ("vectors", space, kind) not in self.cache:
+            projection = clone(self.methods[kind]).fit(x[self.split.anchors])
+            self.cache["vectors", space, kind] = to_numpy(projection.transform(x))
+        return np.asarray(self.cache["vectors", space, kind])
 
     def decoder(self, space: str, kind: str) -> Any:
-        """Give the decoder of one kind of vectors of a space, fitted once; None if there is none."""
+        """Return the decoder of one kind of vectors of a space, fitted once; None if there is none."""
         if isinstance(self.decoders, Mapping):
             given = self.decoders[space]
             return given.get(kind) if isinstance(given, Mapping) else given if kind == "absolute" else None
-        if ("decoder", space, kind) not in self.made:
-            x, y = self.vectors(space, kind)[self.rows.train], self.truth[self.rows.train]
+        if ("decoder", space, kind) not in self.cache:
+            x, y = self.vectors(space, kind)[self.split.train], self.truth[self.split.train]
             fit = clone(self.decoders).fit if hasattr(self.decoders, "fit") else self.decoders
-            self.made["decoder", space, kind] = fit(x, y)
-        return self.made["decoder", space, kind]
+            self.cache["decoder", space, kind] = fit(x, y)
+        return self.cache["decoder", space, kind]
 
     def translator(self, source: str, target: str, method: str) -> Any:
         """Fit a translator on the anchors of two spaces. The source's half of relative codes is made once."""
         way = self.methods[method]
         if way is None:
             return None
-        x, y = (self.spaces[name][self.rows.anchors] for name in (source, target))
-        known = self.made.get(("codes", source, method))
+        x, y = (self.spaces[name][self.split.anchors] for name in (source, target))
+        known = self.cache.get(("codes", source, method))
         if known is not None:
             half = clone(known.decoder_).fit(y)
             return lambda vectors: half.transform(known.encoder_.transform(vectors))
         fitted = clone(way).fit(x, y)
         if isinstance(way, RelativeTranslator) and not way.complete:  # completion looks at both sides at once
-            self.made["codes", source, method] = fitted
+            self.cache["codes", source, method] = fitted
         return fitted
 
 
 def _encoded(spaces: Mapping[str, Any], samples: Any, n: int, advance: Callable[[int], None]) -> dict[str, np.ndarray]:
     vectors = {}
-    for name, space in spaces.items():
+    for name, space in _in_one_order(spaces).items():
         if not _is_array(space):
             if samples is None:
                 raise ValueError(f"{name} is an encoder and there is nothing to encode: give samples.")
@@ -186,6 +189,20 @@ def _encoded(spaces: Mapping[str, Any], samples: Any, n: int, advance: Callable[
         vectors[name] = x
         advance(1)
     return vectors
+
+
+def _in_one_order(spaces: Mapping[str, Any]) -> dict[str, Any]:
+    """Put spaces with keys in the order of the first, which labels and row numbers follow."""
+    held = {name: space for name, space in spaces.items() if isinstance(space, Space)}
+    if not held:
+        return dict(spaces)
+    first, vectors = next(iter(held)), align(held).vectors
+    if len(vectors[first]) != len(held[first]):
+        raise ValueError(
+            f"{len(held[first]) - len(vectors[first])} of the {len(held[first])} keys of {first} are not in all other "
+            f"spaces: expected all, since labels and row numbers follow {first}. Leave those rows out with subset."
+        )
+    return {**spaces, **vectors}
 
 
 def _unchanged(x: Array) -> Array:

@@ -13,16 +13,16 @@ from torch import nn
 import relatent.nn as layers
 from relatent._array import to_numpy
 from relatent.project import RelativeProjection
-from relatent.stitching.parts import TRANSLATORS, is_module, warn_training
+from relatent.stitching.roles import TRANSLATORS, is_module, warn_training
 
-__all__ = ["as_module", "edge_width", "fed", "mode_matters"]
+__all__ = ["FunctionLayer", "as_input", "as_module", "edge_width", "mode_matters"]
 
-MOODY: tuple[Any, ...] = (
+MODE_DEPENDENT: tuple[Any, ...] = (
     nn.modules.batchnorm._BatchNorm,
     nn.modules.dropout._DropoutNd,
     nn.RReLU,
 )
-"""Layers that give something else in training mode."""
+"""Layers whose output in training mode differs from that in evaluation."""
 
 LAYER_NORMALIZATIONS = ("none", "center")
 """Preparations that the relative layer has too."""
@@ -30,7 +30,7 @@ LAYER_NORMALIZATIONS = ("none", "center")
 KEEPING_WIDTH = ("torch.nn.modules.activation", "torch.nn.modules.dropout")
 
 
-class Applied(nn.Module):
+class FunctionLayer(nn.Module):
     """Any function as a layer; a module that it belongs to is registered, so that its parameters are found."""
 
     def __init__(self, function: Callable[[Any], Any], module: nn.Module | None = None) -> None:
@@ -41,7 +41,7 @@ class Applied(nn.Module):
     def forward(self, x: Any) -> Any:
         """Call the function."""
         out = self.function(x)
-        return out if isinstance(out, torch.Tensor) or self.module is None else fed(out, self.module)
+        return out if isinstance(out, torch.Tensor) or self.module is None else as_input(out, self.module)
 
 
 def as_module(encoder: nn.Module, translator: Any, decoder: nn.Module) -> nn.Sequential:
@@ -54,8 +54,8 @@ def as_module(encoder: nn.Module, translator: Any, decoder: nn.Module) -> nn.Seq
     return nn.Sequential(OrderedDict(parts))
 
 
-def fed(x: Any, module: nn.Module) -> Any:
-    """Give an array of NumPy as a tensor on a module's device, floats in its dtype; check the device of a tensor."""
+def as_input(x: Any, module: nn.Module) -> Any:
+    """Return what a module reads: a NumPy array as a tensor on its device, floats in its dtype; a tensor is checked."""
     device, dtype = _home(module)
     if isinstance(x, torch.Tensor):
         if device is not None and x.device != device:
@@ -88,8 +88,8 @@ def edge_width(module: nn.Module, first: bool) -> int | None:
 
 
 def mode_matters(module: nn.Module) -> bool:
-    """Tell whether a module holds layers that are in training mode and mind it."""
-    return any(layer.training and isinstance(layer, MOODY) for layer in module.modules())
+    """Return whether a module holds layers in training mode whose output depends on the mode."""
+    return any(layer.training and isinstance(layer, MODE_DEPENDENT) for layer in module.modules())
 
 
 def _keeps_width(layer: nn.Module) -> bool:
@@ -102,7 +102,7 @@ def _keeps_width(layer: nn.Module) -> bool:
 
 def _by_method(module: nn.Module, name: str) -> nn.Module:
     """Use an autoencoder by its half, and whatever else is more than one function by the one that is meant."""
-    return Applied(getattr(module, name), module) if hasattr(module, name) else module
+    return FunctionLayer(getattr(module, name), module) if hasattr(module, name) else module
 
 
 def _as_layer(translator: Any) -> nn.Module:
@@ -115,7 +115,7 @@ def _as_layer(translator: Any) -> nn.Module:
         )
     if isinstance(translator, TRANSLATORS) and not isinstance(translator, RelativeProjection):
         return layers.Translation(translator)
-    return Applied(getattr(translator, "transform", translator))
+    return FunctionLayer(getattr(translator, "transform", translator))
 
 
 def _home(module: nn.Module) -> tuple[torch.device | None, torch.dtype]:

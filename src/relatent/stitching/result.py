@@ -1,15 +1,17 @@
-"""What all stitches of a set of encoders and decoders gave: tidy rows, a table, a picture."""
+"""The scores of every encoder with every decoder: tidy rows, a table, a heatmap."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
+from html import escape
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from relatent._array import suggest
+from relatent._atomic import whole_file
 from relatent._terminal import render
 
 __all__ = ["StitchedPair", "StitchingMatrix"]
@@ -17,10 +19,10 @@ __all__ = ["StitchedPair", "StitchingMatrix"]
 
 @dataclass(frozen=True)
 class StitchedPair:
-    """One encoder read by one decoder in one way.
+    """One encoder read by one decoder through one method.
 
     ``own`` is the same decoder on its own encoder, the ceiling; a decoder of relative vectors has its own ceiling.
-    ``value`` is None where the way is not there, and ``note`` says why.
+    ``value`` is None where the method is not available, and ``note`` says why.
     """
 
     encoder: str
@@ -38,7 +40,7 @@ class StitchedPair:
 
 @dataclass(frozen=True)
 class StitchingMatrix:
-    """Every encoder with every decoder, in every way. Iterate for its pairs, print it for a table.
+    """Every encoder with every decoder, by every method. Iterate for its pairs, print it for a table.
 
     Where encoder and decoder belong together, the pair is a decoder on its own encoder: method "absolute", and one for
     each kind of relative vectors.
@@ -77,11 +79,11 @@ class StitchingMatrix:
 
     @property
     def methods(self) -> tuple[str, ...]:
-        """Names of the ways to stitch."""
+        """Names of the methods."""
         return tuple(dict.fromkeys(pair.method for pair in self.pairs if pair.encoder != pair.decoder))
 
     def own(self, decoder: str, method: str = "absolute") -> float | None:
-        """Give what a decoder reaches on its own encoder, reading what it reads under this method."""
+        """Return what a decoder reaches on its own encoder, reading what it reads under this method."""
         return self[decoder, decoder, method if method in self._read_alone else "absolute"].value
 
     def values(self, method: str) -> np.ndarray:
@@ -101,12 +103,12 @@ class StitchingMatrix:
         return _mean([p.value for p in self._apart(method)])
 
     def to_dict(self) -> dict[str, Any]:
-        """Give plain values, for JSON."""
+        """Return plain values, for JSON."""
         about = {name: getattr(self, name) for name in ("metric", "larger_is_better", "n_anchors", "n_test", "seed")}
         return {**about, "pairs": [asdict(pair) | {"kept": pair.kept} for pair in self.pairs]}
 
     def to_pandas(self) -> Any:
-        """Give a data frame, one row per pair."""
+        """Return a data frame, one row per pair."""
         try:
             import pandas as pd
         except ModuleNotFoundError as error:
@@ -116,29 +118,50 @@ class StitchingMatrix:
             ) from error
         return pd.DataFrame(self.to_dict()["pairs"])
 
-    def heatmap(self, path: str | Path, title: str | None = None) -> Path:
-        """Draw one square per method, encoders × decoders, and write it as a PNG."""
-        from relatent.stitching.picture import draw
+    def heatmap(self, path: str | Path | None = None, title: str | None = None) -> np.ndarray:
+        """Draw encoders × decoders and return the axes, one per method; written as a PNG only if a path is given."""
+        from relatent.stitching.heatmap import draw
 
-        return draw(self, Path(path), title)
+        axes = draw(self, title)
+        if path is not None:
+            with whole_file(path) as beside:
+                axes[0].figure.savefig(beside, format="png")
+        return axes
 
     def __str__(self) -> str:
         """Lay it out for a person: a line per pair, the ceiling first, the means below."""
-        columns = self._columns()
-        header = ("encoder", "decoder", *(name.replace("_", "\n").replace(", ", ",\n") for name in columns))
-        apart = [(e, d) for e in self.encoders for d in self.decoders if e != d]
-        lines = [(e, d, *(_figure(self._shown(e, d, *key)) for key in columns.values())) for e, d in apart]
-        means = [_mean([self._shown(e, d, *key) for e, d in apart]) for key in columns.values()]
-        lines.append(("mean", f"{len(apart)} pairs", *map(_figure, means)))
-        better = "larger is better" if self.larger_is_better else "smaller is better"
-        return "\n".join(
-            [
-                f"{self.metric} of decoders under encoders they were not trained on ({better}), {self.n_anchors} "
-                f"anchors, {self.n_test:,} test rows. own: the decoder on its own encoder.",
-                render(header, lines, numbers=range(2, len(header))),
-                *self._notes(),
-            ]
+        header, *lines = self._cells()
+        header = [name.replace("_", "\n").replace(", ", ",\n") for name in header]
+        return "\n".join([self._caption(), render(header, lines, numbers=range(2, len(header))), *self._notes()])
+
+    def _repr_html_(self) -> str:
+        """Show the same table in a notebook."""
+        header, *lines = ([escape(cell) for cell in line] for line in self._cells())
+        rows = "".join(f"<tr><td>{'</td><td>'.join(line)}</td></tr>" for line in lines)
+        notes = "".join(f"<p>{escape(note)}</p>" for note in self._notes())
+        return (
+            f"<table><caption>{escape(self._caption())}</caption><thead><tr><th>{'</th><th>'.join(header)}</th></tr>"
+            f"</thead><tbody>{rows}</tbody></table>{notes}"
         )
+
+    def _caption(self) -> str:
+        better = "larger is better" if self.larger_is_better else "smaller is better"
+        return (
+            f"{self.metric} of decoders under encoders they were not trained on ({better}), {self.n_anchors} "
+            f"anchors, {self.n_test:,} test rows. own: the decoder on its own encoder."
+        )
+
+    def _cells(self) -> list[list[str]]:
+        """Return the header, a line per pair of different encoder and decoder, and their means."""
+        columns = self._columns()
+        apart = [(e, d) for e in self.encoders for d in self.decoders if e != d]
+        values = [[self._shown(e, d, *key) for key in columns.values()] for e, d in apart]
+        means = [_mean(list(column)) for column in zip(*values, strict=True)]
+        return [
+            ["encoder", "decoder", *columns],
+            *([e, d, *map(_figure, line)] for (e, d), line in zip(apart, values, strict=True)),
+            ["mean", f"{len(apart)} pairs", *map(_figure, means)],
+        ]
 
     @property
     def _read_alone(self) -> tuple[str, ...]:
@@ -146,7 +169,7 @@ class StitchingMatrix:
         return tuple(dict.fromkeys(p.method for p in self.pairs if p.encoder == p.decoder))
 
     def _columns(self) -> dict[str, tuple[str, bool]]:
-        """Give each column its method, and whether it shows own values: one such for each kind of vectors."""
+        """Return the method of each column, and whether it shows own values: one such for each kind of vectors."""
         columns = {"own": ("absolute", True)}
         for method in self.methods:
             if method in self._read_alone and method != "absolute":

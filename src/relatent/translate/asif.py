@@ -10,7 +10,8 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 from scipy.sparse import csr_array, issparse, vstack
-from sklearn.base import BaseEstimator, clone
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin, clone
+from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
 from relatent._array import (
@@ -19,29 +20,28 @@ from relatent._array import (
     as_labels,
     as_matrices,
     as_matrix,
-    as_parallel,
     check_count,
     like,
     row_chunks,
     take_rows,
     to_numpy,
 )
-from relatent._linalg import unit_norm
+from relatent._linalg import map_rows, rows_per_chunk, unit_norm
 from relatent._saved import Saved, read_saved, understood, write_saved
+from relatent.anchors import align
 from relatent.evaluate.neighbors import Neighbors
-from relatent.project.similarity import map_rows
-from relatent.project.sparse import sparse_codes
+from relatent.project.coded_map import needs_matrix_target
+from relatent.project.relative import sparse_codes
 from relatent.spaces.normalize import Normalizer
+from relatent.spaces.space import Space
 
 __all__ = ["ASIF"]
 
-# Entries of a block of codes or of scores: small beside the data, large enough to keep the matrix product busy.
-BLOCK_ENTRIES = 2**22
 # Codes that keep fewer than one entry in this many are held and multiplied as sparse matrices.
 SPARSE = 8
 
 
-class ASIF(BaseEstimator):
+class ASIF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     r"""Compare vectors of two modalities through examples that are known in both: coupled data instead of training.
 
     A vector is described by its cosines to the coupled examples of its own modality, of which only the largest
@@ -52,11 +52,11 @@ class ASIF(BaseEstimator):
               \qquad s(x, y) = c(x) \cdot c(y), \quad \lVert c \rVert = 1
 
     The j-th coordinate means the same on both sides, so a picture is classified by the prompt whose code is nearest.
-    With ``top=None, power=1`` these are plain relative representations. Nothing is trained: :meth:`partial_fit` adds
-    examples, :meth:`drop` removes them, ``set_params`` changes ``top``, ``power`` and ``temperature`` at any time. The
-    product of two codes, entry by entry, names the examples behind a score.
+    With ``top=None, power=1`` these are relative representations of unit norm. Nothing is trained: :meth:`partial_fit`
+    adds examples, :meth:`drop` removes them, ``set_params`` changes ``top``, ``power`` and ``temperature`` at any time.
+    The product of two codes, entry by entry, names the examples behind a score.
 
-    Unchanged when either space is rotated, reflected or rescaled by itself, moved by an offset (if centred), or when
+    Unchanged when either space is rotated, reflected or rescaled by itself, moved by an offset (if centered), or when
     the pairs are reordered. An example that is mismatched misleads: see :func:`relatent.audit`. Between spaces that one
     linear map joins, such as two sentence encoders, ``Translator("retrieval")`` ranks far better from the same pairs;
     between pictures and their names the two were alike up to 400 pairs (``experiments/asif/zero_shot.py``).
@@ -64,19 +64,19 @@ class ASIF(BaseEstimator):
     Parameters
     ----------
     top : int or None
-        Examples that describe a vector, at most all; equals at the last place all stay. None keeps all of them. The
+        Examples that describe a vector, at most all; ties at the last place all stay. None keeps all of them. The
         paper keeps 800 of 1.6 million.
     power : float
         How much the nearest count more than the near: 2 here, 8 in the paper, where pairs are many and noisy.
     normalize : name
         Preparation of each side, fitted on its examples (:class:`relatent.spaces.Normalizer`). The paper has "none",
-        but real encoders have an offset: centring was better in 17 of 18 draws (``experiments/asif/defaults.py``).
+        but real encoders have an offset: centering was better in 17 of 18 draws (``experiments/asif/defaults.py``).
     temperature : float
         What :meth:`predict_proba` divides the scores by before its softmax.
 
     Attributes
     ----------
-    source_, target_ : the coupled vectors of the two modalities, with their normalisers
+    source_, target_ : the coupled vectors of the two modalities, with their normalizers
     n_pairs_, top_, n_features_in_
 
     References: Norelli et al., NeurIPS 2023.
@@ -104,41 +104,42 @@ class ASIF(BaseEstimator):
         self.normalize = normalize
         self.temperature = temperature
 
-    def fit(self, X: Array, Y: Array) -> Self:
-        """Take the coupled vectors: row i of X and row i of Y, of the two modalities, belong together."""
-        self._check_parameters()
-        x, y = as_parallel(X=X, Y=Y)
-        _check_directions(X=x, Y=y)
-        return self._hold(x, y)
+    def fit(self, X: Array | Space, y: Array | Space) -> Self:
+        """Take the coupled vectors: row i of X and row i of y, of the two modalities, belong together.
 
-    def partial_fit(self, X: Array, Y: Array) -> Self:
+        Two spaces (:class:`relatent.Space`) are joined on their keys first.
+        """
+        self._check_parameters()
+        first, second = align({"X": X, "Y": y}).vectors.values()
+        _check_directions(X=first, Y=second)
+        return self._hold(first, second)
+
+    def partial_fit(self, X: Array | Space, y: Array | Space) -> Self:
         """Add coupled vectors; the same as having fitted all of them at once."""
         if not hasattr(self, "source_"):
-            return self.fit(X, Y)
-        x, y = as_parallel(X=X, Y=Y)
+            return self.fit(X, y)
+        x, y = align({"X": X, "Y": y}).vectors.values()
         return self._hold(
             self.source_.with_rows(self.source_.checked(x, "X")), self.target_.with_rows(self.target_.checked(y, "Y"))
         )
 
     def drop(self, rows: Sequence[int] | np.ndarray) -> Self:
-        """Forget coupled vectors by their row numbers; the same as never having seen them."""
+        """Forget coupled vectors by their rows; the same as never having seen them."""
         check_is_fitted(self)
         kept = np.setdiff1d(np.arange(self.n_pairs_), rows)
         if len(kept) + len(set(map(int, rows))) != self.n_pairs_ or np.asarray(rows).dtype == bool:
-            raise ValueError(
-                f"rows does not fit {self.n_pairs_} pairs: expected numbers from 0 to {self.n_pairs_ - 1}."
-            )
+            raise ValueError(f"rows does not fit {self.n_pairs_} pairs: expected rows from 0 to {self.n_pairs_ - 1}.")
         if not len(kept):
             raise ValueError(f"All {self.n_pairs_} pairs would be dropped: at least one must stay.")
         return self._hold(take_rows(self.source_.vectors, kept), take_rows(self.target_.vectors, kept))
 
     def transform(self, X: Array) -> Array:
-        """Give the codes of the first modality, (n, pairs), unit rows; their inner products are the scores."""
+        """Return the codes of the first modality, (n, pairs), unit rows; their inner products are the scores."""
         self._check_ready()
         return self._all_codes(self.source_.checked(as_matrix(X, "X"), "X"), self.source_)
 
     def transform_target(self, Y: Array) -> Array:
-        """Give the codes of the second modality."""
+        """Return the codes of the second modality."""
         self._check_ready()
         return self._all_codes(self.target_.checked(as_matrix(Y, "Y"), "Y"), self.target_)
 
@@ -147,7 +148,7 @@ class ASIF(BaseEstimator):
         return self._scores(*self._both(X=X, Y=Y))
 
     def predict(self, X: Array, prompts: Array, classes: Sequence[Any] | Array | None = None) -> Array:
-        """Give each row of X the class of its nearest prompt.
+        """Return the class of the nearest prompt for each row of X.
 
         ``prompts`` are vectors of the second modality, one or more per class. ``classes`` names the class of each
         prompt; without it the answer is the prompt's row number.
@@ -162,7 +163,7 @@ class ASIF(BaseEstimator):
         return names[to_numpy(nearest)]
 
     def predict_proba(self, X: Array, prompts: Array) -> Array:
-        r"""Give the probability of each prompt: softmax of s / ``temperature``, one column per prompt."""
+        r"""Return the probability of each prompt: softmax of s / ``temperature``, one column per prompt."""
         scores = self._scores(*self._both(X=X, prompts=prompts))
         xp = array_namespace(scores)
         weights = xp.exp((scores - xp.max(scores, axis=1, keepdims=True)) / self.temperature)
@@ -182,7 +183,7 @@ class ASIF(BaseEstimator):
         return Neighbors(indices, scores)
 
     def swapped(self) -> ASIF:
-        """Give the same with its sides exchanged: what is asked with Y and answered with X. Shares the examples."""
+        """Return the same with its sides exchanged: what is asked with Y and answered with X. Shares the examples."""
         check_is_fitted(self)
         other: ASIF = clone(self)
         other.source_, other.target_ = self.target_, self.source_
@@ -201,6 +202,21 @@ class ASIF(BaseEstimator):
         saved = read_saved(path, cls.kind)
         with understood(path):
             return cls(**saved.about["options"]).fit(saved.arrays["source"], saved.arrays["target"])
+
+    def __sklearn_tags__(self) -> Tags:
+        """Tell scikit-learn that the second modality is needed, and is a matrix."""
+        return needs_matrix_target(super().__sklearn_tags__())
+
+    def __repr__(self) -> str:
+        """Say what a fitted one is; an unfitted one as scikit-learn does."""
+        if not hasattr(self, "source_"):
+            return str(super().__repr__())
+        dims = f"{self.n_features_in_} ↔ {self.target_.vectors.shape[1]}"
+        return f"ASIF({dims}, {self.n_pairs_:,} pairs, top {self.top_:,}, power {self.power:g})"
+
+    @property
+    def _n_features_out(self) -> int:
+        return self.n_pairs_
 
     def _check_ready(self) -> None:
         check_is_fitted(self)
@@ -234,7 +250,7 @@ class ASIF(BaseEstimator):
         return tuple(s.checked(a, n) for s, a, n in zip(sides, as_matrices(**named), named, strict=True))
 
     def _coder(self, side: _Side, x: Array) -> Callable[[Array], Array]:
-        """Give the function that turns rows such as those of x into codes."""
+        """Return the function that turns rows such as those of x into codes."""
         xp = array_namespace(x)
         directions = xp.matrix_transpose(unit_norm(side.normalizer.apply(like(side.vectors, x))))
         return lambda rows: sparse_codes(unit_norm(side.normalizer.apply(rows)) @ directions, self.top_, self.power)
@@ -251,14 +267,14 @@ class ASIF(BaseEstimator):
     def _blocks(self, x: Array, y: Array) -> Iterator[tuple[slice, Array]]:
         """Score rows of x against all of y, block by block."""
         code, gallery = self._coder(self.source_, x), self._held(y)
-        for rows in row_chunks(x.shape[0], max(1, BLOCK_ENTRIES // max(self.n_pairs_, y.shape[0]))):
+        for rows in row_chunks(x.shape[0], rows_per_chunk(max(self.n_pairs_, y.shape[0]))):
             yield rows, _product(code(x[rows, :]), gallery)
 
     def _held(self, y: Array) -> Any:
         """Hold the codes of y: as sparse rows where many pairs would make dense ones long."""
         if self.top_ * SPARSE > self.n_pairs_:
             return self._all_codes(y, self.target_)
-        code, chunks = self._coder(self.target_, y), row_chunks(y.shape[0], max(1, BLOCK_ENTRIES // self.n_pairs_))
+        code, chunks = self._coder(self.target_, y), row_chunks(y.shape[0], rows_per_chunk(self.n_pairs_))
         return vstack([csr_array(to_numpy(code(y[rows, :]))) for rows in chunks])
 
 
@@ -313,7 +329,7 @@ def _product(codes: Array, gallery: Any) -> Array:
 
 
 def _best(scores: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
-    """Give the columns and values of the k largest entries of every row, largest first."""
+    """Return the columns and values of the k largest entries of every row, largest first."""
     columns = np.argpartition(scores, scores.shape[1] - k, axis=1)[:, scores.shape[1] - k :]
     values = np.take_along_axis(scores, columns, axis=1)
     order = np.lexsort((columns, -values), axis=1)

@@ -4,30 +4,36 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin
 from sklearn.exceptions import NotFittedError
+from sklearn.utils import Tags
+from sklearn.utils._set_output import (
+    _SetOutputMixin,  # TransformerMixin brings fit_transform, and many spaces have none
+)
 
-from relatent._array import Array, as_matrix, as_parallel, random_generator, suggest, to_numpy
+from relatent import anchors as choose
+from relatent._array import Array, as_matrix, random_generator, suggest, to_numpy
 from relatent._linalg import polar, spectrum, unit_norm
 from relatent._saved import Saved, read_saved, understood, write_saved
 from relatent.evaluate.retrieval import mean_reciprocal_rank
 from relatent.spaces.normalize import Normalizer
+from relatent.spaces.space import Space
 from relatent.summary import summarize
 from relatent.translate.folded import FoldedMap, fold
 from relatent.translate.maps import Affine, ridge
 from relatent.translate.pairs import Frame, Pairs
 from relatent.translate.ridge import RidgePath
 
-__all__ = ["Hub"]
+__all__ = ["Hub", "Spoke"]
 
 GOALS = ("vectors", "retrieval")
 PREPARATION = {"vectors": "iso", "retrieval": "center+l2"}
 PENALTIES = (0.01, 0.1, 0.3, 1.0, 3.0)
-# Rounds of the generalised Procrustes iteration, and the relative change at which it has settled.
+# Rounds of the generalized Procrustes iteration, and the relative change at which it has settled.
 ROUNDS, SETTLED = 100, 1e-10
 FOLDS = 3
 
@@ -40,18 +46,18 @@ class Spoke:
     out: FoldedMap
 
 
-class Hub(BaseEstimator):
+class Hub(ClassNamePrefixFeaturesOutMixin, _SetOutputMixin, BaseEstimator):
     r"""Bring many spaces into one, from common anchors: N maps instead of N².
 
-    With normalised anchors :math:`X_i` (n, dᵢ) of space i, the hub is one code per anchor, Z (n, h), and each space is
+    With normalized anchors :math:`X_i` (n, dᵢ) of space i, the hub is one code per anchor, Z (n, h), and each space is
     tied to Z alone. A space added later therefore moves no other.
 
-    ``goal="vectors"``: generalised Procrustes,
+    ``goal="vectors"``: generalized Procrustes,
     :math:`\min \sum_i \lVert X_i Q_i - Z \rVert^2` over semi-orthogonal :math:`Q_i`, Z being the mean of all
     :math:`X_i Q_i`. The hub is as wide as the widest space; equal geometry is recovered exactly, and the way back is
     the transpose.
 
-    ``goal="retrieval"``: regularised generalised canonical correlations (MAXVAR),
+    ``goal="retrieval"``: regularized generalized canonical correlations (MAXVAR),
     :math:`\min \sum_i \lVert X_i W_i - Z \rVert^2 + \lambda_i \lVert W_i \rVert^2` with :math:`Z^\top Z = I`: Z holds
     the leading eigenvectors of :math:`\sum_i X_i (X_i^\top X_i + \lambda_i I)^{-1} X_i^\top`, each weighted by the root
     of its eigenvalue, that is of how far the spaces agree on it. Compare ``hub.transform(x, "a")`` with
@@ -59,7 +65,8 @@ class Hub(BaseEstimator):
     λ, in units of the mean eigenvalue, is chosen out of fold if not given.
 
     Unchanged by rotating, rescaling or shifting any of the spaces. What breaks it: few anchors (a pair of spaces with
-    many is better served by a :class:`~relatent.Translator`), and spaces that share nothing with the others.
+    many is better served by a :class:`~relatent.Translator`), and spaces that share nothing with the others. With fewer
+    anchors than coordinates all is computed in the span of the anchors, and the hub is as wide as that.
 
     References: Gower, Psychometrika 40, 1975; Kettenring, Biometrika 58, 1971; Rastogi, Van Durme & Arora, NAACL 2015.
 
@@ -67,38 +74,44 @@ class Hub(BaseEstimator):
     >>> a = rng.normal(size=(50, 4))
     >>> b, c = (3 * a @ np.linalg.qr(rng.normal(size=(4, 4)))[0] + 1 for _ in range(2))
     >>> hub = Hub().fit({"a": a, "b": b}).add("c", c)
-    >>> bool(np.allclose(hub.translate(b, "b", "c"), c)), sorted(hub.spokes_)
-    (True, ['a', 'b', 'c'])
+    >>> hub, bool(np.allclose(hub.translate(b, "b", "c"), c))
+    (Hub(vectors, 3 spaces, 4-d), True)
     """
 
     kind: ClassVar[str] = "hub"
     codes_: np.ndarray | None = None
+    keys_: np.ndarray | None = None
 
     def __init__(self, goal: str = "vectors", *, penalty: float | None = None, seed: int = 0) -> None:
         self.goal = goal
         self.penalty = penalty
         self.seed = seed
 
-    def fit(self, spaces: Mapping[str, Array]) -> Self:
-        """Learn from the anchors of each space, by name: row i means the same in all of them."""
+    def fit(self, spaces: Mapping[str, Array | Space], y: Any = None) -> Self:
+        """Learn from the anchors of each space, by name: row i means the same in all of them.
+
+        Spaces with keys (:class:`relatent.Space`) are joined on them first, in the order of the first.
+        """
         if self.goal not in GOALS:
             raise ValueError(f"There is no goal {self.goal!r}.{suggest(self.goal, GOALS)}")
         if len(spaces) < 2:
             raise ValueError(f"{len(spaces)} spaces were given: expected at least 2 to bring together.")
-        anchors = dict(zip(spaces, (to_numpy(a) for a in as_parallel(**spaces)), strict=True))
-        for name, x in anchors.items():
-            _check_anchors(name, x)
-        ready = [Normalizer.fit(x, PREPARATION[self.goal]).apply(x.astype(np.float64)) for x in anchors.values()]
+        aligned = choose.align(spaces)
+        anchors = {name: _Anchors.of(name, x, PREPARATION[self.goal]) for name, x in aligned.vectors.items()}
+        self.keys_ = aligned.keys
         if self.goal == "vectors":
-            self.penalty_, self.codes_ = 0.0, _procrustes_codes(ready)
+            self.penalty_, self.codes_ = 0.0, _procrustes_codes([a.vectors for a in anchors.values()])
         else:
-            self.penalty_ = self._best_penalty(ready) if self.penalty is None else self.penalty
-            self.codes_ = _correlated_codes(ready, self.penalty_)
-        self.spokes_ = {name: self._spoke(x) for name, x in anchors.items()}
+            self.penalty_ = self._best_penalty([*anchors.values()]) if self.penalty is None else self.penalty
+            self.codes_ = _correlated_codes([*anchors.values()], self.penalty_)
+        self.spokes_ = {name: self._spoke(a) for name, a in anchors.items()}
         return self
 
-    def add(self, name: str, anchors: Array) -> Self:
-        """Tie one more space to the hub, by the same anchors in the same order. No other space is moved."""
+    def add(self, name: str, anchors: Array | Space) -> Self:
+        """Tie one more space to the hub, by the same anchors in the same order. No other space is moved.
+
+        The anchors are found by their keys where the hub was fitted on keys and the space has them.
+        """
         self._check_fitted()
         if name in self.spokes_:
             raise ValueError(f"The hub already has a space {name!r}: choose another name, or fit anew.")
@@ -106,13 +119,15 @@ class Hub(BaseEstimator):
             raise ValueError(
                 'This hub was saved without its anchors\' codes: save it with anchors="codes" to add to it.'
             )
-        x = to_numpy(as_matrix(anchors, name))
-        _check_anchors(name, x)
+        if isinstance(anchors, Space):
+            keys = self.keys_ if anchors.has_keys else None
+            anchors = anchors.vectors if keys is None else anchors.take(choose.by_keys(anchors, keys))
+        x = as_matrix(anchors, name)
         if len(x) != len(self.codes_):
             raise ValueError(
                 f"{name} has {len(x)} rows: expected the hub's {len(self.codes_)} anchors, in their order."
             )
-        self.spokes_ = {**self.spokes_, name: self._spoke(x)}
+        self.spokes_ = {**self.spokes_, name: self._spoke(_Anchors.of(name, x, PREPARATION[self.goal]))}
         return self
 
     def transform(self, x: Array, space: str) -> Array:
@@ -139,6 +154,7 @@ class Hub(BaseEstimator):
             about["spaces"][name] = {"number": i, "into": spoke.into.about(), "out": spoke.out.about()}
         if anchors == "codes" and self.codes_ is not None:
             arrays["codes"] = self.codes_
+            about["keys"] = None if self.keys_ is None else self.keys_.tolist()
         write_saved(path, Saved(self.kind, arrays, about))
 
     @classmethod
@@ -148,6 +164,7 @@ class Hub(BaseEstimator):
         with understood(path):
             hub = cls(**saved.about["parameters"])
             hub.penalty_, hub.codes_ = float(saved.about["penalty"]), saved.arrays.get("codes")
+            hub.keys_ = None if saved.about.get("keys") is None else np.asarray(saved.about["keys"])
             hub.spokes_ = {}
             for name, space in sorted(saved.about["spaces"].items(), key=lambda item: int(item[1]["number"])):
                 ways = (
@@ -156,32 +173,55 @@ class Hub(BaseEstimator):
                 hub.spokes_[name] = Spoke(*ways)
         return hub
 
-    def _spoke(self, x: np.ndarray) -> Spoke:
+    def __sklearn_is_fitted__(self) -> bool:
+        """Tell scikit-learn."""
+        return hasattr(self, "spokes_")
+
+    def __sklearn_tags__(self) -> Tags:
+        """Tell scikit-learn that spaces are given by name, not as one matrix."""
+        tags = super().__sklearn_tags__()
+        tags.input_tags.two_d_array, tags.input_tags.dict = False, True
+        return tags
+
+    def __repr__(self) -> str:
+        """Say what a fitted hub is; an unfitted one as scikit-learn does."""
+        if not hasattr(self, "spokes_"):
+            return str(super().__repr__())
+        return f"Hub({self.goal}, {len(self.spokes_)} spaces, {self._n_features_out}-d)"
+
+    @property
+    def _n_features_out(self) -> int:
+        return next(iter(self.spokes_.values())).into.width
+
+    def _spoke(self, anchors: _Anchors) -> Spoke:
         """Tie anchors of one space to their codes."""
         assert self.codes_ is not None
-        normalizer = Normalizer.fit(x, PREPARATION[self.goal])
-        ready, dtype = normalizer.apply(x.astype(np.float64)), x.dtype
+        x = anchors.vectors
         if self.goal == "vectors":
-            turn = polar(ready.T @ self.codes_)
+            turn = polar(x.T @ self.codes_)
             into, out = Affine.linear(turn), Affine.linear(turn.T)
         else:
-            into = ridge(summarize(ready, self.codes_, full_y=False), self.penalty_)
-            out = ridge(summarize(self.codes_, ready, full_y=False))
-        back = fold(out, Frame(Normalizer.fit(self.codes_, "none")), Frame(normalizer), dtype=dtype)
-        guarded = back.guarded(Pairs.of(self.codes_, x, copy=False))
-        return Spoke(fold(into, Frame(normalizer), None, dtype=dtype), guarded)
+            into = ridge(summarize(x, self.codes_, full_y=False), anchors.penalty(self.penalty_))
+            out = ridge(summarize(self.codes_, x, full_y=False))
+        dtype, unchanged = anchors.given.dtype, Frame(Normalizer.fit(self.codes_, "none"))
+        back = fold(out, unchanged, anchors.frame, dtype=dtype).guarded(
+            Pairs.of(self.codes_, anchors.given, copy=False)
+        )
+        return Spoke(fold(into, anchors.frame, None, dtype=dtype), back)
 
-    def _best_penalty(self, ready: list[np.ndarray]) -> float:
+    def _best_penalty(self, spaces: list[_Anchors]) -> float:
         """Choose the penalty that ranks held-out anchors best, over all pairs of spaces."""
-        fold = random_generator(self.seed).permutation(len(ready[0])) % FOLDS
+        fold = random_generator(self.seed).permutation(len(spaces[0].vectors)) % FOLDS
         scores = dict.fromkeys(PENALTIES, 0.0)
         for i in range(FOLDS):
-            rest = [x[fold != i] for x in ready]
+            rest = [replace(a, vectors=a.vectors[fold != i]) for a in spaces]
             for penalty in PENALTIES:
                 codes = _correlated_codes(rest, penalty)
-                maps = [ridge(summarize(x, codes, full_y=False), penalty) for x in rest]
-                held = [unit_norm(x[fold == i] @ m.matrix + m.offset) for x, m in zip(ready, maps, strict=True)]
-                scores[penalty] += sum(mean_reciprocal_rank(a, b) for a in held for b in held if a is not b)
+                maps = [ridge(summarize(a.vectors, codes, full_y=False), a.penalty(penalty)) for a in rest]
+                held_out = [
+                    unit_norm(a.vectors[fold == i] @ m.matrix + m.offset) for a, m in zip(spaces, maps, strict=True)
+                ]
+                scores[penalty] += sum(mean_reciprocal_rank(a, b) for a in held_out for b in held_out if a is not b)
         return max(scores, key=scores.__getitem__)
 
     def _through(self, x: Array, space: str, way: str) -> Array:
@@ -194,13 +234,30 @@ class Hub(BaseEstimator):
         return folded(x)
 
     def _check_fitted(self) -> None:
-        if not hasattr(self, "spokes_"):
+        if not self.__sklearn_is_fitted__():
             raise NotFittedError("This Hub is not fitted yet: call fit with the anchors of each space first.")
 
 
-def _check_anchors(name: str, x: np.ndarray) -> None:
-    if len(x) < 2 or not np.any(x != x[0]):
-        raise ValueError(f"{name} has {len(x)} anchors that do not differ: give at least two different ones.")
+@dataclass(frozen=True, eq=False)
+class _Anchors:
+    """Anchors of one space as given, and in the coordinates that the hub solves in."""
+
+    given: np.ndarray
+    frame: Frame
+    vectors: np.ndarray
+
+    @staticmethod
+    def of(name: str, given: Array, preparation: str) -> _Anchors:
+        """Normalize anchors, and turn them into their span if that is smaller than the space."""
+        x = to_numpy(given)
+        if len(x) < 2 or not np.any(x != x[0]):
+            raise ValueError(f"{name} has {len(x)} anchors that do not differ: give at least two different ones.")
+        frame = Frame.of(x, preparation, spanned=len(x) < x.shape[1])
+        return _Anchors(x, frame, frame.apply(x))
+
+    def penalty(self, penalty: float) -> float:
+        """Return a penalty in mean eigenvalues of the space in those of the span, which has fewer to average."""
+        return penalty * int(self.vectors.shape[1]) / int(self.given.shape[1])
 
 
 def _procrustes_codes(spaces: list[np.ndarray]) -> np.ndarray:
@@ -215,10 +272,10 @@ def _procrustes_codes(spaces: list[np.ndarray]) -> np.ndarray:
     return np.asarray(codes)
 
 
-def _correlated_codes(spaces: list[np.ndarray], penalty: float) -> np.ndarray:
-    """Give the directions that the spaces agree on most, scaled by the root of how far they do."""
-    stacked = np.concatenate([_whitened(x - np.mean(x, axis=0), penalty) for x in spaces], axis=1)
-    width = max(x.shape[1] for x in spaces)
+def _correlated_codes(spaces: list[_Anchors], penalty: float) -> np.ndarray:
+    """Return the directions that the spaces agree on most, scaled by the root of how far they do."""
+    stacked = np.concatenate([_whitened(a.vectors, a.penalty(penalty)) for a in spaces], axis=1)
+    width = max(a.vectors.shape[1] for a in spaces)
     if stacked.shape[1] <= len(stacked):
         values, vectors = spectrum(stacked.T @ stacked)
         return np.asarray((stacked @ vectors)[:, ::-1][:, :width])
@@ -227,6 +284,7 @@ def _correlated_codes(spaces: list[np.ndarray], penalty: float) -> np.ndarray:
 
 
 def _whitened(x: np.ndarray, penalty: float) -> np.ndarray:
-    """X (XᵀX + λI)^-½, in the basis of the eigenvectors."""
+    """X (XᵀX + λI)^-½ about the mean, in the basis of the eigenvectors."""
+    x = x - np.mean(x, axis=0)
     path = RidgePath.of(summarize(x, x[:, :1], full_y=False))
     return np.asarray(x @ (path.vectors / np.sqrt(path.values + penalty * path.unit)))

@@ -1,4 +1,4 @@
-"""What can be told of the parts of a stitch before it runs: their roles, whether they are ready, and their widths."""
+"""The roles of a stitch, checked before it runs: encoder, translator and decoder, fitted and of widths that fit."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from relatent.project import RelativeDecoder, RelativeEncoder, RelativeProjectio
 from relatent.translate import Hub, Translator
 
 __all__ = [
-    "as_plain",
-    "check_joint",
+    "as_numpy",
     "check_labels",
     "check_roles",
+    "check_widths",
     "is_module",
     "warn_training",
     "width_in",
@@ -34,13 +34,13 @@ SHOWN = 5
 
 
 def is_module(part: Any) -> bool:
-    """Tell whether something is a torch module, without loading torch for it."""
+    """Return whether something is a torch module, without loading torch for it."""
     torch = sys.modules.get("torch")
     return torch is not None and isinstance(part, torch.nn.Module)
 
 
-def as_plain(x: Any) -> Any:
-    """Bring arrays of other libraries to NumPy, off their graph and device; leave what is not an array as it is."""
+def as_numpy(x: Any) -> Any:
+    """Return arrays of other libraries in NumPy, off their graph and device; what is not an array stays as it is."""
     return to_numpy(x) if compat.is_array_api_obj(x) and not isinstance(x, np.ndarray) else x
 
 
@@ -63,8 +63,8 @@ def _check_encoder(part: Any) -> None:
     able = hasattr(part, "encode") or hasattr(part, "transform") or callable(part)
     if part is not None and (not able or answers or isinstance(part, (type, Hub, *TRANSLATORS))):
         raise TypeError(
-            f"The encoder is {_called(part)}: expected what turns samples into vectors, a function, a torch module or "
-            f"an object with encode or transform. {ORDER} If the samples are vectors already, the encoder is None."
+            f"The encoder is {_described(part)}: expected what turns samples into vectors, a function, a torch module "
+            f"or an object with encode or transform. {ORDER} If the samples are vectors already, the encoder is None."
         )
 
 
@@ -78,7 +78,8 @@ def _check_translator(part: Any) -> None:
     able = hasattr(part, "transform") or (callable(part) and not other_role)
     if part is not None and (not able or isinstance(part, type)):
         raise TypeError(
-            f"The translator is {_called(part)}: expected a fitted translator, a function of vectors, or None. {ORDER}"
+            f"The translator is {_described(part)}: expected a fitted translator, a function of vectors, or None. "
+            f"{ORDER}"
         )
 
 
@@ -86,7 +87,7 @@ def _check_decoder(part: Any) -> None:
     able = callable(part) or any(hasattr(part, name) for name in ANSWERS)
     if not able or isinstance(part, (type, Hub, *TRANSLATORS)):
         raise TypeError(
-            f"The decoder is {_called(part)}: expected what reads vectors, a fitted scikit-learn estimator, a torch "
+            f"The decoder is {_described(part)}: expected what reads vectors, a fitted scikit-learn estimator, a torch "
             f"module or a function. {ORDER}"
         )
 
@@ -97,11 +98,11 @@ def _check_fitted(role: str, part: Any) -> None:
     try:
         check_is_fitted(part)
     except NotFittedError as error:
-        raise NotFittedError(f"The {role}, {_called(part)}, is not fitted yet: call its fit first.") from error
+        raise NotFittedError(f"The {role}, {_described(part)}, is not fitted yet: call its fit first.") from error
 
 
 def width_in(part: Any) -> int | None:
-    """Coordinates that a part reads, where it says so."""
+    """Return the coordinates that a part reads, None where it does not say."""
     if is_module(part):
         from relatent.stitching.modules import edge_width
 
@@ -111,19 +112,17 @@ def width_in(part: Any) -> int | None:
 
 
 def width_out(part: Any) -> int | None:
-    """Coordinates that a part gives, where it says so."""
+    """Return the coordinates that a part gives, None where it does not say."""
     if is_module(part):
         from relatent.stitching.modules import edge_width
 
         return edge_width(part, first=False)
-    if getattr(part, "matrix_", None) is not None:
-        return int(part.matrix_.shape[1])
-    if hasattr(part, "dims_in"):
-        return int(part.width)
-    return len(part.get_feature_names_out()) if isinstance(part, RelativeProjection) else None
+    if isinstance(part, TRANSLATORS):
+        return int(part._n_features_out)
+    return int(part.width) if hasattr(part, "dims_in") else None
 
 
-def check_joint(giver: str, given: int | None, reader: str, read: int | None) -> None:
+def check_widths(giver: str, given: int | None, reader: str, read: int | None) -> None:
     """Check that one part gives as many coordinates as the next reads, as far as both are known."""
     if given is None or read is None or given == read:
         return
@@ -168,7 +167,7 @@ def warn_training(role: str, part: Any) -> None:
         )
 
 
-def _called(part: Any) -> str:
+def _described(part: Any) -> str:
     if isinstance(part, type):
         return f"the class {part.__name__} itself"
     return "None" if part is None else f"a {type(part).__name__}"

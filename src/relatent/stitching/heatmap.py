@@ -1,14 +1,12 @@
-"""The picture of a stitching matrix: one square per method, its colours shared by all."""
+"""The heatmap of a stitching matrix: one square per method, its colors shared by all."""
 
 from __future__ import annotations
 
-from pathlib import Path
 from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from relatent._atomic import whole_file
 from relatent._extras import needs
 
 if TYPE_CHECKING:
@@ -23,8 +21,8 @@ ACROSS = 4
 WIDE = 20.0
 
 
-def draw(matrix: StitchingMatrix, path: Path, title: str | None = None) -> Path:
-    """Draw encoders × decoders for every method; the decoders on their own encoders are framed."""
+def draw(matrix: StitchingMatrix, title: str | None = None) -> np.ndarray:
+    """Draw encoders × decoders, one axes per method, and return the axes; decoders on their own encoders are framed."""
     figure_class = needs("matplotlib.figure", "demo", "draw a heatmap").Figure
     tables = {method: matrix.values(method) for method in matrix.methods}
     across = min(ACROSS, len(tables))
@@ -33,9 +31,9 @@ def draw(matrix: StitchingMatrix, path: Path, title: str | None = None) -> Path:
     figure = figure_class(figsize=(across * width + 2.2, down * height + 1.0), dpi=130, layout="constrained")
     figure.suptitle(title or f"Decoders under other encoders: {matrix.metric}", fontsize=12.5)
     axes = figure.subplots(down, across, squeeze=False).ravel()
-    colours = _colours(np.concatenate([table.ravel() for table in tables.values()]), matrix.larger_is_better)
+    colors = _colors(np.concatenate([table.ravel() for table in tables.values()]), matrix.larger_is_better)
     for i, (ax, (method, values)) in enumerate(zip(axes, tables.items(), strict=False)):
-        _square(ax, matrix, method, values, colours)
+        _square(ax, matrix, method, values, colors)
         ax.set_yticks(range(len(matrix.encoders)), _wrapped(matrix.encoders) if i % across == 0 else [])
         bottom = i + across >= len(tables)
         ax.set_xticks(range(len(matrix.decoders)), _wrapped(matrix.decoders) if bottom else [], rotation=35, ha="right")
@@ -43,18 +41,16 @@ def draw(matrix: StitchingMatrix, path: Path, title: str | None = None) -> Path:
         ax.set_xlabel("decoder trained on" if bottom else "", color=GREY)
     for ax in axes[len(tables) :]:
         ax.set_visible(False)
-    bar = figure.colorbar(colours, ax=axes.tolist(), shrink=0.75, pad=0.015, aspect=26)
+    bar = figure.colorbar(colors, ax=axes.tolist(), shrink=0.75, pad=0.015, aspect=26)
     bar.outline.set_visible(False)
     figure.supxlabel(_legend(matrix), x=0.99, ha="right", fontsize=8, color=GREY)  # constrained layout keeps it free
-    with whole_file(path) as beside:
-        figure.savefig(beside, format="png")
-    return path
+    return np.asarray(axes[: len(tables)])
 
 
-def _square(ax: Any, matrix: StitchingMatrix, method: str, values: np.ndarray, colours: Any) -> None:
+def _square(ax: Any, matrix: StitchingMatrix, method: str, values: np.ndarray, colors: Any) -> None:
     from matplotlib.patches import Rectangle
 
-    rgba = np.where(np.isnan(values)[..., None], _rgba(MISSING), colours.to_rgba(values))
+    rgba = np.where(np.isnan(values)[..., None], _rgba(MISSING), colors.to_rgba(values))
     ax.imshow(rgba, aspect="auto")
     mean = matrix.mean(method)
     words = method.replace("_", " ")
@@ -62,8 +58,8 @@ def _square(ax: Any, matrix: StitchingMatrix, method: str, values: np.ndarray, c
     for (i, j), value in np.ndenumerate(values):
         dark = rgba[i, j, :3] @ (0.299, 0.587, 0.114) < 0.62
         words = "n/a" if np.isnan(value) else _short(value)
-        colour = GREY if np.isnan(value) else "white" if dark else "#212529"
-        ax.text(j, i, words, ha="center", va="center", fontsize=8.5, color=colour)
+        color = GREY if np.isnan(value) else "white" if dark else "#212529"
+        ax.text(j, i, words, ha="center", va="center", fontsize=8.5, color=color)
         if matrix.encoders[i] == matrix.decoders[j]:
             ax.add_patch(Rectangle((j - 0.46, i - 0.46), 0.92, 0.92, fill=False, edgecolor=OWN, linewidth=1.8))
     ax.set_xticks(np.arange(values.shape[1] + 1) - 0.5, minor=True)
@@ -73,8 +69,8 @@ def _square(ax: Any, matrix: StitchingMatrix, method: str, values: np.ndarray, c
     ax.spines[:].set_visible(False)
 
 
-def _colours(values: np.ndarray, larger_is_better: bool) -> Any:
-    """One scale for all squares, dark where it is good; from zero for shares, in powers for errors far apart."""
+def _colors(values: np.ndarray, larger_is_better: bool) -> Any:
+    """Return one scale for all squares, dark where it is good; from zero for shares, in powers for errors far apart."""
     from matplotlib.cm import ScalarMappable
     from matplotlib.colors import LinearSegmentedColormap, LogNorm, Normalize
 
@@ -89,10 +85,10 @@ def _colours(values: np.ndarray, larger_is_better: bool) -> Any:
     return ScalarMappable(norm, LinearSegmentedColormap.from_list("stitching", shades))
 
 
-def _rgba(colour: str) -> np.ndarray:
+def _rgba(color: str) -> np.ndarray:
     from matplotlib.colors import to_rgba
 
-    return np.asarray(to_rgba(colour))
+    return np.asarray(to_rgba(color))
 
 
 def _wrapped(names: tuple[str, ...]) -> list[str]:
@@ -100,7 +96,7 @@ def _wrapped(names: tuple[str, ...]) -> list[str]:
 
 
 def _short(value: float) -> str:
-    """Two digits that matter, without the zero that they all begin with."""
+    """Return two digits that matter, without the zero that they all begin with."""
     if not 0 < value < 1:
         return f"{value:.3g}"
     digits = f"{value:.2f}" if value >= 0.1 else f"{value:#.2g}"

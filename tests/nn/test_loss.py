@@ -1,4 +1,4 @@
-"""Relative similarity as a loss, and latent similarity as a figure to watch."""
+"""Relative similarity as a loss."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import torch
 from torch import nn
 
 import relatent as rl
-from relatent.nn.monitor import captured
 
 loss = rl.nn.RelativeSimilarityLoss()
 
@@ -95,80 +94,3 @@ def test_the_loss_is_computed_in_single_precision():
 def test_what_does_not_fit_is_named(shapes, message):
     with pytest.raises(ValueError, match=message):
         loss(*(_draw(*shape) for shape in shapes))
-
-
-class Net(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.encoder = nn.Sequential(nn.Linear(6, 8), nn.BatchNorm1d(8), nn.Dropout(0.5), nn.Tanh())
-        self.head = nn.Linear(8, 2)
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return self.head(self.encoder(x))
-
-
-def test_a_named_layer_is_measured_against_a_reference():
-    model, x = Net().eval(), _draw(50, 6)
-    reference, logged = x.numpy() ** 3, []
-    rows = np.arange(0, 50, 4)
-    values = rl.nn.latent_similarity(
-        model, reference, x, layer="encoder", anchor_rows=rows, prefix="val/", log=logged.append, batch_size=7
-    )
-    z = model.encoder(x).detach().numpy().astype(np.float64)
-    assert np.isclose(values["val/relative_similarity"], float(rl.evaluate.relative_similarity(z, reference, rows)))
-    assert np.isclose(values["val/cka"], float(rl.evaluate.cka(z, reference.astype(np.float64))))
-    assert logged == [values]
-    assert rl.nn.latent_similarity(z, reference, anchor_rows=rows, prefix="val/") == pytest.approx(values)
-
-
-@pytest.mark.parametrize("fails", [False, True])
-def test_watching_leaves_the_model_as_it_was(fails):
-    model, x = Net(), _draw(50, 6)
-    model.head.eval()
-    model.head.weight.requires_grad_(False)
-    model(x).sum().backward()
-    state = {name: tensor.clone() for name, tensor in model.state_dict().items()}
-    gradients = {name: p.grad for name, p in model.named_parameters()}
-    flags = [m.training for m in model.modules()]
-    if fails:
-        model.head.forward = lambda _: 1 / 0
-        with pytest.raises(ZeroDivisionError):
-            rl.nn.latent_similarity(model, x, x, layer="encoder.1")
-    else:
-        rl.nn.latent_similarity(model, x, x, layer="encoder.1")
-    assert not any(m._forward_hooks or m._forward_pre_hooks for m in model.modules())
-    assert [m.training for m in model.modules()] == flags
-    assert all(torch.equal(tensor, state[name]) for name, tensor in model.state_dict().items())
-    assert all(p.grad is gradients[name] for name, p in model.named_parameters())
-    assert not model.head.weight.requires_grad
-    assert torch.is_grad_enabled()
-
-
-def test_the_watched_encoder_may_feed_a_relative_layer():
-    x = _draw(50, 6)
-    encoder = nn.Linear(6, 4)
-    model = nn.Sequential(encoder, rl.nn.RelativeProjection(x[:10], encoder=encoder))
-    model(x)
-    assert torch.allclose(captured(model, x, layer="0", batch_size=25), encoder(x))
-    assert torch.allclose(captured(model, x, layer="1"), rl.similarity.cosine(encoder(x), encoder(x[:10])), atol=1e-6)
-
-
-def test_outputs_of_other_shapes():
-    images = _draw(5, 1, 8, 8)
-    assert captured(nn.Conv2d(1, 3, 3), images).shape == (5, 3 * 6 * 6)
-    assert captured(nn.LSTM(6, 4), _draw(5, 6)).shape == (5, 4)
-    assert captured(lambda s: s.flatten(1), images).shape == (5, 64)
-
-
-def test_what_cannot_be_watched_is_named():
-    model, x = Net(), _draw(50, 6)
-    with pytest.raises(ValueError, match=r"no layer 'encode'\. Did you mean 'encoder'"):
-        rl.nn.latent_similarity(model, x, x, layer="encode")
-    with pytest.raises(ValueError, match="without samples"):
-        rl.nn.latent_similarity(model, x)
-    with pytest.raises(TypeError, match="the model is a function"):
-        rl.nn.latent_similarity(lambda s: s, x, x, layer="0")
-    with pytest.raises(ValueError, match="x has 50 rows and y has 49 rows"):
-        rl.nn.latent_similarity(model, x[:49], x)
-    with pytest.raises(ValueError, match="expected one vector per sample"):
-        captured(nn.Flatten(0), x)

@@ -6,7 +6,7 @@ from torch import Tensor, nn
 
 from relatent._array import check_one_device, check_same_width
 from relatent.evaluate.pairwise import relative_relation
-from relatent.nn.batch import check_batch, in_single_at_least
+from relatent.nn.forward import check_batch, in_single_at_least
 
 __all__ = ["RelativeSimilarityLoss"]
 

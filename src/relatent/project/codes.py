@@ -1,4 +1,4 @@
-"""The two halves of a translation through relative codes: one knows the source's anchors, one the target's."""
+"""Relative codes by two independent halves: one knows the source's anchors, the other the target's."""
 
 from __future__ import annotations
 
@@ -8,95 +8,49 @@ from dataclasses import asdict, dataclass
 from typing import Any, ClassVar, Self, TypeVar
 
 import numpy as np
-from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from relatent import anchors as choose
-from relatent._array import (
-    Array,
-    as_matrix,
-    like,
-    suggest,
-    to_numpy,
-)
-from relatent._linalg import Conditioning, conditioning, pseudo_inverse, unit_norm
+from relatent._array import Array, as_matrix, suggest, to_numpy
+from relatent._linalg import Conditioning, conditioning, pseudo_inverse
 from relatent._saved import Saved, read_saved, understood, write_saved
+from relatent.project.coded_map import CodedMap, CodedTransformer, check_width
+from relatent.project.relative import code_fingerprint
+from relatent.spaces.fingerprint import Fingerprint
 from relatent.spaces.normalize import Normalizer, live_dimensions
+from relatent.spaces.space import Space
 
-__all__ = ["CodedMap", "CodedTransformer", "RelativeDecoder", "RelativeEncoder", "check_width"]
+__all__ = ["RelativeDecoder", "RelativeEncoder"]
 
 Half = TypeVar("Half", "RelativeEncoder", "RelativeDecoder")
 
 CODES = {"dual": "center", "cosine": "center+l2"}
-"""What a code is, and how vectors are prepared for it unless told otherwise."""
-
-
-@dataclass(frozen=True)
-class CodedMap:
-    """x ↦ after(before(x) @ matrix): what each half does to rows, and what both together do."""
-
-    matrix: np.ndarray
-    before: Normalizer | None = None
-    """Of the source: absent where codes are given."""
-    after: Normalizer | None = None
-    """Of the target, undone: absent where codes are wanted."""
-    rescale: bool = False
-    """Give decoded rows the length that the target's anchors have, if lengths are dropped."""
-
-    def __call__(self, x: Array) -> Array:
-        """Map checked rows."""
-        if self.before is not None:
-            x = self.before.applied(x)
-        y = x @ like(self.matrix, x)
-        if self.after is None:
-            return y
-        return self.after.undone(unit_norm(y) if self.rescale and self.after.unit else y)
-
-    @property
-    def dims_in(self) -> int:
-        """Coordinates of the input."""
-        return int(self.matrix.shape[0])
-
-
-class CodedTransformer(TransformerMixin, BaseEstimator):
-    """What the halves and the two together share: once fitted they are one map."""
-
-    map_: CodedMap
-
-    def transform(self, X: Array) -> Array:
-        """Map rows of the fitted space."""
-        check_is_fitted(self)
-        x = as_matrix(X, "X")
-        validate_data(self, X, reset=False, skip_check_array=True)
-        return self.map_(x)
-
-    @property
-    def matrix_(self) -> np.ndarray:
-        """The matrix that normalised rows, or codes, are multiplied by."""
-        return self.map_.matrix
+"""The kinds of codes, and how vectors are prepared for each by default."""
 
 
 class RelativeEncoder(CodedTransformer):
     r"""The half that knows the source's anchors: vectors become codes that any matching decoder reads.
 
-    ``codes="dual"`` gives, on vectors centred by the anchors' mean,
+    ``codes="dual"`` gives, on vectors centered by the anchors' mean,
 
     .. math:: \alpha(x) = x\,(X^\top X + \lambda I)^{-1} X^\top
 
     with λ = ``ridge`` × the mean eigenvalue of XᵀX: the ridge-regression weights of the anchors. Decoding is then the
-    plain product αY, so encoder and decoder together are exactly ridge regression from source to target, though neither
+    product αY, so encoder and decoder together are exactly ridge regression from source to target, though neither
     side sees the other's vectors. The inverse sits on the encoding side, where the noise is not. Dual codes are
     the Mahalanobis relative representation up to a factor, and at λ = 0 unchanged by every invertible affine map.
 
-    ``codes="cosine"`` gives the relative representation of the paper: cosines of centred vectors. ``delta`` and
+    ``codes="cosine"`` gives the relative representation of the paper: cosines of centered vectors. ``delta`` and
     ``omega`` then choose, on these anchors, the pruned subspaces that the decoder should use (``subspaces_``).
 
     ``ridge=None`` means 1 below 2d anchors and 0.1 from there on, as good as can be told without seeing pairs.
-    The fitted encoder, and its file, hold the anchors in effect: share it as you would share them.
+    The fitted encoder, and its file, hold the anchors in effect: share it as you would share them. With the keys of
+    the anchors, codes of a :class:`~relatent.Space` carry a hash of them, and a decoder over other anchors refuses.
 
     >>> x = np.random.default_rng(0).normal(size=(20, 3))
-    >>> RelativeEncoder().fit(x).transform(x[:2]).shape
-    (2, 20)
+    >>> encoder = RelativeEncoder().fit(x)
+    >>> encoder, encoder.transform(x[:2]).shape
+    (RelativeEncoder(dual, 20 anchors, 3-d), (2, 20))
     """
 
     kind: ClassVar[str] = "relative_encoder"
@@ -118,11 +72,11 @@ class RelativeEncoder(CodedTransformer):
         self.omega = omega
         self.seed = seed
 
-    def fit(self, anchors: Array, y: Any = None) -> Self:
-        """Learn the codes of a space from its anchors."""
-        raw, normalizer, a = _prepare(self, anchors)
-        validate_data(self, anchors, reset=True, skip_check_array=True)
-        k, d = a.shape
+    def fit(self, anchors: Array | Space, y: Any = None, *, keys: Sequence[Any] | np.ndarray | None = None) -> Self:
+        """Learn the codes of a space from its anchors. A space brings its own keys."""
+        prepared = _Prepared.of(self, anchors, keys)
+        validate_data(self, prepared.given, reset=True, skip_check_array=True)
+        a, (k, d) = prepared.vectors, prepared.vectors.shape
         self.conditioning_ = conditioning(a)
         self.subspaces_ = choose.subspaces(a, self.omega, self.delta, self.seed)
         if self.codes == "dual":
@@ -130,7 +84,8 @@ class RelativeEncoder(CodedTransformer):
             matrix = pseudo_inverse(a, ridge=self.ridge_)
         else:
             self.ridge_, matrix = 0.0, a.T
-        self.map_ = CodedMap(matrix.astype(raw.dtype), before=normalizer)
+        self.map_ = CodedMap(matrix.astype(prepared.dtype), before=prepared.normalizer)
+        self.fingerprint_ = prepared.fingerprint
         return self
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -146,10 +101,16 @@ class RelativeEncoder(CodedTransformer):
         with understood(path):
             encoder.map_ = CodedMap(saved.arrays["matrix"], before=normalizer)
             encoder.ridge_ = float(saved.about["ridge"])
-        encoder.n_features_in_ = encoder.matrix_.shape[0]
+        encoder.n_features_in_ = encoder.map_.dims_in
         names = sorted((n for n in saved.arrays if n.startswith("subspace.")), key=lambda n: int(n.split(".")[1]))
         encoder.subspaces_ = [saved.arrays[n] for n in names]
         return encoder
+
+    def _outcome(self) -> Fingerprint:
+        return self.fingerprint_
+
+    def _described(self) -> str:
+        return f"{self.map_.width:,} anchors, {self.map_.dims_in}-d"
 
 
 class RelativeDecoder(CodedTransformer):
@@ -160,11 +121,12 @@ class RelativeDecoder(CodedTransformer):
 
     .. math:: D = \frac1\omega \sum_i E_{S_i} (Y_{S_i}^\top)^+ \qquad \hat Y = R D
 
-    then, because averages shrink, scales the rows to the anchors' mean length (unless ``rescale=False``) and adds
-    the mean. ``subspaces`` are lists of anchor numbers, best those of the encoder (``encoder.subspaces_``); without
+    then, because averages shrink, scales the rows to the anchors' mean norm (unless ``rescale=False``) and adds
+    the mean. ``subspaces`` are lists of anchor rows, best those of the encoder (``encoder.subspaces_``); without
     any, all anchors are inverted at once. ``rtol`` and ``ridge`` as in :func:`inverse_relative_projection`.
     Coordinates in which the anchors do not vary get their mean.
 
+    >>> from relatent._linalg import unit_norm
     >>> y = np.random.default_rng(0).normal(size=(20, 3))
     >>> codes = RelativeEncoder("cosine").fit(y).transform(y)
     >>> back = RelativeDecoder("cosine", rescale=False).fit(y).transform(codes)
@@ -191,22 +153,30 @@ class RelativeDecoder(CodedTransformer):
         self.ridge = ridge
         self.rescale = rescale
 
-    def fit(self, anchors: Array, y: Any = None) -> Self:
-        """Learn to decode into a space from its anchors."""
-        raw, normalizer, a = _prepare(self, anchors)
+    def fit(self, anchors: Array | Space, y: Any = None, *, keys: Sequence[Any] | np.ndarray | None = None) -> Self:
+        """Learn to decode into a space from its anchors, which must be those of the encoder, in the same order."""
+        prepared = _Prepared.of(self, anchors, keys)
+        a = prepared.vectors
         self.n_features_in_ = len(a)
         kept = [np.arange(len(a))] if self.subspaces is None else list(self.subspaces)
         _check_subspaces(kept, len(a))
         self.conditioning_ = max((conditioning(a[rows]) for rows in kept), key=lambda c: c.condition_number)
         matrix = a if self.codes == "dual" else self._inverse(a, kept)
-        live = live_dimensions(np.std(raw, axis=0))
-        matrix = np.where(live, matrix, 0.0).astype(raw.dtype)
-        self.map_ = CodedMap(matrix, after=normalizer, rescale=self.rescale)
+        matrix = np.where(prepared.live, matrix, 0.0).astype(prepared.dtype)
+        self.map_ = CodedMap(matrix, after=prepared.normalizer, rescale=self.rescale)
+        self.fingerprint_ = prepared.fingerprint
         return self
 
-    def transform(self, X: Array) -> Array:
-        """Decode codes into vectors of the target."""
+    def transform(self, X: Array | Space) -> Array | Space:
+        """Decode codes into vectors of the target.
+
+        Codes in a space are refused if their kind or the keys of their anchors are not those of this decoder. Codes
+        in a bare array carry neither, and only their width is checked.
+        """
         check_is_fitted(self)
+        if isinstance(X, Space):
+            self._check_codes(X)
+            return super().transform(X)
         codes = as_matrix(X, "codes")
         check_width(codes, self.n_features_in_)
         return self.map_(codes)
@@ -223,7 +193,7 @@ class RelativeDecoder(CodedTransformer):
         with understood(path):
             decoder.rescale = bool(saved.about["rescale"])
             decoder.map_ = CodedMap(saved.arrays["matrix"], after=normalizer, rescale=decoder.rescale)
-        decoder.n_features_in_ = decoder.matrix_.shape[0]
+        decoder.n_features_in_ = decoder.map_.dims_in
         return decoder
 
     def _inverse(self, a: np.ndarray, kept: list[np.ndarray]) -> np.ndarray:
@@ -232,19 +202,49 @@ class RelativeDecoder(CodedTransformer):
             matrix[rows] += pseudo_inverse(a[rows].T, self.rtol, self.ridge) / len(kept)
         return matrix
 
+    def _check_codes(self, space: Space) -> None:
+        match = self.fingerprint_.matches(space.fingerprint)
+        if not match:
+            raise ValueError(
+                f"The codes {space.name!r} are not those of this decoder: {match.reason}. Codes can be decoded only "
+                "over the anchors that they were encoded with: fit the decoder on anchors of the same keys, in the "
+                "same order, and with the same kind of codes."
+            )
 
-def _prepare(half: Any, anchors: Array) -> tuple[np.ndarray, Normalizer, np.ndarray]:
-    """Check what both halves check, and normalise the anchors in float64."""
-    if half.codes not in CODES:
-        raise ValueError(f"There are no codes {half.codes!r}.{suggest(half.codes, CODES)}")
-    raw = to_numpy(as_matrix(anchors, "anchors"))
-    normalizer = Normalizer.fit(raw, half.normalize or CODES[half.codes])
-    a = normalizer.apply(raw.astype(np.float64))
-    if not np.any(a):
-        raise ValueError(
-            f"All anchors are the same vector (n_samples={len(a)}): at least two different ones are needed."
-        )
-    return raw, normalizer, a
+    def _described(self) -> str:
+        return f"{self.map_.dims_in:,} anchors, {self.map_.width}-d"
+
+
+@dataclass(frozen=True, eq=False)
+class _Prepared:
+    """What both halves take from anchors."""
+
+    given: Any
+    vectors: np.ndarray
+    """Normalized, in float64."""
+    normalizer: Normalizer
+    live: np.ndarray
+    dtype: np.dtype
+    fingerprint: Fingerprint
+
+    @staticmethod
+    def of(half: Any, anchors: Array | Space, keys: Sequence[Any] | np.ndarray | None) -> _Prepared:
+        """Check the kind of codes and the anchors, and normalize them."""
+        if half.codes not in CODES:
+            raise ValueError(f"There are no codes {half.codes!r}.{suggest(half.codes, CODES)}")
+        if isinstance(anchors, Space):
+            keys = anchors.keys if anchors.has_keys and keys is None else keys
+            anchors = anchors.vectors
+        raw, name = to_numpy(as_matrix(anchors, "anchors")), half.normalize or CODES[half.codes]
+        normalizer = Normalizer.fit(raw, name)
+        a = normalizer.apply(raw.astype(np.float64))
+        if not np.any(a):
+            raise ValueError(
+                f"All anchors are the same vector (n_samples={len(a)}): at least two different ones are needed."
+            )
+        # Dual codes weigh anchors, and are decoded under any preparation of the target.
+        known = code_fingerprint(half.codes, len(a), keys, normalize=name if half.codes == "cosine" else None)
+        return _Prepared(anchors, a, normalizer, live_dimensions(np.std(raw, axis=0)), raw.dtype, known)
 
 
 def _save_half(half: Any, path: str | os.PathLike[str], arrays: dict[str, np.ndarray], about: dict[str, Any]) -> None:
@@ -252,8 +252,14 @@ def _save_half(half: Any, path: str | os.PathLike[str], arrays: dict[str, np.nda
     condition = asdict(half.conditioning_)
     if np.isinf(condition["condition_number"]):  # JSON has no infinity
         condition["condition_number"] = None
-    about = {"codes": half.codes, "normalizer": normalizer.about(), "conditioning": condition, **about}
-    write_saved(path, Saved(half.kind, {"matrix": half.matrix_, **normalizer.arrays(), **arrays}, about))
+    about = {
+        "codes": half.codes,
+        "normalizer": normalizer.about(),
+        "conditioning": condition,
+        "fingerprint": half.fingerprint_.to_json(),
+        **about,
+    }
+    write_saved(path, Saved(half.kind, {"matrix": half.map_.matrix, **normalizer.arrays(), **arrays}, about))
 
 
 def _load_half(cls: type[Half], path: str | os.PathLike[str]) -> tuple[Half, Normalizer, Saved]:
@@ -264,18 +270,13 @@ def _load_half(cls: type[Half], path: str | os.PathLike[str]) -> tuple[Half, Nor
         condition = saved.about["conditioning"]
         condition["condition_number"] = condition["condition_number"] or float("inf")
         half.conditioning_ = Conditioning(**condition)
+        half.fingerprint_ = Fingerprint.from_json(saved.about["fingerprint"])
     return half, normalizer, saved
 
 
 def _check_subspaces(subspaces: list[np.ndarray], k: int) -> None:
     if not subspaces or any(len(rows) == 0 or np.min(rows) < 0 or np.max(rows) >= k for rows in subspaces):
         raise ValueError(
-            f"subspaces does not fit {k} anchors: expected at least one list of numbers from 0 to {k - 1}. "
+            f"subspaces does not fit {k} anchors: expected at least one list of rows from 0 to {k - 1}. "
             "Fit encoder and decoder on parallel anchors."
         )
-
-
-def check_width(codes: Array, k: int) -> None:
-    """Check that codes have one column per anchor."""
-    if codes.shape[1] != k:
-        raise ValueError(f"codes has shape {tuple(codes.shape)}: expected {k} columns, one column per anchor.")

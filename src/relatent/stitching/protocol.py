@@ -1,4 +1,4 @@
-"""What a stitching matrix is asked for: rows, methods, a metric; checked before anything is computed."""
+"""The protocol of a stitching matrix: the split of the rows, the methods and the metric, checked before any work."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from relatent.project import RelativeProjection, RelativeTranslator
 from relatent.translate import Translator
 from relatent.translate.maps import MAPS
 
-__all__ = ["METHODS", "METRICS", "Rows", "check_names", "find_methods", "find_metric", "kind_of", "kinds"]
+__all__ = ["METHODS", "METRICS", "Split", "check_names", "find_methods", "find_metric", "kind_of", "kinds"]
 
 METHODS = ("absolute", "relative", "orthogonal", "least_squares", "stitching", "inverse_relative", "dual_codes")
 """Ways to stitch that are tried unless others are named."""
@@ -30,16 +30,16 @@ TEST_SHARE = 0.2
 
 
 @dataclass(frozen=True)
-class Rows:
-    """Rows that translators learn from, that decoders learn from, and that nothing has seen."""
+class Split:
+    """Which rows translators are fitted on, which decoders are trained on, and which are held out for the score."""
 
     anchors: np.ndarray
     train: np.ndarray
     test: np.ndarray
 
     @staticmethod
-    def chosen(n: int, anchors: Any, train: Any, test: Any, seed: int) -> Rows:
-        """Take what is given, draw what is not, and refuse test rows that were learned from."""
+    def draw(n: int, anchors: Any, train: Any, test: Any, seed: int) -> Split:
+        """Take what is given, draw what is not, and refuse test rows that something is fitted on."""
         rng, every = random_generator(seed), np.arange(n)
         drawn = isinstance(anchors, int | np.integer)
         anchored = every[:0] if drawn else _row_numbers(anchors, n, "anchors")
@@ -60,22 +60,22 @@ class Rows:
                     f"{len(both)} of the {len(rows)} {name} are test rows too, first row {both[0]}: expected none, "
                     "since a score on rows that were learned from says nothing. Leave them out of one."
                 )
-        return Rows(anchored, trained, tested)
+        return Split(anchored, trained, tested)
 
 
 def find_methods(methods: Sequence[str] | Mapping[str, Any], seed: int) -> dict[str, Any]:
-    """Give each method by its name: an unfitted translator or projection, or None for nothing."""
+    """Return each method by its name: an unfitted translator or projection, or None to leave vectors as they are."""
     if isinstance(methods, str):
         methods = [methods]
     if not isinstance(methods, Mapping):
         methods = {name: name for name in methods}
-    ways = {name: _way(way, seed) if isinstance(way, str) else way for name, way in methods.items()}
-    if not ways:
+    found = {name: _method(m, seed) if isinstance(m, str) else m for name, m in methods.items()}
+    if not found:
         raise ValueError(f"No methods were given: expected at least one, such as {', '.join(METHODS)}.")
-    return ways
+    return found
 
 
-def _way(name: str, seed: int) -> Any:
+def _method(name: str, seed: int) -> Any:
     known = {
         "absolute": None,
         "relative": RelativeProjection(),
@@ -100,7 +100,7 @@ def kinds(methods: Mapping[str, Any]) -> list[str]:
 
 
 def find_metric(metric: Any, larger: bool | None) -> tuple[Callable[[Any, Any], float], str, bool]:
-    """Give the function, its name, and whether larger is better."""
+    """Return the function, its name, and whether larger is better."""
     if isinstance(metric, str):
         if metric not in METRICS:
             raise ValueError(f"There is no metric {metric!r}.{suggest(metric, METRICS)}")
@@ -132,14 +132,10 @@ def check_names(spaces: Mapping[str, Any], decoders: Any) -> None:
 
 
 def _row_numbers(rows: Any, n: int, name: str) -> np.ndarray:
-    numbers = to_numpy(rows)
-    if numbers.dtype == bool and numbers.shape == (n,):
-        return np.flatnonzero(numbers)
-    if (
-        numbers.ndim != 1
-        or not len(numbers)
-        or numbers.dtype.kind not in "iu"
-        or np.any((numbers < 0) | (numbers >= n))
-    ):
+    given = to_numpy(rows)
+    if given.dtype == bool and given.shape == (n,):
+        return np.flatnonzero(given)
+    whole = given.ndim == 1 and len(given) > 0 and given.dtype.kind in "iu"
+    if not whole or np.any((given < 0) | (given >= n)):
         raise ValueError(f"{name} does not hold row numbers from 0 to {n - 1}: expected a list of rows, or a mask.")
-    return np.asarray(numbers)
+    return np.asarray(given)
