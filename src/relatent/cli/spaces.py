@@ -25,7 +25,7 @@ def info(
 ) -> Answer:
     """Say what is in a file of vectors or a translator.
 
-    Rows, dimension, lengths, duplicates, NaN, fingerprint.
+    Rows, dimension, norms, duplicates, NaN, fingerprint.
 
     Examples:
       relatent info old.parquet

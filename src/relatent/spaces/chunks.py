@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from relatent.spaces.fingerprint import Fingerprint
 
-__all__ = ["Chunk", "Held", "Joined", "Layout", "Rows", "chunk_rows", "empty_others", "shard_range"]
+__all__ = ["ArrayRows", "Chunk", "Joined", "Layout", "Rows", "chunk_rows", "empty_others", "shard_range"]
 
 # A chunk of about this size fills the caches of a matrix product and leaves room for several in memory.
 CHUNK_BYTES = 32 * 2**20
@@ -45,7 +45,7 @@ class Chunk:
         return None if self.layout.key is None else self.others.column(self.layout.key)
 
     def with_vectors(self, vectors: np.ndarray) -> Chunk:
-        """Give the same rows with other vectors: what a translation makes of them."""
+        """Return the same rows with other vectors: what a translation makes of them."""
         if len(vectors) != len(self):
             raise ValueError(f"{len(vectors)} vectors were given for a chunk of {len(self)} rows: expected as many.")
         return replace(self, vectors=vectors)
@@ -66,7 +66,7 @@ class Rows(Protocol):
     def schema(self) -> pa.Schema: ...  # noqa: D102
 
     def chunks(self, start: int, stop: int, size: int) -> Iterator[Chunk]:
-        """Give rows start to stop in order, at most size at a time; at least one chunk, empty if there is no row."""
+        """Return rows start to stop in order, at most size at a time; at least one chunk, empty if there is no row."""
         ...
 
     def others(self, names: list[str] | None = None) -> pa.Table:
@@ -75,7 +75,7 @@ class Rows(Protocol):
 
 
 @dataclass(frozen=True)
-class Held:
+class ArrayRows:
     """Rows whose vectors are an array, in memory or memory-mapped."""
 
     vectors: np.ndarray
@@ -83,7 +83,7 @@ class Held:
     layout: Layout = field(default_factory=Layout)
     fingerprint: Fingerprint | None = None
     forget: Callable[[], None] | None = None
-    """Lets go of the pages of a memory-mapped file, called behind each chunk."""
+    """Drops the pages of a memory-mapped file that were read; called after each chunk."""
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -101,7 +101,7 @@ class Held:
         return self.table.schema
 
     def chunks(self, start: int, stop: int, size: int) -> Iterator[Chunk]:
-        """Give slices, without a copy."""
+        """Return slices, without a copy."""
         for first in range(start, max(stop, start + 1), size):
             last = min(first + size, stop)
             yield Chunk(first, self.vectors[first:last], self.table.slice(first, last - first), self.layout)
@@ -109,7 +109,7 @@ class Held:
                 self.forget()
 
     def others(self, names: list[str] | None = None) -> pa.Table:
-        """Give every column but the vectors, or some of them."""
+        """Return every column but the vectors, or some of them."""
         return self.table if names is None else self.table.select(names)
 
 
@@ -129,7 +129,7 @@ class Joined:
         self.fingerprint = lead.fingerprint
 
     def chunks(self, start: int, stop: int, size: int) -> Iterator[Chunk]:
-        """Give the chunks of each file in turn; none reaches over the end of a file."""
+        """Return the chunks of each file in turn; none reaches over the end of a file."""
         if start >= stop:
             yield from self._parts[0].chunks(0, 0, size)
         for part, first, last in zip(self._parts, self._starts, self._starts[1:], strict=False):
@@ -145,7 +145,7 @@ class Joined:
 
 
 def chunk_rows(dim: int, dtype: np.dtype, size: int | None = None) -> int:
-    """Give the rows of a chunk: as asked, or so many as make 32 MiB."""
+    """Return the rows of a chunk: as asked, or so many as make 32 MiB."""
     if size is None:
         return max(1, min(CHUNK_BYTES // max(1, dim * dtype.itemsize), 1_000_000))
     if isinstance(size, bool) or int(size) != size or size < 1:
@@ -154,7 +154,7 @@ def chunk_rows(dim: int, dtype: np.dtype, size: int | None = None) -> int:
 
 
 def shard_range(rows: int, shard: tuple[int, int] | None) -> tuple[int, int]:
-    """Give the first row and the end of shard i of n: consecutive, of equal size to within one row.
+    """Return the first row and the end of shard i of n: consecutive, of equal size to within one row.
 
     >>> [shard_range(10, (i, 3)) for i in range(3)]
     [(0, 3), (3, 6), (6, 10)]
@@ -166,7 +166,7 @@ def shard_range(rows: int, shard: tuple[int, int] | None) -> tuple[int, int]:
 
 
 def empty_others(rows: int) -> pa.Table:
-    """Give a table of so many rows and no column."""
+    """Return a table of so many rows and no column."""
     return pa.table({"_": pa.nulls(rows)}).select([])
 
 

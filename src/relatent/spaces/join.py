@@ -122,7 +122,7 @@ def _on_keys(kx: pa.Array, ky: pa.Array) -> Matched:
 
 
 def _joinable(x: Space, y: Space) -> tuple[pa.Array, pa.Array]:
-    """Give the keys of both as arrays of one type."""
+    """Return the keys of both as arrays of one type."""
     kx, ky = _keys(x, "x"), _keys(y, "y")
     if pa.types.is_large_string(kx.type) != pa.types.is_large_string(ky.type):
         raise ValueError(

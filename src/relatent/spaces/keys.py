@@ -1,4 +1,4 @@
-"""Keys as numbers: the same key gives the same number in every file, run and machine, in whatever order rows come."""
+"""Hashes of keys: the same key has the same hash in every file, run and machine, in whatever order rows come."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["held_out", "key_hashes"]
 
 
 def key_hashes(keys: Iterable[Any]) -> np.ndarray:
-    """Give each key a number of 64 bits, by its text: 7 and "7" are the same key.
+    """Return a 64-bit hash of each key, by its text: 7 and "7" are the same key.
 
     >>> a, b = key_hashes([7, "x"]), key_hashes(["x", "7"])
     >>> bool(a[0] == b[1]), bool(a[1] == b[0])
@@ -23,7 +23,7 @@ def key_hashes(keys: Iterable[Any]) -> np.ndarray:
 
 
 def held_out(hashes: np.ndarray, share: float) -> np.ndarray:
-    """Tell which keys are held out: those whose number is in the lowest share of all numbers.
+    """Return which keys are held out: those whose hash is in the lowest share of all hashes.
 
     A key is held out or not for good, whatever other keys there are and however the rows are ordered.
 

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from relatent._array import to_numpy
-from relatent.spaces.chunks import Chunk, Held, Layout, Rows, chunk_rows, empty_others, shard_range
+from relatent.spaces.chunks import ArrayRows, Chunk, Layout, Rows, chunk_rows, empty_others, shard_range
 from relatent.spaces.fingerprint import Fingerprint
 
 __all__ = ["Space"]
@@ -47,7 +47,7 @@ class Space:
         if array.dtype.kind != "f":
             array = array.astype(np.float32 if array.dtype.itemsize <= 2 else np.float64)
         table, layout = _table(len(array), keys, others)
-        self._rows: Rows = Held(array, table, layout)
+        self._rows: Rows = ArrayRows(array, table, layout)
         self.name, self.path = name, None
         self._recorded = _checked(fingerprint, array.shape[1])
 
@@ -92,7 +92,7 @@ class Space:
     @cached_property
     def vectors(self) -> np.ndarray:
         """All vectors, (n, d)."""
-        if isinstance(self._rows, Held):
+        if isinstance(self._rows, ArrayRows):
             return self._rows.vectors
         out = np.empty(self.shape, dtype=self.dtype)
         for chunk in self.chunks():
@@ -127,7 +127,7 @@ class Space:
         return Fingerprint.of(first.vectors, **known)
 
     def chunks(self, rows: int | None = None, shard: tuple[int, int] | None = None) -> Iterator[Chunk]:
-        """Give the rows in order, at most ``rows`` at a time (default: 32 MiB), or one shard ``(i, n)`` of them.
+        """Return the rows in order, at most ``rows`` at a time (default: 32 MiB), or one shard ``(i, n)`` of them.
 
         There is always at least one chunk, so that a writer learns the columns; in an empty space it is empty.
         """
@@ -151,12 +151,12 @@ class Space:
 
     @property
     def _in_memory(self) -> bool:
-        return isinstance(self._rows, Held) and self._rows.forget is None
+        return isinstance(self._rows, ArrayRows) and self._rows.forget is None
 
     def subset(self, rows: Sequence[int] | np.ndarray) -> Space:
-        """Give some rows as a space in memory, in the order given, with their other columns and the fingerprint."""
+        """Return some rows as a space in memory, in the order given, with their other columns and the fingerprint."""
         rows = np.asarray(rows, dtype=np.intp)
-        part = Held(self.take(rows), self.others.take(pa.array(rows)), self.layout)
+        part = ArrayRows(self.take(rows), self.others.take(pa.array(rows)), self.layout)
         return Space.over(part, self.name, self.fingerprint)
 
     def __len__(self) -> int:
@@ -186,7 +186,7 @@ def _table(rows: int, keys: Any, others: pa.Table | Mapping[str, Any] | None) ->
 
 
 def _plain(keys: Any) -> Any:
-    """Give NumPy strings as Python ones, which Arrow takes at any width."""
+    """Return NumPy strings as Python ones, which Arrow takes at any width."""
     keys = to_numpy(keys) if hasattr(keys, "dtype") else list(keys)
     return keys.tolist() if isinstance(keys, np.ndarray) and keys.dtype.kind in "UTO" else keys
 

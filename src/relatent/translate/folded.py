@@ -108,7 +108,10 @@ def fold(
     """
     matrix, offset = solved.matrix, solved.offset
     if target is not None:
-        matrix, offset = scaled(matrix * target.length, target.unscale), scaled(offset * target.length, target.unscale)
+        matrix, offset = (
+            scaled(matrix * target.mean_norm, target.unscale),
+            scaled(offset * target.mean_norm, target.unscale),
+        )
         offset = offset + target.mean
     if source.unit or features is not None:
         before: Normalizer | None = source

@@ -83,7 +83,7 @@ def choose(
 
 
 def as_matrix(column: pa.ChunkedArray | pa.Array, path: Any, first_row: int, dim: int | None = None) -> np.ndarray:
-    """Give a list column as a matrix, without a copy when it is one piece of one length and without nulls."""
+    """Return a list column as a matrix, without a copy when it is one piece of one length and without nulls."""
     pieces = column.chunks if isinstance(column, pa.ChunkedArray) else [column]
     matrices, row = [], first_row
     for piece in pieces:
@@ -97,7 +97,7 @@ def as_matrix(column: pa.ChunkedArray | pa.Array, path: Any, first_row: int, dim
 
 
 def as_lists(matrix: np.ndarray) -> pa.FixedSizeListArray:
-    """Give a matrix as a column of fixed-size lists, without a copy when it is contiguous."""
+    """Return a matrix as a column of fixed-size lists, without a copy when it is contiguous."""
     flat = pa.array(np.ascontiguousarray(matrix).reshape(-1))
     if matrix.shape[1] == 0:
         raise ValueError("The vectors have no coordinate: there is nothing to write.")
@@ -105,7 +105,7 @@ def as_lists(matrix: np.ndarray) -> pa.FixedSizeListArray:
 
 
 def vector_dtype(kind: pa.DataType) -> np.dtype:
-    """Give the dtype that vectors of an Arrow type are read as."""
+    """Return the dtype that vectors of an Arrow type are read as."""
     value = _storage(kind).value_type
     if pa.types.is_floating(value):
         floating: np.dtype = np.dtype(value.to_pandas_dtype())
@@ -114,7 +114,7 @@ def vector_dtype(kind: pa.DataType) -> np.dtype:
 
 
 def table_of(chunk: Chunk) -> pa.Table:
-    """Give a chunk as one table, the vectors in the place where they were read."""
+    """Return a chunk as one table, the vectors in the place where they were read."""
     layout, lists = chunk.layout, as_lists(chunk.vectors)
     others = {name: chunk.others.column(name) for name in chunk.others.column_names}
     order = [name for name in layout.order if name in others or name == layout.vector]
@@ -124,7 +124,7 @@ def table_of(chunk: Chunk) -> pa.Table:
 
 
 def conform(table: pa.Table, schema: pa.Schema) -> pa.Table:
-    """Give a table the types of the first chunk, or name the column that cannot take them."""
+    """Return a table with the types of the first chunk, or name the column that cannot take them."""
     try:
         return table.cast(schema)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, ValueError) as error:
@@ -137,7 +137,7 @@ def conform(table: pa.Table, schema: pa.Schema) -> pa.Table:
 
 
 def meta(fingerprint: Fingerprint) -> dict[bytes, bytes]:
-    """Give the metadata that records a fingerprint in an Arrow schema."""
+    """Return the metadata that records a fingerprint in an Arrow schema."""
     return {META: fingerprint.to_json().encode()}
 
 
@@ -169,7 +169,7 @@ def _piece(piece: pa.Array, path: Any, first_row: int, dim: int | None) -> np.nd
 
 
 def _width(piece: pa.Array, path: Any, first_row: int, dim: int | None) -> int:
-    """Give the one length of all lists; name the first row that has another."""
+    """Return the one length of all lists; name the first row that has another."""
     if pa.types.is_fixed_size_list(piece.type):
         width, lengths = piece.type.list_size, None
         ragged = 0 if dim not in (None, width) else None

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from relatent._atomic import FileError
-from relatent.spaces.chunks import Chunk, Held, Layout, Rows, empty_others
+from relatent.spaces.chunks import ArrayRows, Chunk, Layout, Rows, empty_others
 from relatent.spaces.fingerprint import Fingerprint
 from relatent.spaces.formats.columns import KEY_NAMES, Reading, choose, conform
 from relatent.spaces.formats.mapped import MappedFile
@@ -40,7 +40,7 @@ def open_rows(path: Path, reading: Reading) -> Rows:
     table = _beside(path, len(vectors), reading.keys)
     key = choose(path, "key", reading.key, table.column_names, list(table.column_names), KEY_NAMES)
     layout = Layout("vector", key, tuple(table.column_names))
-    return Held(vectors, table, layout, beside.fingerprint, mapped.forget)
+    return ArrayRows(vectors, table, layout, beside.fingerprint, mapped.forget)
 
 
 def array_at(mapped: MappedFile, offset: int) -> np.ndarray:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from relatent._atomic import FileError
-from relatent.spaces.chunks import Chunk, Held, Rows
+from relatent.spaces.chunks import ArrayRows, Chunk, Rows
 from relatent.spaces.fingerprint import Fingerprint
 from relatent.spaces.formats.arrays import PACKED, OthersGathered, Shape, find_layout, unpack, with_key
 from relatent.spaces.formats.columns import META, Reading, stored_fingerprint
@@ -35,7 +35,7 @@ def open_rows(path: Path, reading: Reading) -> Rows:
             vectors = vectors.astype(reading.dtype or np.float32)
         table = unpack(len(vectors), layout, load, stream)
     forget = None if mapped is None else mapped.forget
-    return Held(vectors, table, with_key(path, layout, table, reading), stored_fingerprint(recorded, path), forget)
+    return ArrayRows(vectors, table, with_key(path, layout, table, reading), stored_fingerprint(recorded, path), forget)
 
 
 def _loader(path: Path, file: Any) -> Any:
