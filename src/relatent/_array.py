@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from difflib import get_close_matches
 from math import isfinite
 from numbers import Real
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import array_api_compat as compat
 import array_api_compat.numpy as compat_numpy
@@ -117,8 +117,20 @@ def check_same_width(**named: Array) -> None:
         )
 
 
+@runtime_checkable
+class Keyed(Protocol):
+    """Vectors that can be joined with others on keys, as a :class:`relatent.Space`."""
+
+    def aligned_with(self, *others: Any) -> tuple[np.ndarray, ...]:
+        """Return the vectors of the keys that all share."""
+        ...
+
+
 def as_parallel(**named: Any) -> tuple[Array, ...]:
-    """Check matrices whose rows are parallel: row i means the same in each of them."""
+    """Check matrices whose rows are parallel: row i means the same in each of them. Spaces are joined on their keys."""
+    if named and all(isinstance(value, Keyed) for value in named.values()):
+        first, *others = named.values()
+        named = dict(zip(named, first.aligned_with(*others), strict=True))
     arrays = as_matrices(**named)
     if len({a.shape[0] for a in arrays}) > 1:
         given = " and ".join(f"{name} has {a.shape[0]} rows" for name, a in zip(named, arrays, strict=True))

@@ -120,29 +120,14 @@ def most_frequent(weights: Sequence[float] | Array, k: int, skip: int = 0) -> np
 
 
 def by_keys(keys: Sequence[Any], wanted: Sequence[Any]) -> np.ndarray:
-    """Find the rows of given keys, in the order given.
+    """Find the rows of given keys, in the order given; 7 and "7" are the same key.
 
     >>> by_keys(["a", "b", "c"], ["c", "a"]).tolist()
     [2, 0]
     """
-    wanted = list(wanted)
-    if len(set(wanted)) < len(wanted):
-        raise ValueError(
-            f"{len(wanted) - len(set(wanted))} of the {len(wanted)} wanted keys are repeated: give each once."
-        )
-    row_of: dict[Any, int] = {}
-    needed, twice = set(wanted), set()
-    for row, key in enumerate(keys):
-        if key in needed:
-            (twice.add(key) if key in row_of else row_of.setdefault(key, row))
-    missing = [key for key in wanted if key not in row_of]
-    if missing:
-        raise KeyError(f"{len(missing)} of the {len(wanted)} wanted keys are not in the space, first {missing[0]!r}.")
-    if twice:
-        raise ValueError(
-            f"{len(twice)} wanted keys stand for several rows, first {min(twice, key=str)!r}: make keys unique."
-        )
-    return np.asarray([row_of[key] for key in wanted], dtype=np.intp)
+    from relatent.spaces.keys import rows_of  # pyarrow is loaded for keys alone
+
+    return rows_of(keys, wanted)
 
 
 def prune(anchors: Array, delta: float, seed: Seed = 0) -> np.ndarray:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -24,6 +24,8 @@ class Layout:
     vector: str = "vector"
     key: str | None = "key"
     order: tuple[str, ...] = ()
+    guessed: bool = False
+    """Whether the key column was found by its name, rather than named by a person: then its keys must be unique."""
 
 
 @dataclass(frozen=True)
@@ -117,7 +119,7 @@ class Joined:
     """Rows of several files, one after the other."""
 
     def __init__(self, parts: Sequence[Rows], names: Sequence[str]) -> None:
-        self._parts = list(parts)
+        self._parts, self._names = list(parts), list(names)
         self._starts = np.concatenate([[0], np.cumsum([part.shape[0] for part in parts])]).astype(int).tolist()
         filled = [i for i, part in enumerate(parts) if part.shape[0]] or [0]
         first = filled[0]
@@ -141,7 +143,8 @@ class Joined:
     def others(self, names: list[str] | None = None) -> pa.Table:
         """Read every column but the vectors, or some of them, of all files."""
         tables = [part.others(names) for part in self._parts]
-        return pa.concat_tables([t for t in tables if len(t)] or tables[:1], promote_options="permissive")
+        filled = [i for i, table in enumerate(tables) if len(table)] or [0]
+        return _stacked([tables[i] for i in filled], [self._names[i] for i in filled])
 
 
 def chunk_rows(dim: int, dtype: np.dtype, size: int | None = None) -> int:
@@ -170,11 +173,43 @@ def empty_others(rows: int) -> pa.Table:
     return pa.table({"_": pa.nulls(rows)}).select([])
 
 
-def _check_alike(a: Any, b: Any, name_a: str, name_b: str) -> None:
-    given = [(rows.shape[1], str(rows.dtype), rows.layout.vector, rows.layout.key) for rows in (a, b)]
-    for what, mine, theirs in zip(("dimension", "dtype", "vector column", "key column"), *given, strict=True):
+def _check_alike(a: Rows, b: Rows, name_a: str, name_b: str) -> None:
+    given = [(rows.shape[1], str(rows.dtype), rows.layout.vector, rows.layout.key, _key_kind(rows)) for rows in (a, b)]
+    names = ("dimension", "dtype", "vector column", "key column", "keys of type")
+    for what, mine, theirs in zip(names, *given, strict=True):
         if mine != theirs:
             raise ValueError(
                 f"{name_a} has {what} {mine!r} and {name_b} has {theirs!r}: expected files of one space. "
                 "Read them apart."
             )
+
+
+def _key_kind(rows: Rows) -> str | None:
+    """Return "integer" for integers of any width, "text" for strings of any layout, and the type itself for others."""
+    if rows.layout.key is None:
+        return None
+    kind = rows.schema.field(rows.layout.key).type
+    kind = kind.value_type if pa.types.is_dictionary(kind) else kind
+    if pa.types.is_integer(kind):
+        return "integer"
+    text = pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
+    return "text" if text else str(kind)
+
+
+def _stacked(tables: list[pa.Table], names: list[str]) -> pa.Table:
+    """Put tables under each other, with the column types of the first where they differ."""
+    try:
+        return pa.concat_tables(tables, promote_options="permissive")
+    except (pa.ArrowInvalid, pa.ArrowTypeError):
+        first = tables[0].schema
+    for table, name in zip(tables[1:], names[1:], strict=True):
+        for given in table.schema:
+            known = first.field(given.name) if given.name in first.names else given
+            try:
+                table.column(given.name).cast(known.type)
+            except pa.ArrowException as error:
+                raise ValueError(
+                    f"Column {given.name!r} is {known.type} in {names[0]} and {given.type} in {name}: expected one "
+                    "type throughout. Read the files apart, or write one of them anew."
+                ) from error
+    return pa.concat_tables([table.cast(first) for table in tables])

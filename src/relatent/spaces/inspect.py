@@ -10,6 +10,7 @@ import numpy as np
 from relatent._terminal import progress_bar
 from relatent.spaces.fingerprint import Fingerprint
 from relatent.spaces.join import duplicate_keys
+from relatent.spaces.keys import is_key_type
 from relatent.spaces.space import Space
 
 __all__ = ["Inspection", "inspect_space"]
@@ -25,7 +26,9 @@ class Inspection:
     dtype: str
     columns: dict[str, str]
     key: str | None
-    duplicate_keys: int
+    key_type: str | None
+    duplicate_keys: int | None
+    """How many keys are on several rows; None where the key column holds what cannot be keys."""
     not_finite: int
     first_not_finite: int | None
     zero: int
@@ -44,9 +47,7 @@ class Inspection:
         where = "" if self.first_not_finite is None else f", first in row {self.first_not_finite}"
         lines = {
             "rows": f"{self.rows:,} × {self.dim} {self.dtype}",
-            "keys": "none, rows are known by their number"
-            if self.key is None
-            else f"column {self.key!r}, {self.duplicate_keys:,} of them on several rows",
+            "keys": self._keys(),
             "columns": ", ".join(f"{name} ({kind})" for name, kind in self.columns.items()) or "no others",
             "norms": norms,
             "zero rows": f"{self.zero:,}",
@@ -54,6 +55,13 @@ class Inspection:
             "fingerprint": ", ".join(known) or "no model recorded; known by its statistics only",
         }
         return "\n".join([self.name, *(f"  {label:<16} {text}" for label, text in lines.items())])
+
+    def _keys(self) -> str:
+        if self.key is None:
+            return "none, rows are known by their number"
+        if self.duplicate_keys is None:
+            return f"none: column {self.key!r} is named like a key, and values of {self.key_type} cannot be keys"
+        return f"column {self.key!r}, {self.duplicate_keys:,} of them on several rows"
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values, for JSON."""
@@ -79,6 +87,7 @@ def inspect_space(space: Space, *, progress: bool | None = None) -> Inspection:
                 low, high = min(low, float(norms.min())), max(high, float(norms.max()))
                 total += float(norms.sum())
             advance(len(chunk))
+    kind = None if space.layout.key is None else space.schema.field(space.layout.key).type
     return Inspection(
         name=space.name,
         rows=len(space),
@@ -86,7 +95,8 @@ def inspect_space(space: Space, *, progress: bool | None = None) -> Inspection:
         dtype=str(space.dtype),
         columns={f.name: str(f.type) for f in space.schema if f.name not in (space.layout.vector, space.layout.key)},
         key=space.layout.key,
-        duplicate_keys=len(duplicate_keys(space)),
+        key_type=None if kind is None else str(kind),
+        duplicate_keys=len(duplicate_keys(space)) if kind is None or is_key_type(kind) else None,
         not_finite=bad,
         first_not_finite=first,
         zero=zero,

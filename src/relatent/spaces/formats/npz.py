@@ -55,7 +55,7 @@ def _shape(file: Any, name: str) -> Shape:
         reader = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
         shape, _, dtype = reader(member)
     if dtype.hasobject:
-        return Shape((), False)
+        return Shape((), False, "holds Python objects, which would have to be unpickled")
     return Shape(shape, dtype.kind in "fiu")
 
 
