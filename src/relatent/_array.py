@@ -19,6 +19,7 @@ import numpy as np
 
 __all__ = [
     "Array",
+    "Keyed",
     "array_namespace",
     "as_labels",
     "as_matrices",
