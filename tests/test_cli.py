@@ -131,6 +131,16 @@ def test_no_go_has_its_own_exit_code(here):
     assert (result.returncode, "NO-GO: " in result.stdout) == (NO_GO, True)
 
 
+def test_rows_are_paired_by_order_only_when_asked(here):
+    old = rl.read_space("old.parquet")
+    rl.write_space(old.subset(np.random.default_rng(0).permutation(len(old))), "shuffled.parquet")
+    fit = ("fit", "old.parquet", "shuffled.parquet", "-o", "t.safetensors", "--force")
+    assert answer(*fit)["joined"].startswith(f"{N:,} keys in common by column")
+    assert answer(*fit, "--by-row")["joined"] == f"{N:,} rows paired by row order"
+    compare = ("compare", "old.parquet", "shuffled.parquet")
+    assert answer(*compare) != answer(*compare, "--by-row")
+
+
 def test_evaluate_leaves_out_what_was_fitted_on(here):
     rl.write_space(rl.read_space("new.parquet").subset(range(300)), "few.parquet")
     fitted = answer("fit", "old.parquet", "new.parquet", "--anchors", "few.parquet", "-o", "t.safetensors")

@@ -1,7 +1,7 @@
-"""The only door for arrays: namespaces, dtypes, shapes, and the messages when something does not fit.
+"""Checks of array arguments: namespaces, dtypes, shapes, and the messages when something does not fit.
 
-Every public function passes its arguments through here once, under the names its caller used, so that a message can
-say what was given, what is expected and what to do. Behind the door arrays are 2-D, finite, float32 or float64.
+Every public function checks its arguments here once, under the names its caller used, so that a message can say what
+was given, what is expected and what to do. What is returned is 2-D, finite, float32 or float64.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from difflib import get_close_matches
 from math import isfinite
 from numbers import Real
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import array_api_compat as compat
 import array_api_compat.numpy as compat_numpy
@@ -19,6 +19,7 @@ import numpy as np
 
 __all__ = [
     "Array",
+    "Keyed",
     "array_namespace",
     "as_labels",
     "as_matrices",
@@ -44,14 +45,14 @@ __all__ = [
 Array = Any
 
 
-# Entries up to which looking at each of them is cheaper than guarding a sum.
+# Arrays of up to so many entries are checked entry by entry: that is cheaper than guarding a sum.
 SMALL = 4_096
-# Rows that are cast or centred at a time: few enough to stay near, enough to keep a product busy.
+# Rows that are cast or centered at a time: few enough for the cache, enough for a fast matrix product.
 BLOCK_ROWS = 2_048
 
 
 def array_namespace(*arrays: Array) -> Any:
-    """Give the array API namespace of the arrays."""
+    """Return the array API namespace of the arrays."""
     kinds = set(map(type, arrays))
     if kinds == {np.ndarray}:
         return compat_numpy
@@ -63,13 +64,13 @@ def array_namespace(*arrays: Array) -> Any:
 
 
 def is_traced(*arrays: Array) -> bool:
-    """Tell whether torch arrays have no values to look at: they stand for others (compile, export), or for a shape."""
+    """Return whether torch arrays hold no values: they are traced (compile, export), or have only a shape."""
     tensors = [a for a in arrays if _is_torch(a)]
     return bool(tensors) and (sys.modules["torch"].compiler.is_compiling() or any(a.is_meta for a in tensors))
 
 
 def is_exported(*arrays: Array) -> bool:
-    """Tell whether torch.export is writing these arrays into a graph, which unlike a compiled one may not break."""
+    """Return whether torch.export is writing these arrays into a graph, which unlike a compiled one may not break."""
     if not is_traced(*arrays):
         return False
     compiler = sys.modules["torch"].compiler
@@ -78,7 +79,7 @@ def is_exported(*arrays: Array) -> bool:
 
 
 def is_followed(*arrays: Array) -> bool:
-    """Tell whether torch follows what becomes of these arrays, into a graph or for a gradient.
+    """Return whether torch follows what becomes of these arrays, into a graph or for a gradient.
 
     Then the mathematics must be one expression: no branch on values, no result that is filled piece by piece.
     """
@@ -87,7 +88,7 @@ def is_followed(*arrays: Array) -> bool:
 
 def as_matrices(**named: Any) -> tuple[Array, ...]:
     """Check matrices that are used together: each 2-D and finite, all of one namespace and one device."""
-    if all(_is_plain(value) for value in named.values()):
+    if all(_is_ready(value) for value in named.values()):
         return tuple(named.values())
     arrays = {name: _as_array(value, name) for name, value in named.items()}
     _check_one_namespace(arrays)
@@ -96,7 +97,7 @@ def as_matrices(**named: Any) -> tuple[Array, ...]:
 
 def as_matrix(x: Any, name: str = "x") -> Array:
     """Check one matrix: 2-D, at least one row and one coordinate, finite; halves and integers become floats."""
-    return x if _is_plain(x) else as_matrices(**{name: x})[0]
+    return x if _is_ready(x) else as_matrices(**{name: x})[0]
 
 
 def as_same_space(**named: Any) -> tuple[Array, ...]:
@@ -117,8 +118,20 @@ def check_same_width(**named: Array) -> None:
         )
 
 
+@runtime_checkable
+class Keyed(Protocol):
+    """Vectors that can be joined with others on keys, as a :class:`relatent.Space`."""
+
+    def aligned_with(self, *others: Any) -> tuple[np.ndarray, ...]:
+        """Return the vectors of the keys that all share."""
+        ...
+
+
 def as_parallel(**named: Any) -> tuple[Array, ...]:
-    """Check matrices whose rows are parallel: row i means the same in each of them."""
+    """Check matrices whose rows are parallel: row i means the same in each of them. Spaces are joined on their keys."""
+    if named and all(isinstance(value, Keyed) for value in named.values()):
+        first, *others = named.values()
+        named = dict(zip(named, first.aligned_with(*others), strict=True))
     arrays = as_matrices(**named)
     if len({a.shape[0] for a in arrays}) > 1:
         given = " and ".join(f"{name} has {a.shape[0]} rows" for name, a in zip(named, arrays, strict=True))
@@ -156,7 +169,7 @@ def check_count(k: int, n: int, what: str = "anchors") -> int:
 
 
 def like(value: Any, x: Array) -> Array:
-    """Give a fitted array in the namespace, on the device and with the dtype of x."""
+    """Return a fitted array in the namespace, on the device and with the dtype of x."""
     if isinstance(value, np.ndarray) and isinstance(x, np.ndarray):
         return value.astype(x.dtype, copy=False)
     if _is_torch(value) and _is_torch(x):
@@ -205,7 +218,7 @@ def random_generator(seed: int | np.random.Generator | None) -> np.random.Genera
 
 
 def seed_sequence(seed: int | np.random.Generator | None, count: int) -> list[int]:
-    """Give consecutive seeds s, s+1, …; s is drawn when it is not an integer."""
+    """Return consecutive seeds s, s+1, …; s is drawn when it is not an integer."""
     first = int(seed) if isinstance(seed, int | np.integer) else int(random_generator(seed).integers(2**31))
     return [first + i for i in range(count)]
 
@@ -215,13 +228,13 @@ def _is_torch(x: Any) -> bool:
     return torch is not None and isinstance(x, torch.Tensor)
 
 
-def _is_plain(x: Any) -> bool:
-    """Tell at once what needs no further look: finite NumPy floats in 2-D. Single rows are served in microseconds."""
+def _is_ready(x: Any) -> bool:
+    """Return whether x is a finite 2-D NumPy array of floats already. This keeps single rows at microseconds."""
     if type(x) is not np.ndarray or x.ndim != 2 or x.size == 0 or x.dtype.char not in "fd" or not x.dtype.isnative:
         return False
     if x.size <= SMALL:
         return bool(np.isfinite(x).all())
-    # One number that is finite only if every entry is. If it overflows, the long way will tell.
+    # One number that is finite only if every entry is. If it overflows, the full check decides.
     with np.errstate(over="ignore", invalid="ignore"):
         if not x.flags.c_contiguous:
             return isfinite(x.sum())
@@ -271,7 +284,7 @@ def _checked(x: Array, name: str) -> Array:
 
 
 def _as_float(x: Array, name: str) -> Array:
-    """Give float32 or float64: the smaller of the two that holds every value of the given dtype."""
+    """Return float32 or float64: the smaller of the two that holds every value of the given dtype."""
     xp = array_namespace(x)
     if x.dtype in (xp.float32, xp.float64):
         return x

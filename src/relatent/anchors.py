@@ -6,9 +6,7 @@ and use the same rows in the target. For cosine relative spaces farthest points 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from functools import reduce
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -17,7 +15,6 @@ from relatent._array import (
     Array,
     as_labels,
     as_matrix,
-    as_parallel,
     check_count,
     random_generator,
     row_chunks,
@@ -25,13 +22,10 @@ from relatent._array import (
     to_numpy,
 )
 from relatent._linalg import row_norms, unit_norm
-from relatent.spaces.join import match_keys
-from relatent.spaces.keys import key_hashes
+from relatent.spaces.keys import rows_of
 from relatent.spaces.space import Space
 
 __all__ = [
-    "Aligned",
-    "align",
     "by_keys",
     "farthest_point",
     "kmeans",
@@ -142,51 +136,7 @@ def by_keys(keys: Sequence[Any] | np.ndarray | Space, wanted: Sequence[Any] | np
     >>> by_keys(["a", "b", "7"], [7, "a"]).tolist()
     [2, 0]
     """
-    known, needed = key_hashes(keys.keys if isinstance(keys, Space) else keys), key_hashes(wanted)
-    repeated = len(needed) - len(np.unique(needed))
-    if repeated:
-        raise ValueError(f"{repeated} of the {len(needed)} wanted keys are repeated: give each once.")
-    order = np.argsort(known, kind="stable")
-    first, end = (np.searchsorted(known[order], needed, side) for side in ("left", "right"))
-    for wrong, problem, error in (
-        (end == first, f"of the {len(needed)} wanted keys are not in the space", KeyError),
-        (end > first + 1, "wanted keys stand for several rows", ValueError),
-    ):
-        if np.any(wrong):
-            raise error(f"{np.sum(wrong)} {problem}, first {list(wanted)[int(np.argmax(wrong))]!r}.")
-    return np.asarray(order[first])
-
-
-@dataclass(frozen=True, eq=False)
-class Aligned:
-    """Vectors of several spaces whose row i means the same in each, and its key; keys are None if there are none."""
-
-    vectors: dict[str, Array]
-    keys: np.ndarray | None
-
-
-def align(spaces: Mapping[str, Array | Space]) -> Aligned:
-    """Join any number of spaces on their keys, in the order of the first; arrays are taken row by row.
-
-    >>> old, new = Space([[1.0], [2.0]], keys=["a", "b"]), Space([[20.0], [10.0]], keys=["b", "a"])
-    >>> align({"old": old, "new": new}).vectors["new"].tolist()
-    [[10.0], [20.0]]
-    """
-    keyed = {name: space for name, space in spaces.items() if isinstance(space, Space) and space.has_keys}
-    if len(keyed) < 2:
-        arrays = {name: space.vectors if isinstance(space, Space) else space for name, space in spaces.items()}
-        keys = next((space.keys for space in keyed.values()), None)
-        return Aligned(dict(zip(spaces, as_parallel(**arrays), strict=True)), keys)
-    without = [name for name in spaces if name not in keyed]
-    if without:
-        raise ValueError(
-            f"{' and '.join(keyed)} have keys and {without[0]} has none: expected keys in all or in none. Give "
-            f"{without[0]} as a Space with keys."
-        )
-    rows = _common_rows(keyed)
-    vectors = as_parallel(**{name: space.take(rows[name]) for name, space in keyed.items()})
-    first = next(iter(keyed))
-    return Aligned(dict(zip(keyed, vectors, strict=True)), keyed[first].keys[rows[first]])
+    return rows_of(keys.keys if isinstance(keys, Space) else keys, wanted)
 
 
 def prune(anchors: Array, delta: float, seed: Seed = 0) -> np.ndarray:
@@ -216,16 +166,6 @@ def subspaces(anchors: Array, omega: int, delta: float, seed: Seed = 0) -> list[
     [4, 4, 4]
     """
     return [prune(anchors, delta, seed=s) for s in seed_sequence(seed, check_count(omega, omega, "subspaces"))]
-
-
-def _common_rows(spaces: Mapping[str, Space]) -> dict[str, np.ndarray]:
-    """Return the rows of each space whose keys are in all of them, in the order of the first."""
-    first, *others = spaces
-    matched = {name: match_keys(spaces[first], spaces[name]) for name in others}
-    kept = reduce(np.intersect1d, (m.x_rows for m in matched.values()))
-    if not len(kept):
-        raise ValueError(f"No key is in all of {', '.join(spaces)}: expected anchors that all of them have.")
-    return {first: kept, **{name: m.y_rows[np.searchsorted(m.x_rows, kept)] for name, m in matched.items()}}
 
 
 def _spread(x: np.ndarray, k: int, rng: np.random.Generator, delta: float | None = None) -> np.ndarray:

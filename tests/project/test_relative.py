@@ -178,7 +178,7 @@ def test_anchors_that_centering_wipes_out_are_refused(anchors):
     [
         ({"similarity": "cosinus"}, "no similarity 'cosinus'. Did you mean 'cosine'"),
         ({"output": "l3"}, "output is 'l3'. There are: none, l2, layer"),
-        ({"normalize": "centre"}, "no normali[sz]ation 'centre'. Did you mean 'center'"),
+        ({"normalize": "centre"}, "no normalization 'centre'. Did you mean 'center'"),
         ({"select": "kmean"}, "no strategy 'kmean'. Did you mean 'kmeans'"),
         ({"select": "stratified"}, 'select="stratified" needs the labels'),
         ({"select": "uniform", "n_anchors": 61}, "61 anchors were asked for but there are only 60 rows"),

@@ -7,7 +7,7 @@ from relatent.spaces import Fingerprint
 
 
 def model(seed, d=128):
-    """A made-up encoder: anisotropic, off-centre, as real ones are."""
+    """A made-up encoder: anisotropic, off-center, as real ones are."""
     rng = np.random.default_rng(seed)
     offset, spread = rng.normal(size=d), np.exp(0.5 * rng.normal(size=d))
     return lambda n, seed: np.random.default_rng(seed).normal(size=(n, d)) * spread + offset
@@ -34,7 +34,7 @@ def test_unit_rows_do_not_match_others():
     unit = x / np.linalg.norm(x, axis=1, keepdims=True)
     told = Fingerprint.of(x).matches(Fingerprint.of(unit))
     assert not told
-    assert "one space is normalised and the other is not" in told.reason
+    assert "one space is normalized and the other is not" in told.reason
 
 
 def test_an_isotropic_space_cannot_be_told_apart():

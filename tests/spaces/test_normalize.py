@@ -29,11 +29,11 @@ def anchors(rng):
         ("center+l2", lambda z, x: np.allclose(np.linalg.norm(z, axis=1), 1)),
     ],
 )
-def test_what_each_normalisation_makes_of_its_own_anchors(xp, anchors, name, law):
+def test_what_each_normalization_makes_of_its_own_anchors(xp, anchors, name, law):
     assert law(to_numpy(rl.Normalizer.fit(xp(anchors), name).apply(xp(anchors))), anchors)
 
 
-def test_every_normalisation_is_tested():
+def test_every_normalization_is_tested():
     assert set(LOSSLESS) | {"l2", "center+l2"} == set(NORMALIZATIONS)
 
 
@@ -155,7 +155,7 @@ def test_gradients_pass(anchors, name):
 
 
 def test_bad_input_says_what_is_wrong(anchors):
-    with pytest.raises(ValueError, match=r"no normalisation 'centre'. Did you mean 'center'"):
+    with pytest.raises(ValueError, match=r"no normalization 'centre'. Did you mean 'center'"):
         rl.Normalizer.fit(anchors, "centre")
     with pytest.raises(ValueError, match="anchors holds NaN or infinity in 1 of 2 rows, first in row 1"):
         rl.Normalizer.fit([[1.0], [np.nan]])

@@ -245,7 +245,7 @@ def test_parameters_change_without_a_refit(pairs):
         ({"power": 0}, "power is 0: expected a positive number"),
         ({"power": float("nan")}, "power is nan"),
         ({"temperature": -1}, "temperature is -1: expected a positive number"),
-        ({"normalize": "centre"}, "no normali[sz]ation 'centre'. Did you mean 'center'"),
+        ({"normalize": "centre"}, "no normalization 'centre'. Did you mean 'center'"),
     ],
 )
 def test_bad_options_are_refused_when_fitting(pairs, options, message):

@@ -9,6 +9,7 @@ import typer
 
 __all__ = [
     "Accept",
+    "ByRow",
     "Force",
     "K",
     "Key",
@@ -32,8 +33,9 @@ Vector = Annotated[str | None, typer.Option("--vector", help="Column of the vect
 Key = Annotated[str | None, typer.Option("--key", help="Column of the keys, where the guess is wrong.")]
 TargetVector = Annotated[str | None, typer.Option("--target-vector", help="Column of NEW's vectors, if it differs.")]
 TargetKey = Annotated[str | None, typer.Option("--target-key", help="Column of NEW's keys, if it differs.")]
+ByRow = Annotated[bool, typer.Option("--by-row", help="Pair row i of OLD with row i of NEW, whatever their keys.")]
 Seed = Annotated[int, typer.Option("--seed", help="The same seed gives the same result.")]
-K = Annotated[int, typer.Option("-k", help="How many neighbours to look at.")]
+K = Annotated[int, typer.Option("-k", help="How many neighbors to look at.")]
 Accept = Annotated[bool, typer.Option("--accept", help="Let spaces pass that look like another model's.")]
 
 
@@ -44,9 +46,14 @@ def spaces(
     key: str | None = None,
     target_vector: str | None = None,
     target_key: str | None = None,
+    by_row: bool = False,
 ) -> tuple[Any, Any]:
-    """Open two spaces; the columns of the second are named like those of the first unless told otherwise."""
+    """Open two spaces; the columns of the second are named like those of the first unless told otherwise.
+
+    With ``by_row`` both are opened without their keys, so that everything that joins them pairs them by row order.
+    """
     from relatent.spaces import read_space
 
     first = read_space(old, vector=vector, key=key)
-    return first, read_space(new, vector=target_vector or vector, key=target_key or key)
+    second = read_space(new, vector=target_vector or vector, key=target_key or key)
+    return (first.without_keys(), second.without_keys()) if by_row else (first, second)

@@ -8,7 +8,19 @@ from typing import Annotated
 import typer
 
 from relatent.cli.frame import Answer, command
-from relatent.cli.options import Force, K, Key, Out, Seed, SourceSpace, TargetKey, TargetSpace, TargetVector, Vector
+from relatent.cli.options import (
+    ByRow,
+    Force,
+    K,
+    Key,
+    Out,
+    Seed,
+    SourceSpace,
+    TargetKey,
+    TargetSpace,
+    TargetVector,
+    Vector,
+)
 from relatent.cli.options import spaces as two_spaces
 
 __all__ = ["anchors", "compare", "encode", "info", "project"]
@@ -25,7 +37,7 @@ def info(
 ) -> Answer:
     """Say what is in a file of vectors or a translator.
 
-    Rows, dimension, lengths, duplicates, NaN, fingerprint.
+    Rows, dimension, norms, duplicates, NaN, fingerprint.
 
     Examples:
       relatent info old.parquet
@@ -178,6 +190,7 @@ def compare(
     key: Key = None,
     target_vector: TargetVector = None,
     target_key: TargetKey = None,
+    by_row: ByRow = False,
 ) -> Answer:
     """Compare two spaces by every measure.
 
@@ -189,6 +202,6 @@ def compare(
     """
     from relatent.deliver import compare_spaces
 
-    first, second = two_spaces(old, new, vector, key, target_vector, target_key)
+    first, second = two_spaces(old, new, vector, key, target_vector, target_key, by_row)
     found = compare_spaces(first, second, max_rows=max_rows, k=k, seed=seed)
     return Answer(str(found), found.to_dict())

@@ -10,6 +10,7 @@ import typer
 from relatent.cli.frame import NO_GO, OK, Answer, command
 from relatent.cli.options import (
     Accept,
+    ByRow,
     Force,
     K,
     Key,
@@ -44,12 +45,13 @@ def fit(
     key: Key = None,
     target_vector: TargetVector = None,
     target_key: TargetKey = None,
+    by_row: ByRow = False,
     force: Force = False,
 ) -> Answer:
     """Fit a translator on the keys that two spaces share.
 
     Part of the keys is held out for evaluate. Which ones follows from the keys alone, so every run holds out the
-    same. The file remembers, as numbers, the keys that it was fitted on; evaluate leaves them out.
+    same. The file remembers hashes of the keys that it was fitted on; evaluate leaves them out.
 
     Examples:
       relatent fit old.parquet new.parquet -o t.safetensors
@@ -61,7 +63,7 @@ def fit(
     from relatent.translate import Translator
 
     check_new(out, overwrite=force)
-    source, target = two_spaces(old, new, vector, key, target_vector, target_key)
+    source, target = two_spaces(old, new, vector, key, target_vector, target_key, by_row)
     keys = None if anchors is None else read_space(anchors).keys
     translator = Translator(goal, map_, normalize, frozen_target=frozen_target, seed=seed)
     done = fit_spaces(
@@ -95,6 +97,7 @@ def evaluate(
     key: Key = None,
     target_vector: TargetVector = None,
     target_key: TargetKey = None,
+    by_row: ByRow = False,
     accept: Accept = False,
 ) -> Answer:
     """Search three ways among held-out items: GO or NO-GO.
@@ -112,7 +115,7 @@ def evaluate(
     from relatent.deliver import judge, load, read_relevance
     from relatent.evaluate import Rule
 
-    source, target = two_spaces(old, new, vector, key, target_vector, target_key)
+    source, target = two_spaces(old, new, vector, key, target_vector, target_key, by_row)
     verdict = judge(
         load(translator),
         source,

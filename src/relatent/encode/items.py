@@ -15,6 +15,7 @@ from relatent.encode.onnx import onnx_text
 from relatent.encode.static_words import static
 from relatent.encode.text import sentence_transformer, transformer
 from relatent.spaces.files import AnyPath, check_new, read_space, write_space
+from relatent.spaces.formats.columns import KEY_NAMES
 from relatent.spaces.space import Space
 from relatent.spaces.table import read_table
 
@@ -22,7 +23,6 @@ __all__ = ["KINDS", "Items", "encode_file", "encoder_of", "read_items"]
 
 IMAGES = (".png", ".jpg", ".jpeg", ".webp", ".bmp", ".gif")
 TEXT_NAMES = ("text", "texts", "sentence", "content", "document", "title", "body", "question")
-KEY_NAMES = ("key", "id", "_id", "doc_id", "docid", "uid", "uuid", "name")
 
 KINDS: dict[str, Callable[..., Encoder]] = {
     "sentence-transformer": sentence_transformer,

@@ -24,7 +24,7 @@ from relatent._linalg import unit_norm
 from relatent.evaluate.checks import check_fewer, check_varies
 from relatent.evaluate.neighbors import nearest
 from relatent.project.similarity import cosine, euclidean
-from relatent.spaces.normalize import centred
+from relatent.spaces.normalize import centered
 
 __all__ = [
     "alignment",
@@ -237,7 +237,7 @@ def neighbor_relation(x: Array, k: int, metric: str = "cosine", *, weighted: boo
 def relative_relation(x: Array, anchors: Array, *, center: bool = True) -> Array:
     """Describe rows by their cosines to the anchors, scaled to unit length."""
     if center:
-        x, anchors = centred(x, anchors)
+        x, anchors = centered(x, anchors)
     return unit_norm(cosine(x, anchors))
 
 

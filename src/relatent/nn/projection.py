@@ -21,7 +21,7 @@ from relatent.nn.forward import (
 )
 from relatent.project.relative import OUTPUTS, normalized_output
 from relatent.project.similarity import Similarity, resolve
-from relatent.spaces.normalize import centred
+from relatent.spaces.normalize import centered
 
 __all__ = ["RelativeProjection"]
 
@@ -170,7 +170,7 @@ class RelativeProjection(nn.Module):
 
     def _project(self, x: Tensor, anchors: Tensor) -> Tensor:
         if self.normalize == "center":
-            x, anchors = centred(x, anchors)
+            x, anchors = centered(x, anchors)
         return normalized_output(resolve(self.similarity)(x, anchors), self.output)  # type: ignore[no-any-return]
 
     def _embed_and_hold(self) -> None:

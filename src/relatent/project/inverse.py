@@ -12,9 +12,9 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from relatent._array import Array, array_namespace, as_matrices
 from relatent._linalg import polar, pseudo_inverse, unit_norm
 from relatent._saved import Saved, read_saved, understood, write_saved
-from relatent.anchors import align
 from relatent.project.coded_map import CodedMap, CodedTransformer, check_width, needs_matrix_target
 from relatent.project.codes import RelativeDecoder, RelativeEncoder
+from relatent.spaces.join import align
 from relatent.spaces.normalize import Normalizer
 from relatent.spaces.space import Space
 

@@ -1,4 +1,4 @@
-"""HOLD: vectors with keys, in memory or on disk, and the normalisations that are fitted on anchors."""
+"""HOLD: vectors with keys, in memory or on disk, and the normalizations that are fitted on anchors."""
 
 from relatent.spaces.chunks import Chunk
 from relatent.spaces.files import SpaceWriter, check_new, read_space, space_writer, write_space

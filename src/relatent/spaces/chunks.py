@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
 
 from relatent.spaces.fingerprint import Fingerprint
 
-__all__ = ["Chunk", "Held", "Joined", "Layout", "Rows", "chunk_rows", "empty_others", "shard_range"]
+__all__ = ["ArrayRows", "Chunk", "Joined", "Layout", "Rows", "chunk_rows", "empty_others", "shard_range"]
 
 # A chunk of about this size fills the caches of a matrix product and leaves room for several in memory.
 CHUNK_BYTES = 32 * 2**20
@@ -24,6 +24,8 @@ class Layout:
     vector: str = "vector"
     key: str | None = "key"
     order: tuple[str, ...] = ()
+    guessed: bool = False
+    """Whether the key column was found by its name, rather than named by a person: then its keys must be unique."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +47,7 @@ class Chunk:
         return None if self.layout.key is None else self.others.column(self.layout.key)
 
     def with_vectors(self, vectors: np.ndarray) -> Chunk:
-        """Give the same rows with other vectors: what a translation makes of them."""
+        """Return the same rows with other vectors: what a translation makes of them."""
         if len(vectors) != len(self):
             raise ValueError(f"{len(vectors)} vectors were given for a chunk of {len(self)} rows: expected as many.")
         return replace(self, vectors=vectors)
@@ -66,7 +68,7 @@ class Rows(Protocol):
     def schema(self) -> pa.Schema: ...  # noqa: D102
 
     def chunks(self, start: int, stop: int, size: int) -> Iterator[Chunk]:
-        """Give rows start to stop in order, at most size at a time; at least one chunk, empty if there is no row."""
+        """Return rows start to stop in order, at most size at a time; at least one chunk, empty if there is no row."""
         ...
 
     def others(self, names: list[str] | None = None) -> pa.Table:
@@ -75,7 +77,7 @@ class Rows(Protocol):
 
 
 @dataclass(frozen=True)
-class Held:
+class ArrayRows:
     """Rows whose vectors are an array, in memory or memory-mapped."""
 
     vectors: np.ndarray
@@ -83,7 +85,7 @@ class Held:
     layout: Layout = field(default_factory=Layout)
     fingerprint: Fingerprint | None = None
     forget: Callable[[], None] | None = None
-    """Lets go of the pages of a memory-mapped file, called behind each chunk."""
+    """Drops the pages of a memory-mapped file that were read; called after each chunk."""
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -101,7 +103,7 @@ class Held:
         return self.table.schema
 
     def chunks(self, start: int, stop: int, size: int) -> Iterator[Chunk]:
-        """Give slices, without a copy."""
+        """Return slices, without a copy."""
         for first in range(start, max(stop, start + 1), size):
             last = min(first + size, stop)
             yield Chunk(first, self.vectors[first:last], self.table.slice(first, last - first), self.layout)
@@ -109,7 +111,7 @@ class Held:
                 self.forget()
 
     def others(self, names: list[str] | None = None) -> pa.Table:
-        """Give every column but the vectors, or some of them."""
+        """Return every column but the vectors, or some of them."""
         return self.table if names is None else self.table.select(names)
 
 
@@ -117,7 +119,7 @@ class Joined:
     """Rows of several files, one after the other."""
 
     def __init__(self, parts: Sequence[Rows], names: Sequence[str]) -> None:
-        self._parts = list(parts)
+        self._parts, self._names = list(parts), list(names)
         self._starts = np.concatenate([[0], np.cumsum([part.shape[0] for part in parts])]).astype(int).tolist()
         filled = [i for i, part in enumerate(parts) if part.shape[0]] or [0]
         first = filled[0]
@@ -129,7 +131,7 @@ class Joined:
         self.fingerprint = lead.fingerprint
 
     def chunks(self, start: int, stop: int, size: int) -> Iterator[Chunk]:
-        """Give the chunks of each file in turn; none reaches over the end of a file."""
+        """Return the chunks of each file in turn; none reaches over the end of a file."""
         if start >= stop:
             yield from self._parts[0].chunks(0, 0, size)
         for part, first, last in zip(self._parts, self._starts, self._starts[1:], strict=False):
@@ -141,11 +143,12 @@ class Joined:
     def others(self, names: list[str] | None = None) -> pa.Table:
         """Read every column but the vectors, or some of them, of all files."""
         tables = [part.others(names) for part in self._parts]
-        return pa.concat_tables([t for t in tables if len(t)] or tables[:1], promote_options="permissive")
+        filled = [i for i, table in enumerate(tables) if len(table)] or [0]
+        return _stacked([tables[i] for i in filled], [self._names[i] for i in filled])
 
 
 def chunk_rows(dim: int, dtype: np.dtype, size: int | None = None) -> int:
-    """Give the rows of a chunk: as asked, or so many as make 32 MiB."""
+    """Return the rows of a chunk: as asked, or so many as make 32 MiB."""
     if size is None:
         return max(1, min(CHUNK_BYTES // max(1, dim * dtype.itemsize), 1_000_000))
     if isinstance(size, bool) or int(size) != size or size < 1:
@@ -154,7 +157,7 @@ def chunk_rows(dim: int, dtype: np.dtype, size: int | None = None) -> int:
 
 
 def shard_range(rows: int, shard: tuple[int, int] | None) -> tuple[int, int]:
-    """Give the first row and the end of shard i of n: consecutive, of equal size to within one row.
+    """Return the first row and the end of shard i of n: consecutive, of equal size to within one row.
 
     >>> [shard_range(10, (i, 3)) for i in range(3)]
     [(0, 3), (3, 6), (6, 10)]
@@ -166,15 +169,47 @@ def shard_range(rows: int, shard: tuple[int, int] | None) -> tuple[int, int]:
 
 
 def empty_others(rows: int) -> pa.Table:
-    """Give a table of so many rows and no column."""
+    """Return a table of so many rows and no column."""
     return pa.table({"_": pa.nulls(rows)}).select([])
 
 
-def _check_alike(a: Any, b: Any, name_a: str, name_b: str) -> None:
-    given = [(rows.shape[1], str(rows.dtype), rows.layout.vector, rows.layout.key) for rows in (a, b)]
-    for what, mine, theirs in zip(("dimension", "dtype", "vector column", "key column"), *given, strict=True):
+def _check_alike(a: Rows, b: Rows, name_a: str, name_b: str) -> None:
+    given = [(rows.shape[1], str(rows.dtype), rows.layout.vector, rows.layout.key, _key_kind(rows)) for rows in (a, b)]
+    names = ("dimension", "dtype", "vector column", "key column", "keys of type")
+    for what, mine, theirs in zip(names, *given, strict=True):
         if mine != theirs:
             raise ValueError(
                 f"{name_a} has {what} {mine!r} and {name_b} has {theirs!r}: expected files of one space. "
                 "Read them apart."
             )
+
+
+def _key_kind(rows: Rows) -> str | None:
+    """Return "integer" for integers of any width, "text" for strings of any layout, and the type itself for others."""
+    if rows.layout.key is None:
+        return None
+    kind = rows.schema.field(rows.layout.key).type
+    kind = kind.value_type if pa.types.is_dictionary(kind) else kind
+    if pa.types.is_integer(kind):
+        return "integer"
+    text = pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
+    return "text" if text else str(kind)
+
+
+def _stacked(tables: list[pa.Table], names: list[str]) -> pa.Table:
+    """Put tables under each other, with the column types of the first where they differ."""
+    try:
+        return pa.concat_tables(tables, promote_options="permissive")
+    except (pa.ArrowInvalid, pa.ArrowTypeError):
+        first = tables[0].schema
+    for table, name in zip(tables[1:], names[1:], strict=True):
+        for given in table.schema:
+            known = first.field(given.name) if given.name in first.names else given
+            try:
+                table.column(given.name).cast(known.type)
+            except pa.ArrowException as error:
+                raise ValueError(
+                    f"Column {given.name!r} is {known.type} in {names[0]} and {given.type} in {name}: expected one "
+                    "type throughout. Read the files apart, or write one of them anew."
+                ) from error
+    return pa.concat_tables([table.cast(first) for table in tables])

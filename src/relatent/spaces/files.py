@@ -56,9 +56,9 @@ def read_space(
     Space('old', 1 × 2 float64, keys 'a' …)
     """
     reading = Reading(vector, key, None if dtype is None else np.dtype(dtype), None if keys is None else Path(keys))
-    rows = open_remote(str(path), reading) if is_remote(path) else _open_local(Path(path), reading)
+    reopen = partial(open_remote, str(path), reading) if is_remote(path) else partial(_open_local, Path(path), reading)
     called = Path(str(path)).name.split(".")[0] if name is None else name
-    return Space.over(rows, called, fingerprint, str(path))
+    return Space.over(reopen(), called, fingerprint, str(path), reopen)
 
 
 def write_space(space: Space, path: AnyPath, *, format: str | None = None, others: bool = True) -> None:

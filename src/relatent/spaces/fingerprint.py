@@ -96,7 +96,7 @@ class Fingerprint:
         return _compare(self.probe, other.probe)
 
     def recorded(self) -> Fingerprint:
-        """Give the same without the probe: what was said about the vectors, not what was measured."""
+        """Return the same without the probe: what was said about the vectors, not what was measured."""
         return replace(self, probe=None)
 
     def to_json(self) -> str:
@@ -141,7 +141,7 @@ class ProbeBuilder:
         self._rows += len(rows)
 
     def probe(self) -> Probe | None:
-        """Give the statistic, or None when no finite row was seen."""
+        """Return the statistic, or None when no finite row was seen."""
         if self._sums is None or self._rows == 0:
             return None
         mean, square = self._sums / self._rows
@@ -161,7 +161,7 @@ def _probe_from(given: dict[str, Any]) -> Probe:
 def _compare(a: Probe, b: Probe) -> Match:
     if a.unit != b.unit:
         which = f"{a.length:.3g} ± {a.length_std:.2g} in one and {b.length:.3g} ± {b.length_std:.2g} in the other"
-        return Match(False, f"the rows have length {which}: one space is normalised and the other is not")
+        return Match(False, f"the rows have length {which}: one space is normalized and the other is not")
     agreements = [r for r in (_agreement(a, b, "mean"), _agreement(a, b, "std")) if r is not None]
     if not agreements:
         return Match(True, "the dimensions are equal and the probes cannot tell more")

@@ -1,17 +1,25 @@
-"""Join two spaces on keys, so that row i means the same in both, and say what was left out."""
+"""Join two spaces on keys, so that row i means the same in both, and say what was left out.
+
+Keys are compared by their texts (:func:`relatent.spaces.keys.key_texts`): 7 and "7" are the same key. A key column that
+was found by its name (:data:`relatent.spaces.formats.columns.KEY_NAMES`) must be unique, which is checked here, where
+all keys are read anyway. Rows are paired by their order only when asked, or where neither space has keys.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import reduce
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from relatent._array import Array, as_parallel
+from relatent.spaces.keys import key_texts, key_values, repeated_keys, without_nulls
 from relatent.spaces.space import Space
 
-__all__ = ["Matched", "Parallel", "duplicate_keys", "match_keys", "parallel"]
+__all__ = ["Aligned", "Matched", "Parallel", "align", "duplicate_keys", "match_keys", "parallel"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,16 +33,24 @@ class Matched:
     only_y: np.ndarray
     duplicates: np.ndarray
     """Keys that stand for several rows in x or y. They are ambiguous and left out on both sides."""
+    on: tuple[str, str] | None
+    """The key columns of x and y; None where rows were paired by their order."""
+    left_out: tuple[int, int]
+    """How many rows of x and of y have no partner."""
 
     def __len__(self) -> int:
-        """Count the keys in common."""
+        """Count the pairs."""
         return len(self.x_rows)
 
     def summary(self) -> str:
-        """Say in words what was joined and what was left out."""
-        left_out = [("only in x", self.only_x), ("only in y", self.only_y), ("ambiguous", self.duplicates)]
-        parts = [f"{len(k):,} {what} ({_some(k)})" for what, k in left_out if len(k)]
-        return f"{len(self):,} keys in common" + (f"; left out: {', '.join(parts)}" if parts else "")
+        """Say in words what was joined on, how many rows matched, and how many were left out on each side."""
+        if self.on is None:
+            return f"{len(self):,} rows paired by row order"
+        columns = f"column {self.on[0]!r}" if self.on[0] == self.on[1] else f"columns {self.on[0]!r} and {self.on[1]!r}"
+        reasons = [("only in x", self.only_x), ("only in y", self.only_y), ("ambiguous", self.duplicates)]
+        named = ", ".join(f"{len(keys):,} {why} ({_some(keys)})" for why, keys in reasons if len(keys))
+        left_out = f"left out {self.left_out[0]:,} rows of x and {self.left_out[1]:,} of y"
+        return f"{len(self):,} keys in common by {columns}; {left_out}" + (f": {named}" if named else "")
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,8 +65,8 @@ class Parallel(Matched):
         return iter((self.x, self.y))
 
 
-def parallel(x: Space, y: Space) -> Parallel:
-    """Join two spaces on their keys. Reads only the vectors that both have.
+def parallel(x: Space, y: Space, *, by_row: bool = False) -> Parallel:
+    """Join two spaces on their keys, or by row order if asked. Reads only the vectors that both have.
 
     >>> old = Space([[1.0], [2.0], [3.0]], keys=["a", "b", "c"])
     >>> new = Space([[30.0], [10.0]], keys=["c", "a"])
@@ -59,24 +75,56 @@ def parallel(x: Space, y: Space) -> Parallel:
     >>> x.tolist(), y.tolist(), joined.only_x.tolist()
     ([[1.0], [3.0]], [[10.0], [30.0]], ['b'])
     """
-    matched = match_keys(x, y)
+    matched = match_keys(x, y, by_row=by_row)
     return Parallel(**vars(matched), x=x.take(matched.x_rows), y=y.take(matched.y_rows))
 
 
-def match_keys(x: Space, y: Space) -> Matched:
+def match_keys(x: Space, y: Space, *, by_row: bool = False) -> Matched:
     """Find the rows that two spaces have in common, without reading a vector.
 
-    Two spaces without keys are joined row by row if they have equally many.
+    With ``by_row``, or where neither space has keys, row i of x goes with row i of y, if there are equally many.
     """
-    if not x.has_keys and not y.has_keys:
+    if by_row or not (x.has_keys or y.has_keys):
         return _row_by_row(x, y)
     for space, other, which in ((x, y, "first"), (y, x, "second")):
         if not space.has_keys:
             raise ValueError(
                 f"The {which} space ({space.name or len(space)}) has no keys and the other has "
-                f"{other.layout.key!r}: expected both. Name its key column."
+                f"{other.layout.key!r}: expected both. {_remedy(space)}"
             )
-    return _on_keys(*_joinable(x, y))
+    return _on_keys(x, y, _keys(x, "x"), _keys(y, "y"))
+
+
+@dataclass(frozen=True, eq=False)
+class Aligned:
+    """Vectors of several spaces whose row i means the same in each, and its key; keys are None if there are none."""
+
+    vectors: dict[str, Array]
+    keys: np.ndarray | None
+
+
+def align(spaces: Mapping[str, Array | Space]) -> Aligned:
+    """Join any number of spaces on their keys, in the order of the first; arrays are taken row by row.
+
+    >>> old, new = Space([[1.0], [2.0]], keys=["a", "b"]), Space([[20.0], [10.0]], keys=["b", "a"])
+    >>> align({"old": old, "new": new}).vectors["new"].tolist()
+    [[10.0], [20.0]]
+    """
+    keyed = {name: space for name, space in spaces.items() if isinstance(space, Space) and space.has_keys}
+    if len(keyed) < 2:
+        arrays = {name: space.vectors if isinstance(space, Space) else space for name, space in spaces.items()}
+        keys = next((space.keys for space in keyed.values()), None)
+        return Aligned(dict(zip(spaces, as_parallel(**arrays), strict=True)), keys)
+    without = [name for name in spaces if name not in keyed]
+    if without:
+        raise ValueError(
+            f"{' and '.join(keyed)} have keys and {without[0]} has none: expected keys in all or in none. Give "
+            f"{without[0]} as a Space with keys."
+        )
+    rows = _common_rows(keyed)
+    vectors = as_parallel(**{name: space.take(rows[name]) for name, space in keyed.items()})
+    first = next(iter(keyed))
+    return Aligned(dict(zip(keyed, vectors, strict=True)), keyed[first].keys[rows[first]])
 
 
 def duplicate_keys(space: Space) -> np.ndarray:
@@ -87,74 +135,82 @@ def duplicate_keys(space: Space) -> np.ndarray:
     """
     if not space.has_keys:
         return np.empty(0, dtype=np.intp)
-    return np.asarray(_repeated(_keys(space, space.name or "the space")).to_numpy(zero_copy_only=False))
+    return _listed(repeated_keys(key_values(space.key_column())))
 
 
 def _row_by_row(x: Space, y: Space) -> Matched:
     if len(x) != len(y):
         raise ValueError(
-            f"Neither space has keys and they have {len(x)} and {len(y)} rows: expected keys, or as many rows in the "
-            "same order. Name a key column, or give keys."
+            f"{len(x)} and {len(y)} rows cannot be paired by row order: expected equally many. {_remedy(x, y)}"
         )
     rows = np.arange(len(x))
     none = rows[:0]
-    return Matched(rows, rows, rows, none, none, none)
+    return Matched(rows, rows, rows, none, none, none, on=None, left_out=(0, 0))
 
 
-def _on_keys(kx: pa.Array, ky: pa.Array) -> Matched:
-    twice = pc.unique(pa.concat_arrays([_repeated(kx), _repeated(ky)]))
+def _remedy(*spaces: Space) -> str:
+    """Say how to name the keys, or to do without."""
+    columns = dict.fromkeys(name for space in spaces for name in space.schema.names)
+    listed = f", one of: {', '.join(columns)}" if columns else ""
+    return f"Name the key column (key=, --key{listed}), or pair equally many rows by order (by_row=True, --by-row)."
+
+
+def _on_keys(x: Space, y: Space, x_keys: pa.Array, y_keys: pa.Array) -> Matched:
+    kx, ky = key_texts(x_keys), key_texts(y_keys)
+    twice = pc.unique(pa.concat_arrays([repeated_keys(kx), repeated_keys(ky)]))
     place = pc.index_in(kx, value_set=ky)
     keep = pc.and_(pc.is_valid(place), pc.invert(pc.is_in(kx, value_set=twice)))
-    in_y, in_x = pc.is_in(kx, value_set=ky), pc.is_in(ky, value_set=kx)
-    matched = Matched(
-        x_rows=np.flatnonzero(keep.to_numpy(zero_copy_only=False)),
+    if not pc.any(keep).as_py():
+        likes = [f"{which} has {_some(k.slice(0, 3).to_pylist())}" for which, k in (("x", x_keys), ("y", y_keys))]
+        clash = f", and {_some(twice.to_pylist())} stand for several rows" if len(twice) else ""
+        raise ValueError(f"No key is in both spaces: {' and '.join(likes)}{clash}. {_remedy(x, y)}")
+    only_x, only_y = (pc.invert(pc.is_in(a, value_set=b)) for a, b in ((kx, ky), (ky, kx)))
+    x_rows = np.flatnonzero(keep.to_numpy(zero_copy_only=False))
+    return Matched(
+        x_rows=x_rows,
         y_rows=place.filter(keep).to_numpy(zero_copy_only=False).astype(np.intp),
-        keys=kx.filter(keep).to_numpy(zero_copy_only=False),
-        only_x=pc.unique(kx.filter(pc.invert(in_y))).to_numpy(zero_copy_only=False),
-        only_y=pc.unique(ky.filter(pc.invert(in_x))).to_numpy(zero_copy_only=False),
-        duplicates=twice.to_numpy(zero_copy_only=False),
+        keys=_listed(x_keys.filter(keep)),
+        only_x=_listed(pc.unique(x_keys.filter(only_x))),
+        only_y=_listed(pc.unique(y_keys.filter(only_y))),
+        duplicates=_listed(twice.cast(x_keys.type) if x_keys.type == y_keys.type else twice),
+        on=(str(x.layout.key), str(y.layout.key)),
+        left_out=(len(x) - len(x_rows), len(y) - len(x_rows)),
     )
-    if len(matched) == 0:
-        likes = [f"{which} has {_some(k.slice(0, 3).to_pylist())}" for which, k in (("x", kx), ("y", ky))]
-        clash = f", and {_some(matched.duplicates)} stand for several rows" if len(twice) else ""
-        raise ValueError(f"No key is in both spaces: {' and '.join(likes)}{clash}. Check which columns hold the keys.")
-    return matched
-
-
-def _joinable(x: Space, y: Space) -> tuple[pa.Array, pa.Array]:
-    """Give the keys of both as arrays of one type."""
-    kx, ky = _keys(x, "x"), _keys(y, "y")
-    if pa.types.is_large_string(kx.type) != pa.types.is_large_string(ky.type):
-        raise ValueError(
-            f"The keys of x are {kx.type} and those of y are {ky.type}: expected one type. "
-            "Read the key column of one of them as the other's type."
-        )
-    return kx, ky.cast(kx.type)
 
 
 def _keys(space: Space, which: str) -> pa.Array:
-    column = space.key_column()
-    if column is None:
-        raise ValueError(f"The space {which} has no keys: name its key column.")
-    if pa.types.is_dictionary(column.type):
-        column = column.cast(column.type.value_type)
-    integer = pa.types.is_integer(column.type)
-    text = not integer and not pa.types.is_binary(column.type) and not pa.types.is_floating(column.type)
-    column = column.cast(pa.int64() if integer else pa.large_string() if text else column.type)
-    keys = pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
-    if keys.null_count:
-        row = int(np.flatnonzero(keys.is_null().to_numpy(zero_copy_only=False))[0])
-        raise ValueError(f"{keys.null_count} keys of {which} are null, first in row {row}: give every row a key.")
+    """Read the keys; refuse repeated ones in a column that nobody named."""
+    column = space.layout.key
+    try:
+        keys = without_nulls(key_values(space.key_column()), which)
+    except ValueError as error:
+        raise ValueError(f"Column {column!r} of {which} cannot be joined on: {error}") from error
+    twice = repeated_keys(keys) if space.layout.guessed else keys[:0]
+    if len(twice):
+        raise ValueError(
+            f"Column {column!r} of {which} is named like a key and is not unique: {len(twice):,} of its values are on "
+            f"several rows ({_some(twice.to_pylist())}). Say key={column!r} (--key {column}) to leave those rows out, "
+            "name another column, or pair by row order (by_row=True, --by-row)."
+        )
     return keys
 
 
-def _repeated(keys: pa.Array) -> pa.Array:
-    counts = pc.value_counts(keys)
-    return counts.field("values").filter(pc.greater(counts.field("counts"), 1))
+def _listed(keys: pa.Array) -> np.ndarray:
+    return np.asarray(keys.to_numpy(zero_copy_only=False))
 
 
-def _some(keys: object, most: int = 3) -> str:
-    listed = list(keys)  # type: ignore[call-overload]
+def _some(keys: Iterable[object], most: int = 3) -> str:
+    listed = list(keys)
     return ", ".join(repr(k.item() if hasattr(k, "item") else k) for k in listed[:most]) + (
         " …" if len(listed) > most else ""
     )
+
+
+def _common_rows(spaces: Mapping[str, Space]) -> dict[str, np.ndarray]:
+    """Return the rows of each space whose keys are in all of them, in the order of the first."""
+    first, *others = spaces
+    matched = {name: match_keys(spaces[first], spaces[name]) for name in others}
+    kept = reduce(np.intersect1d, (m.x_rows for m in matched.values()))
+    if not len(kept):
+        raise ValueError(f"No key is in all of {', '.join(spaces)}: expected anchors that all of them have.")
+    return {first: kept, **{name: m.y_rows[np.searchsorted(m.x_rows, kept)] for name, m in matched.items()}}

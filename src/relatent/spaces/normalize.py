@@ -1,4 +1,4 @@
-"""Normalisations: fitted on anchors, applied to samples, undone on the target side."""
+"""Normalizations: fitted on anchors, applied to samples, undone on the target side."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 from relatent._array import Array, array_namespace, as_matrix, like, row_chunks, suggest, to_numpy
 from relatent._linalg import row_norms, unit_norm
 
-__all__ = ["NORMALIZATIONS", "UNIT_ROWS", "Normalization", "Normalizer", "centred", "live_dimensions", "scaled"]
+__all__ = ["NORMALIZATIONS", "UNIT_ROWS", "Normalization", "Normalizer", "centered", "live_dimensions", "scaled"]
 
 Normalization = Literal["none", "center", "iso", "standard", "whiten", "l2", "center+l2"]
 NORMALIZATIONS: tuple[str, ...] = get_args(Normalization)
@@ -22,9 +22,9 @@ DEAD = 1e-6
 
 
 def live_dimensions(std: np.ndarray) -> np.ndarray:
-    """Tell which coordinates carry information: those whose std exceeds 1e-6 of the median std.
+    """Return which coordinates carry information: those whose std exceeds 1e-6 of the median std.
 
-    Orthogonal and whitening maps leak into the others, and a decoder that standardises its input then amplifies that
+    Orthogonal and whitening maps leak into the others, and a decoder that standardizes its input then amplifies that
     leak (all-MiniLM-L6-v2 has three such coordinates). Whatever writes into a space sets them to their mean instead.
 
     >>> live_dimensions(np.asarray([1.0, 2.0, 1e-30])).tolist()
@@ -35,7 +35,7 @@ def live_dimensions(std: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Normalizer:
-    r"""A normalisation with its statistics: rows become :math:`(x - m)\,S`, then unit rows if ``unit``.
+    r"""A normalization with its statistics: rows become :math:`(x - m)\,S`, then unit rows if ``unit``.
 
     =============  =====================================================================================
     ``none``       nothing
@@ -47,9 +47,9 @@ class Normalizer:
     ``center+l2``  subtract the mean, then unit rows
     =============  =====================================================================================
 
-    ``iso`` is the default everywhere: it keeps angles and relative lengths, and one number cannot explode as a
-    near-constant coordinate does under ``standard``. The inverse of a unit-row normalisation multiplies by the mean
-    length of the rows it was fitted on, the best that can be done for a sample whose length was dropped.
+    ``iso`` is the default everywhere: it keeps angles and relative norms, and one number cannot explode as a
+    near-constant coordinate does under ``standard``. The inverse of a unit-row normalization multiplies by the mean
+    norm of the rows it was fitted on, the best that can be done for a sample whose norm was dropped.
 
     >>> x = np.asarray([[0.0, 0.0], [2.0, 2.0]])
     >>> n = Normalizer.fit(x, "center")
@@ -60,11 +60,11 @@ class Normalizer:
     name: str
     mean: np.ndarray
     scale: np.ndarray
-    """(d,): what each centred coordinate is divided by; (d, d) for ``whiten``: what centred rows are multiplied by."""
+    """What centered rows are multiplied by: (d,), one factor per coordinate, or a (d, d) matrix for ``whiten``."""
     unscale: np.ndarray
     unit: bool = False
-    length: float = 1.0
-    """Mean length of the rows before they became unit rows."""
+    mean_norm: float = 1.0
+    """Mean norm of the rows before they became unit rows."""
 
     @staticmethod
     def fit(anchors: Array, name: str = "iso") -> Normalizer:
@@ -73,17 +73,17 @@ class Normalizer:
         mean = np.mean(x, axis=0)
         if name in UNIT_ROWS:
             found = Normalizer.from_moments(len(x), mean, np.zeros(0), name)
-            lengths = [row_norms(found._affine(x[b])) for b in row_chunks(len(x))]
-            return replace(found, length=float(np.mean(np.concatenate(lengths))))
-        centred = x - mean
-        scatter = centred.T @ centred if name == "whiten" else np.einsum("ij,ij->j", centred, centred)
+            norms = [row_norms(found._affine(x[b])) for b in row_chunks(len(x))]
+            return replace(found, mean_norm=float(np.mean(np.concatenate(norms))))
+        centered = x - mean
+        scatter = centered.T @ centered if name == "whiten" else np.einsum("ij,ij->j", centered, centered)
         return Normalizer.from_moments(len(x), mean, scatter, name)
 
     @staticmethod
     def from_moments(n: int, mean: np.ndarray, scatter: np.ndarray, name: str = "iso") -> Normalizer:
-        """Build from the mean and the centred scatter Σ(x−m)ᵀ(x−m), or its diagonal where that is enough."""
+        """Build from the mean and the centered scatter Σ(x−m)ᵀ(x−m), or its diagonal where that is enough."""
         if name not in NORMALIZATIONS:
-            raise ValueError(f"There is no normalisation {name!r}.{suggest(name, NORMALIZATIONS)}")
+            raise ValueError(f"There is no normalization {name!r}.{suggest(name, NORMALIZATIONS)}")
         d = mean.shape[0]
         one = np.ones(d)
         if name in ("none", "l2"):
@@ -101,30 +101,30 @@ class Normalizer:
         return Normalizer(name, mean, 1 / std, std)
 
     def apply(self, x: Array) -> Array:
-        """Normalise rows of the fitted space."""
+        """Normalize rows of the fitted space."""
         return self.applied(self._checked(x))
 
     def undo(self, x: Array) -> Array:
-        """Bring normalised rows back to the fitted space."""
+        """Bring normalized rows back to the fitted space."""
         return self.undone(self._checked(x))
 
     def applied(self, x: Array) -> Array:
-        """Normalise rows that are known to fit."""
+        """Normalize rows that are known to fit."""
         x = self._affine(x)
         return unit_norm(x) if self.unit else x
 
     def undone(self, x: Array) -> Array:
         """Bring rows back that are known to fit."""
-        x = x * self.length if self.unit else x
+        x = x * self.mean_norm if self.unit else x
         return scaled(x, like(self.unscale, x)) + like(self.mean, x)
 
     def arrays(self, prefix: str = "normalizer.") -> dict[str, np.ndarray]:
-        """Give the arrays to save."""
+        """Return the arrays to save."""
         return {f"{prefix}{name}": getattr(self, name) for name in ("mean", "scale", "unscale")}
 
     def about(self) -> dict[str, Any]:
-        """Give what else to save."""
-        return {"name": self.name, "unit": self.unit, "length": self.length}
+        """Return what else to save."""
+        return {"name": self.name, "unit": self.unit, "mean_norm": self.mean_norm}
 
     @staticmethod
     def from_saved(arrays: dict[str, np.ndarray], about: dict[str, Any], prefix: str = "normalizer.") -> Normalizer:
@@ -147,10 +147,10 @@ class Normalizer:
         return x if self.name in ("center", "center+l2") else scaled(x, like(self.scale, x))
 
 
-def centred(x: Array, anchors: Array) -> tuple[Array, Array]:
+def centered(x: Array, anchors: Array) -> tuple[Array, Array]:
     """Subtract the mean of the anchors from samples and anchors, differentiably.
 
-    >>> [a.tolist() for a in centred(np.asarray([[5.0]]), np.asarray([[1.0], [3.0]]))]
+    >>> [a.tolist() for a in centered(np.asarray([[5.0]]), np.asarray([[1.0], [3.0]]))]
     [[[3.0]], [[-1.0], [1.0]]]
     """
     mean = array_namespace(x).mean(anchors, axis=0, keepdims=True)

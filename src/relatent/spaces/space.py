@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from functools import cached_property
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import cached_property, reduce
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from relatent._array import to_numpy
-from relatent.spaces.chunks import Chunk, Held, Layout, Rows, chunk_rows, empty_others, shard_range
+from relatent.spaces.chunks import ArrayRows, Chunk, Layout, Rows, chunk_rows, empty_others, shard_range
 from relatent.spaces.fingerprint import Fingerprint
+from relatent.spaces.keys import as_column, key_values, rows_of
 
 __all__ = ["Space"]
 
@@ -22,9 +24,15 @@ class Space:
     A space that was read from a file is lazy: :meth:`chunks` and :meth:`take` read what they give and no more, and
     ``vectors`` reads all (a memory-mapped file stays on disk even then). Without keys, rows are known by their number.
 
+    Every function that takes vectors takes a space. One that takes parallel vectors joins two spaces on their keys.
+    ``space[3]`` is the vector of row 3; a slice, row numbers or a mask give a smaller space. A pickled space holds its
+    vectors, or the path of its file, which is opened again.
+
     >>> space = Space([[1.0, 0.0], [0.0, 2.0]], keys=["a", "b"], name="toy")
     >>> space
     Space('toy', 2 × 2 float64, keys 'a' …)
+    >>> space[1:].keys.tolist(), space[1].tolist(), space.by_keys(["b", "a"])[0].tolist()
+    (['b'], [0.0, 2.0], [0.0, 2.0])
     >>> [len(chunk) for chunk in space.chunks(rows=1)]
     [1, 1]
     """
@@ -47,15 +55,26 @@ class Space:
         if array.dtype.kind != "f":
             array = array.astype(np.float32 if array.dtype.itemsize <= 2 else np.float64)
         table, layout = _table(len(array), keys, others)
-        self._rows: Rows = Held(array, table, layout)
-        self.name, self.path = name, None
+        self._rows: Rows = ArrayRows(array, table, layout)
+        self.name, self.path, self._layout = name, None, layout
+        self._reopen: Callable[[], Rows] | None = None
         self._recorded = _checked(fingerprint, array.shape[1])
 
     @classmethod
-    def over(cls, rows: Rows, name: str = "", fingerprint: Fingerprint | None = None, path: str | None = None) -> Space:
-        """Build over rows that know how to read themselves, such as those of a file."""
+    def over(
+        cls,
+        rows: Rows,
+        name: str = "",
+        fingerprint: Fingerprint | None = None,
+        path: str | None = None,
+        reopen: Callable[[], Rows] | None = None,
+    ) -> Space:
+        """Build over rows that know how to read themselves, such as those of a file.
+
+        ``reopen`` opens them again in another process; without it, the rows themselves are pickled.
+        """
         space = cls.__new__(cls)
-        space._rows, space.name, space.path = rows, name, path
+        space._rows, space.name, space.path, space._reopen, space._layout = rows, name, path, reopen, rows.layout
         space._recorded = _checked(fingerprint or rows.fingerprint, rows.shape[1])
         return space
 
@@ -77,7 +96,7 @@ class Space:
     @property
     def layout(self) -> Layout:
         """How the columns are named."""
-        return self._rows.layout
+        return self._layout
 
     @property
     def schema(self) -> pa.Schema:
@@ -92,7 +111,7 @@ class Space:
     @cached_property
     def vectors(self) -> np.ndarray:
         """All vectors, (n, d)."""
-        if isinstance(self._rows, Held):
+        if isinstance(self._rows, ArrayRows):
             return self._rows.vectors
         out = np.empty(self.shape, dtype=self.dtype)
         for chunk in self.chunks():
@@ -106,9 +125,9 @@ class Space:
 
     @cached_property
     def keys(self) -> np.ndarray:
-        """All keys; the row numbers when there are none."""
+        """All keys, integers as such and others as text; the row numbers when there are none."""
         column = self.key_column()
-        return np.arange(len(self)) if column is None else np.asarray(column.to_numpy())
+        return np.arange(len(self)) if column is None else key_values(column).to_numpy(zero_copy_only=False)
 
     def key_column(self) -> pa.ChunkedArray | None:
         """Read the keys, and no other column, as Arrow holds them; None when there are none."""
@@ -127,12 +146,13 @@ class Space:
         return Fingerprint.of(first.vectors, **known)
 
     def chunks(self, rows: int | None = None, shard: tuple[int, int] | None = None) -> Iterator[Chunk]:
-        """Give the rows in order, at most ``rows`` at a time (default: 32 MiB), or one shard ``(i, n)`` of them.
+        """Return the rows in order, at most ``rows`` at a time (default: 32 MiB), or one shard ``(i, n)`` of them.
 
         There is always at least one chunk, so that a writer learns the columns; in an empty space it is empty.
         """
         start, stop = shard_range(len(self), shard)
-        return self._rows.chunks(start, stop, chunk_rows(self.dim, self.dtype, rows))
+        chunks = self._rows.chunks(start, stop, chunk_rows(self.dim, self.dtype, rows))
+        return (replace(chunk, layout=self.layout) for chunk in chunks)
 
     def take(self, rows: Sequence[int] | np.ndarray) -> np.ndarray:
         """Read the vectors of some rows, in the order given, without holding the others."""
@@ -151,13 +171,67 @@ class Space:
 
     @property
     def _in_memory(self) -> bool:
-        return isinstance(self._rows, Held) and self._rows.forget is None
+        return isinstance(self._rows, ArrayRows) and self._rows.forget is None
 
     def subset(self, rows: Sequence[int] | np.ndarray) -> Space:
-        """Give some rows as a space in memory, in the order given, with their other columns and the fingerprint."""
+        """Return some rows as a space in memory, in the order given, with their other columns and the fingerprint."""
         rows = np.asarray(rows, dtype=np.intp)
-        part = Held(self.take(rows), self.others.take(pa.array(rows)), self.layout)
+        part = ArrayRows(self.take(rows), self.others.take(pa.array(rows)), self.layout)
         return Space.over(part, self.name, self.fingerprint)
+
+    def rows_of(self, keys: Sequence[Any] | np.ndarray) -> np.ndarray:
+        """Return the rows of these keys, in the order given (:func:`relatent.spaces.keys.rows_of`)."""
+        column = self.key_column()
+        return rows_of(self.keys if column is None else column, keys)
+
+    def by_keys(self, keys: Sequence[Any] | np.ndarray) -> Space:
+        """Return the rows of these keys as a space in memory, in the order given."""
+        return self.subset(self.rows_of(keys))
+
+    def without_keys(self) -> Space:
+        """Return the same rows, known by their number only. Two such spaces are joined by row order."""
+        space = Space.over(self._rows, self.name, self._recorded, self.path, self._reopen)
+        space._layout = replace(self.layout, key=None)
+        return space
+
+    def aligned_with(self, *others: Space) -> tuple[np.ndarray, ...]:
+        """Return the vectors of the keys that all these spaces share, in the order of this one."""
+        from relatent.spaces.join import match_keys  # which builds on this module
+
+        matches = [match_keys(self, other) for other in others]
+        rows = reduce(np.intersect1d, [matched.x_rows for matched in matches], np.arange(len(self)))
+        partners = [matched.y_rows[np.searchsorted(matched.x_rows, rows)] for matched in matches]
+        return (self.take(rows), *(other.take(part) for other, part in zip(others, partners, strict=True)))
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        """Return all vectors: NumPy's conversion of a space to an array."""
+        return np.array(self.vectors, dtype=dtype, copy=copy)
+
+    def __getitem__(self, rows: Any) -> Any:
+        """Return the vector of one row, or a space of several: a slice, row numbers or a mask of booleans."""
+        if isinstance(rows, int | np.integer) and not isinstance(rows, bool):
+            return self.take([range(len(self))[rows]])[0]
+        return self.subset(np.arange(len(self))[rows])
+
+    def __iter__(self) -> Iterator[np.ndarray]:
+        """Go through the vectors, chunk by chunk."""
+        return (vector for chunk in self.chunks() for vector in chunk.vectors)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Keep how to open the rows again, or else the rows, and nothing that was read of them."""
+        state = {name: getattr(self, name) for name in ("name", "path", "_reopen", "_recorded", "_layout")}
+        return state | {"shape": self.shape, "rows": self._rows if self._reopen is None else None}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Open the rows again."""
+        shape, rows = state.pop("shape"), state.pop("rows")
+        self.__dict__.update(state)
+        self._rows = rows if self._reopen is None else self._reopen()
+        if self.shape != shape:
+            raise ValueError(
+                f"{self.path} is {self.shape[0]} × {self.shape[1]} and was {shape[0]} × {shape[1]} when its space was "
+                "pickled: the file has changed. Read it again."
+            )
 
     def __len__(self) -> int:
         """Count the rows."""
@@ -174,7 +248,7 @@ def _table(rows: int, keys: Any, others: pa.Table | Mapping[str, Any] | None) ->
     """Put keys and other columns into one table with a layout."""
     table = empty_others(rows) if others is None else others if isinstance(others, pa.Table) else pa.table(dict(others))
     if keys is not None:
-        column = keys if isinstance(keys, pa.Array | pa.ChunkedArray) else pa.array(_plain(keys))
+        column = keys if isinstance(keys, pa.Array | pa.ChunkedArray) else as_column(keys)
         if "key" in table.column_names:
             raise ValueError("others holds a column 'key' and keys were given too: rename or drop one of them.")
         if len(column) != rows:
@@ -183,12 +257,6 @@ def _table(rows: int, keys: Any, others: pa.Table | Mapping[str, Any] | None) ->
     if table.num_rows != rows:
         raise ValueError(f"others has {table.num_rows} rows for {rows} vectors: expected as many.")
     return table, Layout("vector", None if keys is None else "key", tuple(table.column_names))
-
-
-def _plain(keys: Any) -> Any:
-    """Give NumPy strings as Python ones, which Arrow takes at any width."""
-    keys = to_numpy(keys) if hasattr(keys, "dtype") else list(keys)
-    return keys.tolist() if isinstance(keys, np.ndarray) and keys.dtype.kind in "UTO" else keys
 
 
 def _checked(fingerprint: Fingerprint | None, dim: int) -> Fingerprint | None:

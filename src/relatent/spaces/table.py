@@ -41,7 +41,7 @@ def _separated(path: Path) -> pa.Table:
         rows = [row for row in csv.reader(file, **options) if row]
     if not rows:
         raise FileError(f"{path} is empty: expected a header and lines of values.")
-    for number, row in enumerate(rows):
+    for line, row in enumerate(rows):
         if len(row) != len(rows[0]):
-            raise FileError(f"Line {number} of {path} has {len(row)} values and the header {len(rows[0])}: mend it.")
+            raise FileError(f"Line {line} of {path} has {len(row)} values and the header {len(rows[0])}: correct it.")
     return pa.table({name: pa.array(list(column), pa.string()) for name, *column in zip(*rows, strict=True)})

@@ -11,8 +11,8 @@ from sklearn.base import clone
 
 from relatent._array import Array, as_matrix, to_numpy
 from relatent._terminal import progress_bar
-from relatent.anchors import align
 from relatent.project import RelativeTranslator
+from relatent.spaces.join import align
 from relatent.spaces.space import Space
 from relatent.stitching.compose import stitch, without_graph
 from relatent.stitching.protocol import METHODS, Split, check_names, find_methods, find_metric, kind_of, kinds

@@ -51,14 +51,14 @@ class Endpoints:
         return replace(self, accepted=(*self.accepted, fingerprint))
 
     def outcome(self, width: int) -> Fingerprint:
-        """Give the fingerprint of translated vectors: the target's model, and where they came from."""
+        """Return the fingerprint of translated vectors: the target's model, and where they came from."""
         if width != self.target.dim:  # the coordinates of a likelihood ratio, which are nobody's model
             return Fingerprint(dim=width)
         origin = self.source.model or self.source_name or "another space"
         return replace(self.target, probe=None, revision=f"translated from {origin}")
 
     def about(self) -> dict[str, Any]:
-        """Give what to save."""
+        """Return what to save."""
         return {
             "source": self.source.to_json(),
             "target": self.target.to_json(),

@@ -146,7 +146,7 @@ def _in_space(solved: Affine, target: Frame) -> tuple[np.ndarray, np.ndarray]:
     """Return the matrix and offset that lead into the target space itself."""
     normalizer = target.normalizer
     matrix, offset = (
-        scaled((a if target.basis is None else a @ target.basis.T) * normalizer.length, normalizer.unscale)
+        scaled((a if target.basis is None else a @ target.basis.T) * normalizer.mean_norm, normalizer.unscale)
         for a in (solved.matrix, solved.offset)
     )
     return matrix, offset + normalizer.mean

@@ -20,6 +20,7 @@ from relatent._array import Array, as_matrix, random_generator, suggest, to_nump
 from relatent._linalg import polar, spectrum, unit_norm
 from relatent._saved import Saved, read_saved, understood, write_saved
 from relatent.evaluate.retrieval import mean_reciprocal_rank
+from relatent.spaces.join import align
 from relatent.spaces.normalize import Normalizer
 from relatent.spaces.space import Space
 from relatent.summary import summarize
@@ -96,7 +97,7 @@ class Hub(ClassNamePrefixFeaturesOutMixin, _SetOutputMixin, BaseEstimator):
             raise ValueError(f"There is no goal {self.goal!r}.{suggest(self.goal, GOALS)}")
         if len(spaces) < 2:
             raise ValueError(f"{len(spaces)} spaces were given: expected at least 2 to bring together.")
-        aligned = choose.align(spaces)
+        aligned = align(spaces)
         anchors = {name: _Anchors.of(name, x, PREPARATION[self.goal]) for name, x in aligned.vectors.items()}
         self.keys_ = aligned.keys
         if self.goal == "vectors":

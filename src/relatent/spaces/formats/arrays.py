@@ -12,7 +12,8 @@ import pyarrow as pa
 
 from relatent._atomic import FileError
 from relatent.spaces.chunks import Chunk, Layout, empty_others
-from relatent.spaces.formats.columns import KEY_NAMES, VECTOR_NAMES, Reading, choose
+from relatent.spaces.formats.columns import VECTOR_NAMES, Reading, choose, refuse_keys
+from relatent.spaces.formats.columns import with_key as with_key_column
 
 __all__ = ["PACKED", "Packed", "Shape", "find_layout", "pack", "unpack"]
 
@@ -26,6 +27,8 @@ class Shape:
 
     shape: tuple[int, ...]
     floating: bool
+    flaw: str = ""
+    """Why it cannot be read, if so."""
 
 
 @dataclass(frozen=True)
@@ -54,14 +57,15 @@ def find_layout(path: Path, shapes: dict[str, Shape], reading: Reading) -> Layou
         raise FileError(f"{path} holds {listed}: expected a matrix of numbers, one vector per row.")
     rows = shapes[vector].shape[0]
     columns = [name for name, s in shapes.items() if s.shape == (rows,) and name not in (vector, PACKED)]
+    others = {name: s for name, s in shapes.items() if name not in (vector, PACKED, *columns)}
+    refuse_keys(path, {name: s.flaw or f"has shape {s.shape} beside {rows} vectors" for name, s in others.items()})
     return Layout(vector, None, (*columns, vector))
 
 
 def with_key(path: Path, layout: Layout, table: pa.Table, reading: Reading) -> Layout:
     """Find the keys among the other columns."""
-    text_or_int = [f.name for f in table.schema if pa.types.is_integer(f.type) or pa.types.is_string(f.type)]
-    key = choose(path, "key", reading.key, table.column_names, text_or_int, KEY_NAMES)
-    return Layout(layout.vector, key, (*table.column_names, layout.vector))
+    layout = Layout(layout.vector, None, (*table.column_names, layout.vector))
+    return with_key_column(path, layout, table.schema, reading)
 
 
 def pack(others: pa.Table, text: bool) -> Packed:

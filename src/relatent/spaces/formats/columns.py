@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +14,11 @@ from relatent._array import suggest
 from relatent._atomic import FileError
 from relatent.spaces.chunks import Chunk, Layout
 from relatent.spaces.fingerprint import Fingerprint
+from relatent.spaces.keys import is_key_type
 
 __all__ = [
+    "KEY_NAMES",
+    "VECTOR_NAMES",
     "Reading",
     "as_lists",
     "as_matrix",
@@ -23,14 +26,21 @@ __all__ = [
     "conform",
     "guess_layout",
     "meta",
+    "refuse_keys",
     "stored_fingerprint",
     "table_of",
     "vector_dtype",
+    "with_key",
 ]
 
 META = b"relatent.fingerprint"
 VECTOR_NAMES = ("vector", "embedding", "vectors", "embeddings", "emb", "values", "features", "x", "arr_0")
-KEY_NAMES = ("key", "keys", "id", "ids", "_id", "doc_id", "docid", "uid", "uuid", "word", "words", "token", "name")
+# A column is taken for the keys only if it has one of these names, in any case; the earlier wins. It must be unique
+# too, which the join checks: whether a column of a huge file is unique cannot be seen without reading it.
+KEY_NAMES = (
+    *("key", "keys", "id", "ids", "_id", "uid", "uuid", "guid", "pk", "doc_id", "docid", "document_id", "item_id"),
+    *("url", "uri", "path", "file_path", "filename", "file_name", "file", "word", "words", "token", "name"),
+)
 
 
 @dataclass(frozen=True)
@@ -45,9 +55,8 @@ class Reading:
 
 
 def guess_layout(path: Any, schema: pa.Schema, reading: Reading) -> Layout:
-    """Find the vector column and the key column by name and type."""
+    """Find the vector column by name and type, and the key column by name."""
     lists = [f.name for f in schema if _is_vector(f.type)]
-    keys = [f.name for f in schema if _is_key(f.type)]
     vector = choose(path, "vector", reading.vector, schema.names, lists, VECTOR_NAMES)
     if vector is None:
         raise FileError(
@@ -59,14 +68,26 @@ def guess_layout(path: Any, schema: pa.Schema, reading: Reading) -> Layout:
             f"Column {vector!r} of {path} holds {schema.field(vector).type}: expected lists of numbers. "
             f"Such columns are: {', '.join(lists) or 'none'}."
         )
-    key = choose(path, "key", reading.key, schema.names, keys, KEY_NAMES)
-    return Layout(vector, key, tuple(schema.names))
+    return with_key(path, Layout(vector, None, tuple(schema.names)), schema, reading)
+
+
+def with_key(path: Any, layout: Layout, schema: pa.Schema, reading: Reading) -> Layout:
+    """Find the key column: the one that was given, else one that is named like a key.
+
+    A column that is named like a key and whose type cannot be one is found too if there is no other, so that a join
+    refuses it with the reason and does not fall back on row order.
+    """
+    names = [name for name in schema.names if name != layout.vector]
+    fitting = [name for name in names if is_key_type(schema.field(name).type)]
+    key = choose(path, "key", reading.key, names, fitting, KEY_NAMES)
+    key = choose(path, "key", None, names, names, KEY_NAMES) if key is None else key
+    return replace(layout, key=key, guessed=reading.key is None)
 
 
 def choose(
     path: Any, what: str, given: str | None, every: Iterable[str], fitting: list[str], usual: tuple[str, ...]
 ) -> str | None:
-    """Take the column that was given, else the one with a usual name, else the only one that fits."""
+    """Take the column that was given, else the one with a usual name; for vectors, else the only one that fits."""
     every = list(every)
     if given is not None:
         if given not in every:
@@ -75,15 +96,27 @@ def choose(
     named = sorted((name for name in fitting if name.lower() in usual), key=lambda n: usual.index(n.lower()))
     if named:
         return named[0]
-    if len(fitting) > 1 and what == "vector":
+    if what != "vector":
+        return None
+    if len(fitting) > 1:
         raise FileError(
             f"{path} has several columns of vectors: {', '.join(fitting)}. Say which one with vector={fitting[0]!r}."
         )
-    return fitting[0] if len(fitting) == 1 else None
+    return fitting[0] if fitting else None
+
+
+def refuse_keys(path: Any, unreadable: dict[str, str]) -> None:
+    """Refuse arrays that are named like keys and cannot serve as such, each with its reason."""
+    for name, reason in unreadable.items():
+        if name.lower() in KEY_NAMES:
+            raise FileError(
+                f"{path} has {name!r}, which is named like the keys, and {reason}: rows would be joined by their "
+                "number. Save it as an array of text or integers, one per row, or under another name."
+            )
 
 
 def as_matrix(column: pa.ChunkedArray | pa.Array, path: Any, first_row: int, dim: int | None = None) -> np.ndarray:
-    """Give a list column as a matrix, without a copy when it is one piece of one length and without nulls."""
+    """Return a list column as a matrix, without a copy when it is one piece of one length and without nulls."""
     pieces = column.chunks if isinstance(column, pa.ChunkedArray) else [column]
     matrices, row = [], first_row
     for piece in pieces:
@@ -97,7 +130,7 @@ def as_matrix(column: pa.ChunkedArray | pa.Array, path: Any, first_row: int, dim
 
 
 def as_lists(matrix: np.ndarray) -> pa.FixedSizeListArray:
-    """Give a matrix as a column of fixed-size lists, without a copy when it is contiguous."""
+    """Return a matrix as a column of fixed-size lists, without a copy when it is contiguous."""
     flat = pa.array(np.ascontiguousarray(matrix).reshape(-1))
     if matrix.shape[1] == 0:
         raise ValueError("The vectors have no coordinate: there is nothing to write.")
@@ -105,7 +138,7 @@ def as_lists(matrix: np.ndarray) -> pa.FixedSizeListArray:
 
 
 def vector_dtype(kind: pa.DataType) -> np.dtype:
-    """Give the dtype that vectors of an Arrow type are read as."""
+    """Return the dtype that vectors of an Arrow type are read as."""
     value = _storage(kind).value_type
     if pa.types.is_floating(value):
         floating: np.dtype = np.dtype(value.to_pandas_dtype())
@@ -114,7 +147,7 @@ def vector_dtype(kind: pa.DataType) -> np.dtype:
 
 
 def table_of(chunk: Chunk) -> pa.Table:
-    """Give a chunk as one table, the vectors in the place where they were read."""
+    """Return a chunk as one table, the vectors in the place where they were read."""
     layout, lists = chunk.layout, as_lists(chunk.vectors)
     others = {name: chunk.others.column(name) for name in chunk.others.column_names}
     order = [name for name in layout.order if name in others or name == layout.vector]
@@ -124,7 +157,7 @@ def table_of(chunk: Chunk) -> pa.Table:
 
 
 def conform(table: pa.Table, schema: pa.Schema) -> pa.Table:
-    """Give a table the types of the first chunk, or name the column that cannot take them."""
+    """Return a table with the types of the first chunk, or name the column that cannot take them."""
     try:
         return table.cast(schema)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, ValueError) as error:
@@ -137,7 +170,7 @@ def conform(table: pa.Table, schema: pa.Schema) -> pa.Table:
 
 
 def meta(fingerprint: Fingerprint) -> dict[bytes, bytes]:
-    """Give the metadata that records a fingerprint in an Arrow schema."""
+    """Return the metadata that records a fingerprint in an Arrow schema."""
     return {META: fingerprint.to_json().encode()}
 
 
@@ -169,7 +202,7 @@ def _piece(piece: pa.Array, path: Any, first_row: int, dim: int | None) -> np.nd
 
 
 def _width(piece: pa.Array, path: Any, first_row: int, dim: int | None) -> int:
-    """Give the one length of all lists; name the first row that has another."""
+    """Return the one length of all lists; name the first row that has another."""
     if pa.types.is_fixed_size_list(piece.type):
         width, lengths = piece.type.list_size, None
         ragged = 0 if dim not in (None, width) else None
@@ -196,12 +229,6 @@ def _is_vector(kind: pa.DataType) -> bool:
     if not (pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)):
         return False
     return bool(pa.types.is_floating(kind.value_type) or pa.types.is_integer(kind.value_type))
-
-
-def _is_key(kind: pa.DataType) -> bool:
-    if pa.types.is_dictionary(kind):
-        kind = kind.value_type
-    return bool(pa.types.is_integer(kind) or pa.types.is_string(kind) or pa.types.is_large_string(kind))
 
 
 def _listed(schema: pa.Schema) -> str:

@@ -121,12 +121,11 @@ def _layout(path: Path, objects: list[dict[str, Any]], reading: Reading) -> Layo
     found = {name: value for one in reversed(objects) for name, value in one.items()}
     found = {**dict.fromkeys(name for one in objects for name in one), **found, **objects[0]}
     lists = [name for name, value in found.items() if _is_vector(value)]
-    keys = [name for name, value in found.items() if isinstance(value, str | int) and not isinstance(value, bool)]
     vector = choose(path, "vector", reading.vector, found, lists, VECTOR_NAMES)
     if vector is None or vector not in lists:
         raise FileError(f"{path} has no list of numbers in row 0; it has: {', '.join(found)}. Check the vector's name.")
-    key = choose(path, "key", reading.key, found, keys, KEY_NAMES)
-    return Layout(vector, key, tuple(found))
+    key = choose(path, "key", reading.key, found, [name for name in found if name != vector], KEY_NAMES)
+    return Layout(vector, key, tuple(found), guessed=reading.key is None)
 
 
 def _is_vector(value: Any) -> bool:

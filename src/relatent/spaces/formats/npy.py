@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from dataclasses import replace
 from pathlib import Path
 from typing import BinaryIO
 
@@ -11,9 +12,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from relatent._atomic import FileError
-from relatent.spaces.chunks import Chunk, Held, Layout, Rows, empty_others
+from relatent.spaces.chunks import ArrayRows, Chunk, Layout, Rows, empty_others
 from relatent.spaces.fingerprint import Fingerprint
-from relatent.spaces.formats.columns import KEY_NAMES, Reading, choose, conform
+from relatent.spaces.formats.columns import Reading, conform, with_key
 from relatent.spaces.formats.mapped import MappedFile
 from relatent.spaces.formats.sidecar import read_sidecar, sidecar_path, write_sidecar
 
@@ -38,9 +39,10 @@ def open_rows(path: Path, reading: Reading) -> Rows:
     beside = read_sidecar(path)
     beside.check_rows(path, len(vectors))
     table = _beside(path, len(vectors), reading.keys)
-    key = choose(path, "key", reading.key, table.column_names, list(table.column_names), KEY_NAMES)
-    layout = Layout("vector", key, tuple(table.column_names))
-    return Held(vectors, table, layout, beside.fingerprint, mapped.forget)
+    if reading.keys is not None and reading.key is None and table.num_columns == 1:
+        reading = replace(reading, key=table.column_names[0])  # whoever names a file of ids means its only column
+    layout = with_key(path, Layout("vector", None, tuple(table.column_names)), table.schema, reading)
+    return ArrayRows(vectors, table, layout, beside.fingerprint, mapped.forget)
 
 
 def array_at(mapped: MappedFile, offset: int) -> np.ndarray:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from relatent._atomic import FileError
-from relatent.spaces.chunks import Chunk, Held, Rows
+from relatent.spaces.chunks import ArrayRows, Chunk, Rows
 from relatent.spaces.fingerprint import Fingerprint
 from relatent.spaces.formats.arrays import PACKED, OthersGathered, Shape, find_layout, unpack, with_key
 from relatent.spaces.formats.columns import META, Reading, stored_fingerprint
@@ -35,7 +35,7 @@ def open_rows(path: Path, reading: Reading) -> Rows:
             vectors = vectors.astype(reading.dtype or np.float32)
         table = unpack(len(vectors), layout, load, stream)
     forget = None if mapped is None else mapped.forget
-    return Held(vectors, table, with_key(path, layout, table, reading), stored_fingerprint(recorded, path), forget)
+    return ArrayRows(vectors, table, with_key(path, layout, table, reading), stored_fingerprint(recorded, path), forget)
 
 
 def _loader(path: Path, file: Any) -> Any:
@@ -55,7 +55,7 @@ def _shape(file: Any, name: str) -> Shape:
         reader = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
         shape, _, dtype = reader(member)
     if dtype.hasobject:
-        return Shape((), False)
+        return Shape((), False, "holds Python objects, which would have to be unpickled")
     return Shape(shape, dtype.kind in "fiu")
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from relatent._atomic import FileError
-from relatent.spaces.chunks import Chunk, Held, Rows
+from relatent.spaces.chunks import ArrayRows, Chunk, Rows
 from relatent.spaces.fingerprint import Fingerprint
 from relatent.spaces.formats.arrays import PACKED, OthersGathered, Shape, find_layout, unpack, with_key
 from relatent.spaces.formats.columns import META, Reading, stored_fingerprint
@@ -52,7 +52,7 @@ def open_rows(path: Path, reading: Reading) -> Rows:
     table = unpack(len(vectors), layout, load, load(PACKED) if PACKED in header else None)
     layout = with_key(path, layout, table, reading)
     recorded = {key.encode(): value.encode() for key, value in metadata.items()}
-    return Held(vectors, table, layout, stored_fingerprint(recorded, path), mapped.forget)
+    return ArrayRows(vectors, table, layout, stored_fingerprint(recorded, path), mapped.forget)
 
 
 def _tensor(mapped: MappedFile, about: dict[str, Any], base: int) -> np.ndarray:
