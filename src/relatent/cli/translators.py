@@ -210,19 +210,16 @@ def stitch(
 @command
 def demo(
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder for the files and the picture.")] = Path("out"),
-    digits: Annotated[bool, typer.Option("--digits", help="Use the small built-in data in any case.")] = False,
-    texts: Annotated[Path | None, typer.Option("--texts", help="Wheel or .tsv of sentences with translations.")] = None,
-    progress: bool | None = None,
 ) -> Answer:
-    """Show a migration on real vectors in under two minutes.
+    """Show a migration on digits, in under a minute.
 
-    Fits, evaluates and translates, and leaves the files and a picture behind.
+    A new network reads the vectors of an old one. Fits, evaluates and translates, and leaves the files and a picture.
 
     Examples:
       relatent demo
-      relatent demo --digits --out digits
+      relatent demo --out digits
     """
-    from relatent.demo import run
+    from relatent.demo import run_demo
 
-    told = run(out, digits=digits, texts=texts, progress=progress)
-    return Answer(told.text, told.to_dict())
+    done = run_demo(out)
+    return Answer(done.text, done.to_dict())
