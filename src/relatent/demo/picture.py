@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from relatent._atomic import whole_file
+from relatent._atomic import atomic_write
 from relatent.evaluate import Verdict
 
 __all__ = ["draw"]
@@ -29,7 +29,7 @@ def draw(path: Path, verdicts: dict[str, Verdict], translated: np.ndarray, new: 
     figure.suptitle(title, fontsize=12)
     _bars(left, verdicts)
     _places(right, translated, new)
-    with whole_file(path) as beside:
+    with atomic_write(path) as beside:
         figure.savefig(beside, format="png")
     return True
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from relatent._atomic import whole_file
+from relatent._atomic import atomic_write
 from relatent._extras import needs
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def draw(matrix: StitchingMatrix, path: Path, title: str | None = None) -> Path:
     bar = figure.colorbar(colours, ax=axes.tolist(), shrink=0.75, pad=0.015, aspect=26)
     bar.outline.set_visible(False)
     figure.supxlabel(_legend(matrix), x=0.99, ha="right", fontsize=8, color=GREY)  # constrained layout keeps it free
-    with whole_file(path) as beside:
+    with atomic_write(path) as beside:
         figure.savefig(beside, format="png")
     return path
 

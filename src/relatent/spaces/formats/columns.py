@@ -16,7 +16,7 @@ from relatent.spaces.chunks import Chunk, Layout
 from relatent.spaces.fingerprint import Fingerprint
 
 __all__ = [
-    "Reading",
+    "ReadOptions",
     "as_lists",
     "as_matrix",
     "choose",
@@ -34,7 +34,7 @@ KEY_NAMES = ("key", "keys", "id", "ids", "_id", "doc_id", "docid", "uid", "uuid"
 
 
 @dataclass(frozen=True)
-class Reading:
+class ReadOptions:
     """How a file is to be read: the names of its columns and the dtype of its vectors, where they are given."""
 
     vector: str | None = None
@@ -42,9 +42,13 @@ class Reading:
     dtype: np.dtype | None = None
     keys: Path | None = None
     """A file of ids for an .npy."""
+    verify: bool = True
+    """Whether to compare what we wrote with its checksums."""
+    max_memory: int | None = None
+    """Bytes that a file may ask for at once; None for the memory of the machine."""
 
 
-def guess_layout(path: Any, schema: pa.Schema, reading: Reading) -> Layout:
+def guess_layout(path: Any, schema: pa.Schema, reading: ReadOptions) -> Layout:
     """Find the vector column and the key column by name and type."""
     lists = [f.name for f in schema if _is_vector(f.type)]
     keys = [f.name for f in schema if _is_key(f.type)]
