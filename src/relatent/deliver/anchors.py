@@ -47,5 +47,5 @@ def select_anchors(
     """Choose anchors and write them as a space of their own, whose keys serve for every space of the same items."""
     check_new(path, space, overwrite=overwrite)
     chosen = space.subset(np.sort(anchor_rows(space, k, strategy, column=column, seed=seed)))
-    write_space(chosen, path)
+    write_space(chosen, path, overwrite=overwrite)
     return chosen

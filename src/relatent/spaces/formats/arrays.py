@@ -32,9 +32,9 @@ __all__ = [
     "FINGERPRINT",
     "PACKED",
     "SUMS",
-    "ArrayRows",
     "Container",
     "GatheredColumns",
+    "StoredRows",
     "checks_note",
     "open_container",
     "others_table",
@@ -59,7 +59,7 @@ class Container:
     matrix: Callable[[str, np.ndarray | None], Matrix]
 
 
-def open_container(file: Container, options: ReadOptions) -> ArrayRows:
+def open_container(file: Container, options: ReadOptions) -> StoredRows:
     """Open a file of named arrays: find its vectors and columns, and read and check everything but the vectors."""
     layout = _find_layout(file.path, {n: s for n, s in file.shapes.items() if n not in (PACKED, SUMS)}, options)
     others = [name for name in layout.order if name != layout.vector]
@@ -75,10 +75,10 @@ def open_container(file: Container, options: ReadOptions) -> ArrayRows:
     layout = with_key(file.path, layout, table, options)
     text = file.notes.get(FINGERPRINT)
     known = stored_fingerprint(None if text is None else {META: text.encode()}, file.path)
-    return ArrayRows(file.path, matrix, table, layout, known, options)
+    return StoredRows(file.path, matrix, table, layout, known, options)
 
 
-class ArrayRows:
+class StoredRows:
     """Rows whose vectors are a stored matrix and whose other columns are in memory: small beside the vectors."""
 
     def __init__(

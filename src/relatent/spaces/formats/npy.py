@@ -23,9 +23,9 @@ from relatent.spaces.formats.arrays import (
     FINGERPRINT,
     PACKED,
     SUMS,
-    ArrayRows,
     Container,
     GatheredColumns,
+    StoredRows,
     checks_note,
     open_container,
 )
@@ -105,7 +105,7 @@ def _our_rows(path: Path, vectors: StoredMatrix, loaded: dict[str, np.ndarray], 
 def _foreign_rows(path: Path, vectors: StoredMatrix, options: ReadOptions) -> Rows:
     table = _beside(path, vectors.shape[0], options.keys)
     key = choose(path, "key", options.key, table.column_names, list(table.column_names), KEY_NAMES)
-    return ArrayRows(path, vectors, table, Layout("vector", key, tuple(table.column_names)), None, options)
+    return StoredRows(path, vectors, table, Layout("vector", key, tuple(table.column_names)), None, options)
 
 
 def _beside(path: Path, rows: int, given: Path | None) -> pa.Table:
