@@ -11,7 +11,7 @@ from safetensors import SafetensorError
 from safetensors.numpy import save_file
 
 import relatent as rl
-from relatent._atomic import FileError, whole_file
+from relatent._atomic import FileError, atomic_write
 from relatent._saved import Saved, _checksum, read_saved, write_saved
 
 SAVED = Saved(
@@ -154,7 +154,7 @@ def test_another_kind_is_refused(path):
 
 @pytest.mark.parametrize("kind", ["relative_encoder", "relative_decoder", "relative_translator"])
 @pytest.mark.parametrize("about", ["{}", '{"codes": "dual", "normalizer": 3}', '{"codes": "dual", "rescale": true}'])
-def test_a_whole_file_that_lacks_a_field_is_named(tmp_path, kind, about):
+def test_a_atomic_write_that_lacks_a_field_is_named(tmp_path, kind, about):
     forge(tmp_path / "lacking", kind=kind, about=about)
     with pytest.raises(FileError, match="lacking lacks what its kind should hold"):
         rl.load(tmp_path / "lacking")
@@ -184,7 +184,7 @@ def test_a_failed_write_keeps_the_old_file_and_leaves_nothing_beside(path, unwri
 
 def test_an_interrupted_write_leaves_no_file(tmp_path):
     def interrupted():
-        with whole_file(tmp_path / "new") as beside:
+        with atomic_write(tmp_path / "new") as beside:
             beside.write_bytes(b"half")
             raise KeyboardInterrupt
 
@@ -197,7 +197,7 @@ def test_a_killed_write_keeps_the_old_file(path):
     before = path.read_bytes()
     code = (
         "import os, sys, relatent._saved as files\n"
-        "with files.whole_file(sys.argv[1]) as beside:\n"
+        "with files.atomic_write(sys.argv[1]) as beside:\n"
         "    beside.write_bytes(b'half')\n"
         "    os._exit(9)"
     )
@@ -208,6 +208,6 @@ def test_a_killed_write_keeps_the_old_file(path):
 
 def test_a_new_file_has_the_usual_permissions(tmp_path):
     (tmp_path / "usual").touch()
-    with whole_file(tmp_path / "ours") as beside:
+    with atomic_write(tmp_path / "ours") as beside:
         beside.write_bytes(b"x")
     assert (tmp_path / "ours").stat().st_mode == (tmp_path / "usual").stat().st_mode

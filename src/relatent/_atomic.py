@@ -1,28 +1,64 @@
-"""Whole or absent: what is written goes beside its place, is synced, and is renamed when complete."""
+"""Whole or absent: what is written goes aside, is synced, and takes its name in one step when it is complete."""
 
 from __future__ import annotations
 
 import errno
 import os
+import re
 import shutil
 import tempfile
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
-__all__ = ["FileError", "staged", "whole_file", "writing"]
+try:
+    import fcntl
+except ImportError:  # Windows has no such locks: leftovers stay there, and two writers are not kept apart
+    fcntl = None  # type: ignore[assignment]
+
+__all__ = ["FileError", "atomic_write", "exists_already", "is_leftover", "writing"]
+
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EMLINK, errno.ENOSYS)
+LEFTOVER = re.compile(r"\.relatent-\w{8}\.part")
 
 
 class FileError(ValueError):
     """A file that cannot be what it claims to be; the message names the file and what is wrong with it."""
 
 
-FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+@contextmanager
+def atomic_write(
+    path: str | os.PathLike[str], *, overwrite: bool = True, prepare: Callable[[Path, Path], None] | None = None
+) -> Iterator[Path]:
+    """Yield a path aside to write a file or a folder to; it takes its name when the block ends without an error.
+
+    After an error nothing is left, and what stood there before is untouched. A file is replaced only if it was there
+    from the start and ``overwrite`` allows it: one that appeared in the meantime is kept. A folder replaces nothing
+    but an empty folder.
+
+    Files that were written beside the main one are sidecars. They land first, so a sidecar must be right for the old
+    file as well as for the new one; ``prepare(aside, path)`` may rewrite it for that. Landing holds a lock on the
+    folder, so that the sidecars of two writers never mix.
+
+    >>> folder = Path(tempfile.mkdtemp())
+    >>> with atomic_write(folder / "x.txt") as aside:
+    ...     _ = aside.write_text("whole")
+    >>> [file.name for file in folder.iterdir()]
+    ['x.txt']
+    """
+    path = Path(path)
+    replace = _may_replace(path, overwrite)
+    with writing(path), _aside(path.parent) as aside:
+        yield aside / path.name
+        _sync(aside)
+        with _locked(path.parent):
+            _land(aside, path, replace, prepare)
 
 
 @contextmanager
 def writing(path: Path) -> Iterator[None]:
-    """Say in words why a path cannot be written: no folder, no permission, no room."""
+    """Say in words why a path cannot be written: no folder, no permission, no space on the disk."""
     try:
         yield
     except FileNotFoundError as error:
@@ -39,62 +75,138 @@ def writing(path: Path) -> Iterator[None]:
         if error.errno not in FULL:
             raise
         raise OSError(
-            error.errno, f"The disk was full before {path} was complete; nothing was left behind. Make room"
+            error.errno, f"The disk was full before {path} was complete; nothing was left behind. Free some space"
         ) from error
 
 
-@contextmanager
-def whole_file(path: str | os.PathLike[str]) -> Iterator[Path]:
-    """Write beside, sync, rename: the file appears whole under its name or not at all."""
-    path = Path(path)
-    with writing(path):
-        handle, beside = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
-        os.close(handle)
-        try:
-            yield Path(beside)
-            with Path(beside).open("rb+") as written:
-                os.fsync(written.fileno())
-            umask = os.umask(0)
-            os.umask(umask)
-            Path(beside).chmod(0o666 & ~umask)
-            Path(beside).replace(path)
-        finally:
-            Path(beside).unlink(missing_ok=True)
+def exists_already(path: object) -> FileExistsError:
+    """Return the error for a path that is not to be replaced."""
+    return FileExistsError(f"{path} exists: write to another path, or have it replaced (--force, or overwrite=True).")
 
 
-@contextmanager
-def staged(path: Path, sidecars: Sequence[Path] = ()) -> Iterator[Path]:
-    """Give a path aside to write to, and move it (and what was written beside it) into place at the end.
+def is_leftover(name: str) -> bool:
+    """Tell whether a name is that of a folder in which a run wrote, or died while it wrote.
 
-    Sidecars are moved first and stale ones removed, so that a file never stands beside those of another. After an
-    error nothing is left, and what stood there before is untouched. A folder that is not empty is not replaced.
+    >>> is_leftover(".relatent-a1b2c3d4.part"), is_leftover("a.part")
+    (True, False)
     """
-    with writing(path):
-        aside = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part"))
-        try:
-            if path.is_dir() and any(path.iterdir()):
-                raise FileError(f"{path} is a folder that is not empty: write to a new one, or delete it first.")
-            yield aside / path.name
-            _sync(aside)
-            _move(aside, path, sidecars)
-        finally:
-            shutil.rmtree(aside, ignore_errors=True)
+    return LEFTOVER.fullmatch(name) is not None
+
+
+def _may_replace(path: Path, overwrite: bool) -> bool:
+    """Tell whether something is there that may be replaced; refuse what may not."""
+    if not os.path.lexists(path):
+        return False
+    if path.is_dir():
+        if any(path.iterdir()):
+            raise FileError(f"{path} is a folder that is not empty: write to a new one, or delete it first.")
+    elif path.exists() and not path.is_file():
+        raise FileError(f"{path} is a device or a pipe: expected a path for a regular file. Write to another path.")
+    elif not overwrite:
+        raise exists_already(path)
+    return True
+
+
+@contextmanager
+def _aside(folder: Path) -> Iterator[Path]:
+    """Make a hidden folder to write in, locked as long as this process lives; remove those of dead processes."""
+    with _locked(folder):
+        _remove_leftovers(folder)
+        aside = Path(tempfile.mkdtemp(dir=folder, prefix=".relatent-", suffix=".part"))
+        lock = _lock(aside, wait=True)
+    try:
+        yield aside
+    finally:
+        shutil.rmtree(aside, ignore_errors=True)
+        if lock is not None:
+            os.close(lock)
+
+
+def _remove_leftovers(folder: Path) -> None:
+    """Remove what killed runs left: the system has dropped their locks, those of living writers are still held."""
+    for left in folder.glob(".relatent-*.part"):
+        if is_leftover(left.name) and not left.is_symlink():
+            with suppress(OSError):
+                lock = _lock(left, wait=False)
+                if lock is not None:
+                    shutil.rmtree(left, ignore_errors=True)
+                    os.close(lock)
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    lock = _lock(folder, wait=True)
+    try:
+        yield
+    finally:
+        if lock is not None:
+            os.close(lock)
+
+
+def _lock(folder: Path, wait: bool) -> int | None:
+    """Lock a folder until the handle is closed; return None when it is locked or the file system has no locks."""
+    if fcntl is None:
+        return None
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+    except OSError:
+        os.close(handle)
+        return None
+    return handle
 
 
 def _sync(folder: Path) -> None:
-    for file in folder.rglob("*"):
-        if file.is_file():
-            with file.open("rb+") as written:
-                os.fsync(written.fileno())
+    for path in [*folder.rglob("*"), folder]:
+        _fsync(path)
 
 
-def _move(aside: Path, path: Path, sidecars: Sequence[Path]) -> None:
-    beside = {file.name for file in aside.iterdir()} - {path.name}
-    for name in sorted(beside):
-        (aside / name).replace(path.with_name(name))
-    for stale in sidecars:
-        if stale.name not in beside:
-            stale.unlink(missing_ok=True)
-    if path.is_dir():
-        path.rmdir()
-    (aside / path.name).replace(path)
+def _fsync(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _land(aside: Path, path: Path, replace: bool, prepare: Callable[[Path, Path], None] | None) -> None:
+    new = aside / path.name
+    if not replace and os.path.lexists(path):
+        raise _appeared(path)
+    if prepare is not None:
+        prepare(new, path)
+        _sync(aside)
+    for sidecar in sorted(file for file in aside.iterdir() if file != new):
+        os.replace(sidecar, path.with_name(sidecar.name))  # noqa: PTH105 (one name for every rename)
+    if replace or new.is_dir():
+        _rename(new, path)
+    else:
+        _link(new, path)
+    _fsync(path.parent)
+
+
+def _link(new: Path, path: Path) -> None:
+    """Give a file its name unless the name is taken, in one step."""
+    try:
+        os.link(new, path)
+    except FileExistsError as error:
+        raise _appeared(path) from error
+    except OSError as error:
+        if error.errno not in NO_LINKS:
+            raise
+        _rename(new, path)  # a file system without hard links: it was looked for a moment ago
+
+
+def _rename(new: Path, path: Path) -> None:
+    try:
+        os.replace(new, path)  # noqa: PTH105
+    except OSError as error:
+        if error.errno not in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR, errno.EISDIR):
+            raise
+        raise _appeared(path) from error
+
+
+def _appeared(path: Path) -> FileExistsError:
+    return FileExistsError(
+        f"{path} appeared while it was being written, and is kept: look at it, then write to another path or again."
+    )

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from relatent import __version__
-from relatent._atomic import FileError, whole_file
+from relatent._atomic import FileError, atomic_write
 
 __all__ = [
     "FORMAT_VERSION",
@@ -44,7 +44,7 @@ class Saved:
 def write_saved(path: str | os.PathLike[str], saved: Saved) -> None:
     """Save to a file that appears whole or not at all."""
     _check_arrays(path, saved.arrays)
-    with whole_file(path) as beside:
+    with atomic_write(path) as beside:
         beside.write_bytes(to_bytes(saved))
 
 

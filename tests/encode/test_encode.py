@@ -3,6 +3,7 @@
 import sqlite3
 import subprocess
 import sys
+from contextlib import suppress
 
 import numpy as np
 import pytest
@@ -99,9 +100,57 @@ def test_what_cannot_be_cached_is_said(texts, tmp_path):
 def test_the_cache_records_what_made_it(texts, tmp_path):
     encode(texts, function(Counting(), model="m"), cache=tmp_path)
     base = sqlite3.connect(next(tmp_path.glob("*.sqlite")))
-    assert base.execute("SELECT count(*) FROM vectors").fetchone() == (4,)
+    assert base.execute("SELECT count(*) FROM checked").fetchone() == (4,)
     assert '"model": "m"' in base.execute("SELECT fingerprint FROM about").fetchone()[0]
     base.close()
+
+
+@pytest.mark.parametrize("change", ["vector = zeroblob(12)", "dtype = '<i4'", "item = randomblob(16)", "crc32 = 0"])
+def test_a_damaged_row_is_encoded_again(texts, tmp_path, change):
+    encode(texts, function(Counting(), model="m"), cache=tmp_path)
+    with sqlite3.connect(next(tmp_path.glob("*.sqlite"))) as base:
+        base.execute(f"UPDATE checked SET {change} WHERE rowid = 2")
+    base.close()
+    count = Counting()
+    space = encode(texts, function(count, model="m"), cache=tmp_path)
+    np.testing.assert_array_equal(space.vectors, Counting()(texts))
+    assert count.seen == [texts[1]]
+
+
+def test_no_flipped_bit_of_the_cache_changes_a_vector(texts, tmp_path):
+    """A flip is found by SQLite, costs an encoding, or meets a byte that carries nothing."""
+    encode(texts, function(Counting(), model="m"), cache=tmp_path)
+    path = next(tmp_path.glob("*.sqlite"))
+    whole = path.read_bytes()
+    for bit in np.random.default_rng(0).integers(0, 8 * len(whole), 150).tolist():
+        raw = bytearray(whole)
+        raw[bit // 8] ^= 1 << (bit % 8)
+        path.write_bytes(raw)
+        with suppress(FileError):
+            found = encode(texts, function(Counting(), model="m"), cache=tmp_path).vectors
+            np.testing.assert_array_equal(found, Counting()(texts))
+
+
+def test_a_cache_that_is_in_use_or_full_is_not_to_be_deleted(texts, tmp_path, monkeypatch):
+    encode(texts, function(Counting(), model="m"), cache=tmp_path)
+    path = next(tmp_path.glob("*.sqlite"))
+    connect = sqlite3.connect
+    monkeypatch.setattr(sqlite3, "connect", lambda path: connect(path, timeout=0.01))
+    other = connect(path)
+    other.execute("BEGIN EXCLUSIVE")
+    with pytest.raises(OSError, match=r"sqlite cannot be used .*locked.*another run uses it.*--cache"):
+        encode(texts, function(Counting(), model="m"), cache=tmp_path)
+    other.close()
+
+    def small(path):
+        base = connect(path)
+        base.execute(f"PRAGMA max_page_count = {base.execute('PRAGMA page_count').fetchone()[0]}")
+        return base
+
+    monkeypatch.setattr(sqlite3, "connect", small)
+    many = [f"text {i}" for i in range(2000)]
+    with pytest.raises(OSError, match=r"the disk is full, and what was encoded so far is kept"):
+        encode(many, function(Counting(), model="m"), cache=tmp_path)
 
 
 def test_wrong_items_and_wrong_encoders_are_said():

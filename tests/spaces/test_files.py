@@ -211,12 +211,17 @@ def test_a_full_folder_is_not_replaced(tmp_path, space):
         write_space(space, tmp_path / "out")
 
 
-def test_stale_sidecars_go(tmp_path, space, rng):
+def test_npy_is_one_file_and_users_files_beside_it_stay(tmp_path, space, rng):
+    users = tmp_path / "x.keys.parquet"
+    users.write_bytes(b"mine")
     write_space(space, tmp_path / "x.npy")
-    assert (tmp_path / "x.keys.parquet").exists()
+    assert left_behind(tmp_path) == ["x.keys.parquet", "x.npy"]
+    assert read_space(tmp_path / "x.npy").keys.tolist() == space.keys.tolist()
+    np.testing.assert_array_equal(np.load(tmp_path / "x.npy"), space.vectors)
+    np.testing.assert_array_equal(np.load(tmp_path / "x.npy", mmap_mode="r"), space.vectors)
     write_space(Space(rng.normal(size=(3, 5))), tmp_path / "x.npy")
-    assert not (tmp_path / "x.keys.parquet").exists()
     assert not read_space(tmp_path / "x.npy").has_keys
+    assert users.read_bytes() == b"mine"
 
 
 # Folders and globs.

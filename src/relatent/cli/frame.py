@@ -52,7 +52,17 @@ app = typer.Typer(
 Json = Annotated[bool, typer.Option("--json", help="Answer in JSON on the standard output.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing but errors: no answer, notes or progress.")]
 Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Show the traceback of an error.")]
-SWITCHES = {"json_": Json, "quiet": Quiet, "verbose": Verbose}
+NoVerify = Annotated[bool, typer.Option("--no-verify", help="Read our own files without comparing checksums.")]
+MaxMemory = Annotated[
+    int | None, typer.Option("--max-memory", help="Bytes that a file may ask for at once.", show_default=False)
+]
+SWITCHES: dict[str, tuple[Any, Any]] = {
+    "json_": (Json, False),
+    "quiet": (Quiet, False),
+    "verbose": (Verbose, False),
+    "no_verify": (NoVerify, False),
+    "max_memory": (MaxMemory, None),
+}
 
 # What a person can do something about. Anything else is a mistake of ours and keeps its traceback.
 EXPECTED = (OSError, ValueError, LookupError, ImportError, MemoryError, RuntimeError)
@@ -74,15 +84,15 @@ def command(function: Callable[..., Answer]) -> Callable[..., None]:
     bar = any(p.name == "progress" for p in asked)
     asked = [p for p in asked if p.name != "progress"]
     asked += [
-        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=False, annotation=switch)
-        for name, switch in SWITCHES.items()
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=switch)
+        for name, (switch, default) in SWITCHES.items()
     ]
 
     @wraps(function)
-    def run(json_: bool, quiet: bool, verbose: bool, **given: Any) -> None:
+    def run(json_: bool, quiet: bool, verbose: bool, no_verify: bool, max_memory: int | None, **given: Any) -> None:
         if bar:
             given["progress"] = False if quiet else None  # None: on a terminal only
-        with _at_work(function.__name__, not bar and not quiet):
+        with _at_work(function.__name__, not bar and not quiet), _reading(no_verify, max_memory):
             answer = _answered(function, given, quiet, verbose)
         if json_:
             typer.echo(json.dumps(_plain(answer.data), ensure_ascii=False, indent=2))
@@ -108,6 +118,18 @@ def _at_work(name: str, wanted: bool) -> Iterator[None]:
     from rich.console import Console
 
     with Console(stderr=True).status(f"relatent {name} …"):
+        yield
+
+
+@contextmanager
+def _reading(no_verify: bool, max_memory: int | None) -> Iterator[None]:
+    """Hand the options on reading to whatever the command reads; without them nothing is imported."""
+    if not no_verify and max_memory is None:
+        yield
+        return
+    from relatent.spaces.files import read_defaults
+
+    with read_defaults(verify=not no_verify, max_memory=max_memory):
         yield
 
 

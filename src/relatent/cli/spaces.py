@@ -162,8 +162,9 @@ def project(
       relatent project new.parquet -a anchors.parquet -o new-relative.parquet
     """
     from relatent.deliver import project_space
-    from relatent.spaces import read_space
+    from relatent.spaces import check_new, read_space
 
+    check_new(out, anchors, overwrite=force)
     source, keys = read_space(space, vector=vector, key=key), read_space(anchors).keys
     known = project_space(
         source,

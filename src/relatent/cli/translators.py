@@ -62,7 +62,7 @@ def fit(
     from relatent.spaces import check_new, read_space
     from relatent.translate import Translator
 
-    check_new(out, overwrite=force)
+    check_new(out, old, new, anchors, overwrite=force)
     source, target = two_spaces(old, new, vector, key, target_vector, target_key, by_row)
     keys = None if anchors is None else read_space(anchors).keys
     translator = Translator(goal, map_, normalize, frozen_target=frozen_target, seed=seed)
@@ -155,8 +155,9 @@ def translate(
       relatent translate t.safetensors old.npy -o translated.npy --force
     """
     from relatent.deliver import load, translate_space
-    from relatent.spaces import read_space
+    from relatent.spaces import check_new, read_space
 
+    check_new(out, translator, overwrite=force)
     source = read_space(old, vector=vector, key=key)
     known = translate_space(load(translator), source, out, side=side, accept=accept, overwrite=force, progress=progress)
     data = {"out": out, "rows": len(source), "dim": known.dim, "fingerprint": known.recorded()}
@@ -189,9 +190,10 @@ def stitch(
       relatent stitch t.safetensors old.parquet head.npz -o predictions.parquet --truth label --new new.parquet
     """
     from relatent.deliver import load, stitch_space
-    from relatent.spaces import read_space
+    from relatent.spaces import check_new, read_space
     from relatent.stitching import read_head
 
+    check_new(out, translator, head, new, overwrite=force)
     source, target = read_space(old, vector=vector, key=key), None if new is None else read_space(new)
     done = stitch_space(
         load(translator),

@@ -71,7 +71,7 @@ def select_anchors(
     """
     check_new(path, space, overwrite=overwrite)
     rows = np.sort(anchor_rows(space, k, strategy, column=column, seed=seed))
-    with space_writer(path, fingerprint=space.fingerprint) as out:
+    with space_writer(path, fingerprint=space.fingerprint, overwrite=overwrite) as out:
         for chunk in space.chunks():
             first, end = np.searchsorted(rows, (chunk.start, chunk.start + len(chunk)))
             inside = rows[first:end] - chunk.start

@@ -11,7 +11,7 @@ import numpy as np
 
 from relatent._terminal import progress_bar
 from relatent.spaces.chunks import Chunk
-from relatent.spaces.files import AnyPath, check_new, space_writer
+from relatent.spaces.files import AnyPath, check_new, file_row, space_writer
 from relatent.spaces.fingerprint import Fingerprint
 from relatent.spaces.space import Space
 from relatent.translate import Translator
@@ -68,26 +68,34 @@ def map_space(
     check_new(path, space, overwrite=overwrite)
     with (
         progress_bar(len(space), f"→ {Path(str(path)).name}", progress) as advance,
-        space_writer(path, fingerprint=replace(fingerprint, probe=None), format=format) as out,
+        space_writer(path, fingerprint=replace(fingerprint, probe=None), format=format, overwrite=overwrite) as out,
     ):
         for chunk in space.chunks():
-            new = chunk.with_vectors(_applied(function, chunk, fingerprint.dim, space.name))
+            new = chunk.with_vectors(_applied(function, chunk, fingerprint.dim, space))
             out.write(new if column is None else _with_column(new, *column))
             advance(len(chunk))
 
 
-def _applied(function: Callable[[np.ndarray], Any], chunk: Chunk, width: int, name: str) -> np.ndarray:
+def _applied(function: Callable[[np.ndarray], Any], chunk: Chunk, width: int, space: Space) -> np.ndarray:
+    """Apply the function to a chunk; refuse a row that is not finite, or that does not stay so, by file and key."""
     if not len(chunk):
         return np.empty((0, width), dtype=np.result_type(chunk.vectors.dtype, np.float32))
-    try:
-        return np.asarray(function(chunk.vectors))
-    except ValueError as error:
-        bad = np.flatnonzero(~np.isfinite(chunk.vectors).all(axis=1))
-        if not len(bad):
-            raise
-        raise ValueError(
-            f"Row {chunk.start + int(bad[0])} of {name or 'the space'} holds NaN or infinity: drop or mend it."
-        ) from error
+    _check_rows(chunk.vectors, chunk, space, "holds NaN or infinity and")
+    with np.errstate(over="ignore", invalid="ignore"):
+        out = np.asarray(function(chunk.vectors))
+    _check_rows(out, chunk, space, f"becomes infinite in {out.dtype} and")
+    return out
+
+
+def _check_rows(vectors: np.ndarray, chunk: Chunk, space: Space, problem: str) -> None:
+    bad = ~np.isfinite(vectors).all(axis=1)
+    if not bad.any():
+        return
+    i = int(np.argmax(bad))
+    row = chunk.start + i
+    name, row = (space.name or "the space", row) if space.path is None else file_row(space.path, row)
+    key = "" if chunk.keys is None else f" (key {chunk.keys[i].as_py()!r})"
+    raise ValueError(f"Row {row}{key} of {name} {problem} cannot be translated: drop or mend it.")
 
 
 def _with_column(chunk: Chunk, name: str, values: Callable[[np.ndarray], Any]) -> Chunk:

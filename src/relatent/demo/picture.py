@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from relatent._atomic import whole_file
+from relatent._atomic import atomic_write
 from relatent.demo.digits import Upgrade
 from relatent.translate import Translator
 
@@ -39,7 +39,7 @@ def draw(path: Path, upgrade: Upgrade) -> bool:
     for i, (title, vectors) in enumerate(views.items()):
         _plane(figure.add_subplot(grid[i]), upgrade, vectors, title)
     _curve(figure.add_subplot(grid[3]), upgrade)
-    with whole_file(path) as beside:
+    with atomic_write(path) as beside:
         figure.savefig(beside, format="png")
     return True
 

@@ -99,11 +99,11 @@ def encode_file(
     progress: bool | None = None,
 ) -> Space:
     """Encode a file of texts or a folder of images into a new space. The model is loaded once the items are there."""
-    check_new(out, overwrite=overwrite)
+    check_new(out, path, overwrite=overwrite)
     found = read_items(path, column=column, key=key)
     folder = None if cache is None else Path(cache)
     space = encode(found.items, load(), keys=found.keys, batch_size=batch_size, cache=folder, progress=progress)
-    write_space(space, out)
+    write_space(space, out, overwrite=overwrite)
     return space
 
 

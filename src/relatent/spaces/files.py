@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -13,23 +14,22 @@ from typing import Any
 import numpy as np
 
 from relatent._array import suggest
-from relatent._atomic import FileError, staged
-from relatent.spaces.chunks import Chunk, Joined, Layout, Rows
+from relatent._atomic import FileError, atomic_write, exists_already
+from relatent.spaces.chunks import Chunk, Layout, Rows
 from relatent.spaces.fingerprint import Fingerprint, ProbeBuilder
+from relatent.spaces.folders import list_files, open_local
 from relatent.spaces.formats import FormatWriter, format_of, module_of
-from relatent.spaces.formats.columns import Reading
-from relatent.spaces.formats.errors import readable
-from relatent.spaces.remote import is_remote, open_remote, uploaded
+from relatent.spaces.formats.columns import ReadOptions
+from relatent.spaces.remote import exists_remote, is_remote, open_remote, uploaded
 from relatent.spaces.space import Space
 
-__all__ = ["SpaceWriter", "check_new", "read_space", "space_writer", "write_space"]
+__all__ = ["SpaceWriter", "check_new", "file_row", "read_defaults", "read_space", "space_writer", "write_space"]
 
 AnyPath = str | os.PathLike[str]
 Create = Callable[[Path, Chunk, Fingerprint], FormatWriter]
 
-# Files that tools leave in folders of data and that hold none.
-IGNORED = ("_", ".")
-GLOB = "*?["
+# What a command says once for all that it reads.
+_DEFAULTS: ContextVar[ReadOptions] = ContextVar("read_defaults", default=ReadOptions())  # noqa: B039 (frozen)
 
 
 def read_space(
@@ -41,6 +41,8 @@ def read_space(
     name: str | None = None,
     dtype: Any = None,
     fingerprint: Fingerprint | None = None,
+    verify: bool = True,
+    max_memory: int | None = None,
 ) -> Space:
     """Open a file, a folder or a glob of files as one space. Nothing but the columns' names and sizes is read yet.
 
@@ -49,32 +51,72 @@ def read_space(
     are found by name and type; say ``vector=`` and ``key=`` where the guess is wrong. ``keys`` names a file of ids for
     an .npy. The fingerprint is the recorded one if there is one.
 
+    What relatent wrote is compared with its checksums while it is read, unless ``verify=False``. A file that asks for
+    more than ``max_memory`` bytes at once (default: the memory of the machine) is refused before they are allocated.
+
     >>> import tempfile
     >>> file = Path(tempfile.mkdtemp(), "old.parquet")
     >>> write_space(Space([[1.0, 2.0]], keys=["a"]), file)
     >>> read_space(file)
     Space('old', 1 × 2 float64, keys 'a' …)
     """
-    reading = Reading(vector, key, None if dtype is None else np.dtype(dtype), None if keys is None else Path(keys))
-    reopen = partial(open_remote, str(path), reading) if is_remote(path) else partial(_open_local, Path(path), reading)
+    defaults = _DEFAULTS.get()
+    options = ReadOptions(
+        vector,
+        key,
+        None if dtype is None else np.dtype(dtype),
+        None if keys is None else Path(keys),
+        verify and defaults.verify,
+        max_memory or defaults.max_memory,
+    )
+    place = _place(path)
+    reopen = partial(_open, place, options)
     called = Path(str(path)).name.split(".")[0] if name is None else name
-    return Space.over(reopen(), called, fingerprint, str(path), reopen)
+    return Space.over(reopen(), called, fingerprint, str(place), reopen)
 
 
-def write_space(space: Space, path: AnyPath, *, format: str | None = None, others: bool = True) -> None:
+def _open(place: Path | str, options: ReadOptions) -> Rows:
+    return open_remote(place, options) if isinstance(place, str) else open_local(place, options)
+
+
+@contextmanager
+def read_defaults(*, verify: bool = True, max_memory: int | None = None) -> Iterator[None]:
+    """Set what :func:`read_space` does in this block unless it is told more: for commands that read several files."""
+    token = _DEFAULTS.set(ReadOptions(verify=verify, max_memory=max_memory))
+    try:
+        yield
+    finally:
+        _DEFAULTS.reset(token)
+
+
+def file_row(path: AnyPath, row: int) -> tuple[str, int]:
+    """Return the file in which a row of a file, folder or glob stands, and its row there."""
+    place = _place(path)
+    for file in list_files(place) if isinstance(place, Path) else []:
+        rows = len(read_space(file))
+        if row < rows:
+            return str(file), row
+        row -= rows
+    return str(path), row
+
+
+def write_space(
+    space: Space, path: AnyPath, *, format: str | None = None, others: bool = True, overwrite: bool = True
+) -> None:
     """Write a space with its keys, its other columns and its fingerprint, chunk by chunk, whole or not at all.
 
     A path without a suffix becomes a folder of Parquet files; ``format="datasets"`` a folder for Hugging Face
-    datasets. With ``others=False`` only keys and vectors are written.
+    datasets. With ``others=False`` only keys and vectors are written. With ``overwrite=False`` a file that is there is
+    not replaced.
     """
-    with space_writer(path, fingerprint=space.fingerprint, format=format) as out:
+    with space_writer(path, fingerprint=space.fingerprint, format=format, overwrite=overwrite) as out:
         for chunk in space.chunks():
             out.write(chunk if others else _bare(chunk))
 
 
 @contextmanager
 def space_writer(
-    path: AnyPath, *, fingerprint: Fingerprint | None = None, format: str | None = None
+    path: AnyPath, *, fingerprint: Fingerprint | None = None, format: str | None = None, overwrite: bool = True
 ) -> Iterator[SpaceWriter]:
     """Open a space for writing, chunk by chunk. It appears under its name when the block ends without an error.
 
@@ -88,15 +130,17 @@ def space_writer(
     >>> read_space(file).vectors.tolist()
     [[2.0], [4.0]]
     """
-    create, sidecars = _format(path, format)
-    place = partial(uploaded, str(path)) if is_remote(path) else partial(staged, Path(path), sidecars)
-    with place() as aside:
+    place = _place(path)
+    create, merge = _format(place, format)
+    prepare = None if merge is None else partial(merge, overwrite=overwrite)
+    begin = partial(uploaded, place) if isinstance(place, str) else partial(atomic_write, place)
+    with begin(overwrite=overwrite, prepare=prepare) as aside:
         writer = SpaceWriter(create, aside, fingerprint)
         try:
             yield writer
             writer.finish()
         finally:
-            writer.release()
+            writer.close()
 
 
 class SpaceWriter:
@@ -130,10 +174,10 @@ class SpaceWriter:
             raise ValueError(f"Nothing was written to {self._path.name}: write at least one chunk, even an empty one.")
         self._writer.finish(self._fingerprint())
 
-    def release(self) -> None:
-        """Let go of the file, complete or not."""
+    def close(self) -> None:
+        """Close the file, complete or not."""
         if self._writer is not None:
-            self._writer.release()
+            self._writer.close()
 
     def _fingerprint(self) -> Fingerprint:
         known = self._known or Fingerprint(dim=self._columns[0])
@@ -144,96 +188,38 @@ class SpaceWriter:
         return replace(known, probe=self._probe.probe())
 
 
-def check_new(path: AnyPath, space: Space | None = None, *, overwrite: bool = False) -> None:
-    """Refuse to write over what is there, and over the space that is being read in any case."""
-    if is_remote(path):
-        return
-    there = Path(path)
-    if space is not None and space.path is not None and _touches(there, space.path):
-        raise FileError(f"{path} is the space that is read: nothing is written in place. Write to another path.")
-    if there.exists() and not overwrite:
-        raise FileExistsError(
-            f"{path} exists: write to another path, or have it replaced (--force, or overwrite=True)."
-        )
+def check_new(path: AnyPath, *inputs: Space | AnyPath | None, overwrite: bool = False) -> None:
+    """Refuse to write over what is there, unless allowed, and over anything that is being read in any case.
+
+    ``inputs`` are the spaces that are read and the paths of other files that are, such as a translator's.
+    """
+    place = _place(path)
+    for given in inputs:
+        source = given.path if isinstance(given, Space) else given
+        if source is not None and _touches(place, _place(source)):
+            raise FileError(f"{path} is what is read: nothing is written in place. Write to another path.")
+    there = exists_remote(place) if isinstance(place, str) else os.path.lexists(place)
+    if there and not overwrite:
+        raise exists_already(path)
 
 
-def _open_local(path: Path, reading: Reading) -> Rows:
-    if not path.exists() and any(mark in str(path) for mark in GLOB):
-        inside = path.relative_to(path.anchor)
-        found = sorted(Path(path.anchor).glob(str(inside)))
-        if not found:
-            raise FileNotFoundError(f"No file matches {path}: check the pattern.")
-        return _join(found, reading)
-    if path.is_dir():
-        return _open_folder(path, reading)
-    kind = format_of(path)
-    if reading.keys is not None and kind != "npy":
-        raise ValueError(f"keys= names the ids of an .npy file, and {path} is none: say key= for a column of it.")
-    with readable(path):
-        rows: Rows = module_of(kind).open_rows(path, reading)
-    return rows
+def _place(path: AnyPath) -> Path | str:
+    """Return a local path as such, one with file:// too, and a remote one as text."""
+    return str(path) if is_remote(path) else Path(str(path).removeprefix("file://"))
 
 
-def _open_folder(path: Path, reading: Reading) -> Rows:
-    if (path / "state.json").exists() or (path / "dataset_dict.json").exists():
-        with readable(path):
-            rows: Rows = module_of("arrow").open_folder(path, reading)
-        return rows
-    files = [f for f in sorted(path.rglob("*")) if f.is_file() and not f.name.startswith(IGNORED)]
-    files = [f for f in files if not _beside_another(f, files)]
-    if not files:
-        raise FileError(f"{path} is an empty folder: expected files of vectors.")
-    _check_one_format(path, files)
-    return _join(files, reading)
-
-
-def _beside_another(file: Path, files: list[Path]) -> bool:
-    """Tell whether a file only accompanies another one."""
-    owners = (
-        file.with_name(file.name.removesuffix(end) + add)
-        for end, add in ((".relatent.json", ""), (".keys.parquet", ".npy"))
-        if file.name.endswith(end)
-    )
-    return any(owner in files for owner in owners)
-
-
-def _check_one_format(folder: Path, files: list[Path]) -> None:
-    kinds = {}
-    for file in files:
-        try:
-            kinds[file] = format_of(file)
-        except FileError:
-            kinds[file] = ""
-    usual = max(set(kinds.values()) - {""}, key=list(kinds.values()).count, default="")
-    foreign = [file for file, kind in kinds.items() if kind != usual or not kind]
-    if foreign:
-        example = next((f.suffix for f, kind in kinds.items() if kind == usual and kind), ".parquet")
-        raise FileError(
-            f"{folder} holds {foreign[0].relative_to(folder)}"
-            + (f" and {len(foreign) - 1} more" if len(foreign) > 1 else "")
-            + f" among its {usual or 'unknown'} files: expected files of one format. "
-            f"Move it away, or read {folder / f'*{example}'}."
-        )
-
-
-def _join(files: list[Path], reading: Reading) -> Rows:
-    parts = [_open_local(file, reading) for file in files]
-    return parts[0] if len(parts) == 1 else Joined(parts, [str(file) for file in files])
-
-
-def _format(path: AnyPath, format: str | None) -> tuple[Create, list[Path]]:
-    """Find what writes a path, and which files may stand beside it."""
+def _format(path: Path | str, format: str | None) -> tuple[Create, Callable[..., None] | None]:
+    """Find what writes a path, and what merges its sidecars with those of the file that it replaces, if it has any."""
     if format == "datasets":
-        return module_of("arrow").FolderWriter, []
+        return module_of("arrow").FolderWriter, None
     if format is not None:
         raise ValueError(f"There is no format {format!r} for folders.{suggest(format, ['datasets'])}")
-    if str(path).endswith("/") or not Path(str(path)).suffix:
-        return module_of("parquet_folder").Writer, []
+    if str(path).endswith("/") or not Path(path).suffix:
+        return module_of("parquet").FolderWriter, None
     if str(path).endswith(".gz"):
         raise FileError(f"{path} cannot be written compressed: leave out .gz.")
     module = module_of(format_of(str(path)))
-    sidecars: Callable[[Path], list[Path]] = getattr(module, "sidecars", lambda _: [])
-    return module.Writer, sidecars(Path(str(path)))
+    return module.Writer, getattr(module, "merge_sidecars", None)
 
 
 def _bare(chunk: Chunk) -> Chunk:
@@ -244,9 +230,11 @@ def _bare(chunk: Chunk) -> Chunk:
     )
 
 
-def _touches(path: Path, source: str) -> bool:
+def _touches(path: Path | str, source: Path | str) -> bool:
     """Tell whether a path is what is read, a folder around it, or a file among those read."""
-    if is_remote(source):
-        return False
-    there, read = path.resolve(), Path(source).resolve()
+    if isinstance(path, str) or isinstance(source, str):
+        return str(path).rstrip("/") == str(source).rstrip("/")
+    there, read = path.resolve(), source.resolve()
+    if path.exists() and source.exists() and path.samefile(source):
+        return True
     return there == read or there in read.parents or (read.is_dir() and read in there.parents) or there.match(str(read))

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from relatent._array import suggest
-from relatent._atomic import whole_file
+from relatent._atomic import atomic_write
 from relatent._terminal import render
 
 __all__ = ["StitchedPair", "StitchingMatrix"]
@@ -124,7 +124,7 @@ class StitchingMatrix:
 
         axes = draw(self, title)
         if path is not None:
-            with whole_file(path) as beside:
+            with atomic_write(path) as beside:
                 axes[0].figure.savefig(beside, format="png")
         return axes
 

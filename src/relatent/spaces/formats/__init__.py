@@ -1,4 +1,4 @@
-"""One small module per format: ``open_rows(path, reading)`` and a ``Writer(path, first, early)``; found by suffix."""
+"""One small module per format: ``open_rows(path, options)`` and a ``Writer(path, first, early)``; found by suffix."""
 
 from __future__ import annotations
 
@@ -42,13 +42,13 @@ class FormatWriter(Protocol):
         """Complete the file."""
         ...
 
-    def release(self) -> None:
-        """Let go of the file, finished or not."""
+    def close(self) -> None:
+        """Close the file, finished or not."""
         ...
 
 
 def format_of(path: str | PurePath) -> str:
-    """Name the format of a path by its suffix.
+    """Return the format of a path by its suffix.
 
     >>> format_of("old.parquet")
     'parquet'

@@ -19,7 +19,7 @@ from relatent.spaces.keys import is_key_type
 __all__ = [
     "KEY_NAMES",
     "VECTOR_NAMES",
-    "Reading",
+    "ReadOptions",
     "as_lists",
     "as_matrix",
     "choose",
@@ -44,7 +44,7 @@ KEY_NAMES = (
 
 
 @dataclass(frozen=True)
-class Reading:
+class ReadOptions:
     """How a file is to be read: the names of its columns and the dtype of its vectors, where they are given."""
 
     vector: str | None = None
@@ -52,9 +52,13 @@ class Reading:
     dtype: np.dtype | None = None
     keys: Path | None = None
     """A file of ids for an .npy."""
+    verify: bool = True
+    """Whether to compare what we wrote with its checksums."""
+    max_memory: int | None = None
+    """Bytes that a file may ask for at once; None for the memory of the machine."""
 
 
-def guess_layout(path: Any, schema: pa.Schema, reading: Reading) -> Layout:
+def guess_layout(path: Any, schema: pa.Schema, reading: ReadOptions) -> Layout:
     """Find the vector column by name and type, and the key column by name."""
     lists = [f.name for f in schema if _is_vector(f.type)]
     vector = choose(path, "vector", reading.vector, schema.names, lists, VECTOR_NAMES)
@@ -71,7 +75,7 @@ def guess_layout(path: Any, schema: pa.Schema, reading: Reading) -> Layout:
     return with_key(path, Layout(vector, None, tuple(schema.names)), schema, reading)
 
 
-def with_key(path: Any, layout: Layout, schema: pa.Schema, reading: Reading) -> Layout:
+def with_key(path: Any, layout: Layout, schema: pa.Schema, reading: ReadOptions) -> Layout:
     """Find the key column: the one that was given, else one that is named like a key.
 
     A column that is named like a key and whose type cannot be one is found too if there is no other, so that a join

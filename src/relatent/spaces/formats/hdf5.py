@@ -1,62 +1,83 @@
-"""HDF5 (extra: hdf5): the vectors, keys and columns as datasets of one group, the fingerprint as an attribute."""
+"""HDF5 (extra: hdf5): the vectors, keys and columns as datasets of one group, the fingerprint as an attribute.
+
+HDF5 checks vectors itself, by the checksums of its Fletcher filter, and its own structures, by those of its latest
+file format; the other columns are checked by ours.
+"""
 
 from __future__ import annotations
 
 import io
 from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 
+from relatent._atomic import FileError
 from relatent._extras import needs
-from relatent.spaces.chunks import Chunk, Layout, Rows
+from relatent.spaces.chunks import Chunk, Rows
 from relatent.spaces.fingerprint import Fingerprint
-from relatent.spaces.formats.arrays import PACKED, OthersGathered, Shape, find_layout, unpack, with_key
-from relatent.spaces.formats.columns import META, Reading, stored_fingerprint
+from relatent.spaces.formats.arrays import (
+    CHECKS,
+    FINGERPRINT,
+    Container,
+    GatheredColumns,
+    checks_note,
+    open_container,
+)
+from relatent.spaces.formats.columns import ReadOptions
+from relatent.spaces.formats.matrix import ReadRows, Shape, check_inflation, check_size
 
-__all__ = ["Hdf5Rows", "Writer", "open_rows"]
-
-FINGERPRINT = META.decode()
+__all__ = ["Writer", "open_rows"]
 
 
-def open_rows(path: Path, reading: Reading) -> Rows:
-    """Open an HDF5 file."""
-    return Hdf5Rows(path, reading)
+def open_rows(path: Path, options: ReadOptions) -> Rows:
+    """Open an HDF5 file. Nothing outside of the file is read: links and datasets that lead there are refused."""
+    h5py = needs("h5py", "hdf5", f"read {path}")
+    with h5py.File(path, "r") as file:
+        found = _datasets(h5py, path, file)
+        shapes = {name: Shape(item.shape, item.dtype) for name, item in found.items()}
+
+        def matrix(name: str, _sums: np.ndarray | None) -> _Hdf5Matrix:
+            check_inflation(path, shapes[name], found[name].id.get_storage_size(), options)
+            block = Shape(found[name].chunks or (0,), found[name].dtype)
+            check_size(path, "one block of vectors", block.nbytes, options)
+            return _Hdf5Matrix(path, name, shapes[name].shape, shapes[name].dtype)  # type: ignore[arg-type]
+
+        notes = {name: str(file.attrs[name]) for name in (FINGERPRINT, CHECKS) if name in file.attrs}
+        return open_container(Container(path, shapes, lambda name: found[name][()], notes, matrix), options)
 
 
-class Hdf5Rows:
-    """The datasets at the top of an HDF5 file; vectors are read slice by slice."""
+def _datasets(h5py: Any, path: Path, file: Any) -> dict[str, Any]:
+    """Find the datasets at the top of a file, all of whose data are in the file."""
+    found = {}
+    for name in file:
+        if isinstance(file.get(name, getlink=True), h5py.ExternalLink):
+            raise FileError(
+                f"{path} has a link to another file under {name!r}: expected the data themselves. Copy them."
+            )
+        item = file[name]
+        if isinstance(item, h5py.Dataset) and item.shape is not None:
+            if item.is_virtual or item.external:
+                raise FileError(f"{path} keeps {name!r} in other files: expected the data themselves. Copy them.")
+            found[name] = item
+    return found
 
-    def __init__(self, path: Path, reading: Reading) -> None:
-        h5py = needs("h5py", "hdf5", f"read {path}")
-        self._path = path
-        with h5py.File(path, "r") as file:
-            found = {name: item for name, item in file.items() if isinstance(item, h5py.Dataset)}
-            shapes = {name: Shape(item.shape, item.dtype.kind in "fiu") for name, item in found.items()}
-            layout = find_layout(path, shapes, reading)
-            vectors = found[layout.vector]
-            self.shape = (int(vectors.shape[0]), int(vectors.shape[1]))
-            self.dtype = reading.dtype or np.dtype(vectors.dtype if vectors.dtype.kind == "f" else np.float32)
-            stream = found[PACKED][()] if PACKED in found else None
-            self._table: pa.Table = unpack(self.shape[0], layout, lambda name: found[name][()], stream)
-            text = file.attrs.get(FINGERPRINT)
-        self.layout: Layout = with_key(path, layout, self._table, reading)
-        self.schema = self._table.schema
-        self.fingerprint = stored_fingerprint(None if text is None else {META: str(text).encode()}, path)
 
-    def chunks(self, start: int, stop: int, size: int) -> Iterator[Chunk]:
-        """Read slices."""
-        with needs("h5py", "hdf5", f"read {self._path}").File(self._path, "r") as file:
-            for first in range(start, max(stop, start + 1), size):
-                last = min(first + size, stop)
-                vectors = np.asarray(file[self.layout.vector][first:last]).astype(self.dtype, copy=False)
-                yield Chunk(first, vectors, self._table.slice(first, last - first), self.layout)
+@dataclass(frozen=True)
+class _Hdf5Matrix:
+    path: Path
+    name: str
+    shape: tuple[int, int]
+    dtype: np.dtype
 
-    def others(self, names: list[str] | None = None) -> pa.Table:
-        """Give every column but the vectors, or some of them."""
-        return self._table if names is None else self._table.select(names)
+    @contextmanager
+    def reader(self, verify: bool) -> Iterator[ReadRows]:
+        """Open the file and yield a function that returns rows first to last; HDF5 verifies in any case."""
+        with needs("h5py", "hdf5", f"read {self.path}").File(self.path, "r") as file:
+            yield lambda first, last: np.asarray(file[self.name][first:last])
 
 
 class Writer:
@@ -65,14 +86,14 @@ class Writer:
     def __init__(self, path: Path, first: Chunk, _early: Fingerprint) -> None:
         h5py = needs("h5py", "hdf5", f"write {path.name}")
         self._text = h5py.string_dtype()
-        self._raw = _Recording(path, "w+")
-        self._file: Any = h5py.File(self._raw, "w")
+        self._raw = _ErrorKeeper(path, "w+")
+        self._file: Any = h5py.File(self._raw, "w", libver="latest")
         dim, dtype = first.vectors.shape[1], first.vectors.dtype
         rows = max(1, min(4096, 2**20 // max(1, dim * dtype.itemsize)))
         self._vectors = self._file.create_dataset(
-            first.layout.vector, (0, dim), dtype, maxshape=(None, dim), chunks=(rows, dim)
+            first.layout.vector, (0, dim), dtype, maxshape=(None, dim), chunks=(rows, dim), fletcher32=True
         )
-        self._others = OthersGathered()
+        self._name, self._others = first.layout.vector, GatheredColumns()
 
     def write(self, chunk: Chunk) -> None:
         """Append a chunk."""
@@ -84,23 +105,25 @@ class Writer:
 
     def finish(self, fingerprint: Fingerprint) -> None:
         """Write the other columns and the fingerprint."""
-        packed = self._others.packed(text=True)
-        for name, array in packed.plain.items():
-            self._file.create_dataset(name, data=array, dtype=self._text if array.dtype.kind == "O" else None)
-        stream = packed.stream()
-        if stream is not None:
-            self._file.create_dataset(PACKED, data=stream)
-        self._file.attrs[FINGERPRINT] = fingerprint.to_json()
+        arrays, known = self._others.arrays(text=True), fingerprint.to_json()
+        shape = Shape(self._vectors.shape, self._vectors.dtype)
+        for name, array in arrays.items():
+            text = array.dtype.kind == "U"
+            self._file.create_dataset(
+                name, data=array.astype(object) if text else array, dtype=self._text if text else None
+            )
+        self._file.attrs[FINGERPRINT] = known
+        self._file.attrs[CHECKS] = checks_note(self._name, shape, arrays, known)
         self._file.close()
         self._raw.check()
 
-    def release(self) -> None:
-        """Let go of the file."""
+    def close(self) -> None:
+        """Close the file."""
         self._file.close()
         self._raw.close()
 
 
-class _Recording(io.FileIO):
+class _ErrorKeeper(io.FileIO):
     """A file that keeps its first error for later: HDF5 crashes when a write fails under it."""
 
     error: OSError | None = None
@@ -114,7 +137,7 @@ class _Recording(io.FileIO):
         return len(data)
 
     def truncate(self, size: int | None = None) -> int:
-        """Set the length, or note that it failed."""
+        """Set the size, or note that it failed."""
         try:
             return super().truncate(size)
         except OSError as error:

@@ -13,49 +13,41 @@ import pyarrow as pa
 from relatent._atomic import FileError
 from relatent.spaces.chunks import Chunk, Layout, Rows, empty_others
 from relatent.spaces.fingerprint import Fingerprint
-from relatent.spaces.formats.columns import KEY_NAMES, VECTOR_NAMES, Reading, choose
-from relatent.spaces.formats.lines import count_lines, line_blocks
-from relatent.spaces.formats.sidecar import read_sidecar, sidecar_path, write_sidecar
+from relatent.spaces.formats.columns import KEY_NAMES, VECTOR_NAMES, ReadOptions, choose
+from relatent.spaces.formats.lines import line_blocks, merge_sidecars, scan_text, write_sidecar
 
-__all__ = ["JsonRows", "Writer", "open_rows", "sidecars"]
+__all__ = ["JsonRows", "Writer", "merge_sidecars", "open_rows"]
 
 # The names and types of the columns are those of the first rows; objects may leave names out.
 LOOK_AHEAD = 1_000
+# What Arrow raises for values that a type cannot hold.
+UNFIT = (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError)
 
 
-def sidecars(path: Path) -> list[Path]:
-    """Name every file that may stand beside."""
-    return [sidecar_path(path)]
-
-
-def open_rows(path: Path, reading: Reading) -> Rows:
+def open_rows(path: Path, options: ReadOptions) -> Rows:
     """Open a file of JSON lines."""
-    return JsonRows(path, reading)
+    return JsonRows(path, options)
 
 
 class JsonRows:
     """Objects, parsed block by block. The first one tells the columns; numbers are float32 unless said otherwise."""
 
-    def __init__(self, path: Path, reading: Reading) -> None:
+    def __init__(self, path: Path, options: ReadOptions) -> None:
         self._path = path
-        beside = read_sidecar(path)
-        self.fingerprint = beside.fingerprint
-        self.dtype = reading.dtype or np.dtype(beside.dtype or np.float32)
-        rows = count_lines(path)
-        beside.check_rows(path, rows)
+        file = scan_text(path, options.verify)
+        self.fingerprint, rows = file.fingerprint, file.lines
+        self.dtype = options.dtype or np.dtype(file.dtype or np.float32)
         first = self._objects(*next(line_blocks(path, 0, 0, min(rows, LOOK_AHEAD), LOOK_AHEAD)))
-        self.layout = _layout(path, first, reading) if first else Layout("vector", None, ("vector",))
-        told = self.fingerprint.dim if self.fingerprint else 0
-        self.shape = (rows, len(first[0][self.layout.vector]) if first else told)
-        self.schema = _schema(first, self.layout)
+        self.layout = _layout(path, first, options) if first else Layout("vector", None, ("vector",))
+        known = self.fingerprint.dim if self.fingerprint else 0
+        self.shape = (rows, len(first[0][self.layout.vector]) if first else known)
+        self.schema = _schema(path, first, self.layout)
 
     def chunks(self, start: int, stop: int, size: int) -> Iterator[Chunk]:
         """Parse so many lines at a time."""
         for first, lines in line_blocks(self._path, 0, start, stop, size):
             objects = self._objects(first, lines)
-            vectors = [self._vector(o, first + i) for i, o in enumerate(objects)]
-            matrix = np.asarray(vectors, dtype=self.dtype).reshape(len(objects), self.shape[1])
-            yield Chunk(first, matrix, self._table(objects, first), self.layout)
+            yield Chunk(first, self._matrix(objects, first), self._table(objects, first), self.layout)
 
     def others(self, names: list[str] | None = None) -> pa.Table:
         """Read every column but the vectors."""
@@ -68,14 +60,32 @@ class JsonRows:
 
     def _object(self, line: str, row: int) -> dict[str, Any]:
         try:
-            found = json.loads(line)
-        except ValueError as error:
+            found = json.loads(line, object_pairs_hook=_unique, parse_constant=_no_constant)
+        except _OddJsonError as error:
+            raise FileError(f"{self._path} has {error} in row {row}: mend or drop that line.") from error
+        except (ValueError, RecursionError) as error:
             raise FileError(
                 f"{self._path} is not JSON in row {row} ({error}): the file may be cut short. Mend or drop that line."
             ) from error
         if not isinstance(found, dict):
             raise FileError(f"{self._path} has a {type(found).__name__} in row {row}: expected one object per line.")
         return found
+
+    def _matrix(self, objects: list[dict[str, Any]], first: int) -> np.ndarray:
+        vectors = [self._vector(o, first + i) for i, o in enumerate(objects)]
+        try:
+            with np.errstate(over="ignore"):
+                matrix = np.asarray(vectors, dtype=self.dtype).reshape(len(objects), self.shape[1])
+            finite = np.isfinite(matrix).all(axis=1)
+        except OverflowError:  # an integer of hundreds of digits
+            finite = np.asarray([all(abs(v) <= np.finfo(self.dtype).max for v in vector) for vector in vectors])
+        if not finite.all():
+            row = int(np.argmin(finite))
+            raise FileError(
+                f"{self._path} has a number that {self.dtype} cannot hold in row {first + row}"
+                f"{self._key_of(objects[row])}: mend or drop that line, or read it with dtype='float64'."
+            )
+        return matrix
 
     def _vector(self, found: dict[str, Any], row: int) -> list[float]:
         name = self.layout.vector
@@ -87,7 +97,16 @@ class JsonRows:
                 f"{self._path} has vectors of different lengths: {self.shape[1]} coordinates at first, {len(vector)} "
                 f"in row {row}. Drop or mend that row."
             )
+        odd = set(map(type, vector)) - {int, float}
+        if odd:
+            raise FileError(
+                f"{self._path} has a {odd.pop().__name__} in the vector of row {row}{self._key_of(found)}: expected "
+                "numbers. Mend or drop that line."
+            )
         return vector
+
+    def _key_of(self, found: dict[str, Any]) -> str:
+        return "" if self.layout.key is None else f" (key {found.get(self.layout.key)!r})"
 
     def _table(self, objects: list[dict[str, Any]], first: int) -> pa.Table:
         known = set(self.layout.order)
@@ -101,35 +120,75 @@ class JsonRows:
         return pa.table(columns) if columns else empty_others(len(objects))
 
     def _column(self, objects: list[dict[str, Any]], field: pa.Field, first: int) -> pa.Array:
+        """Make a column of the type that the first rows have. A cast refuses 9.99 where pa.array would make it 9."""
+        values = [found.get(field.name) for found in objects]
         try:
-            return pa.array([found.get(field.name) for found in objects], field.type)
-        except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
-            raise FileError(
-                f"{self._path} has values of another type than {field.type} under {field.name!r} after row {first} "
-                f"({error}): expected one type throughout."
-            ) from error
+            return _converted(values, field.type)
+        except UNFIT:
+            row = next(i for i, value in enumerate(values) if not _fits(value, field.type))
+        raise FileError(
+            f"{self._path} has {values[row]!r} under {field.name!r} in row {first + row}{self._key_of(objects[row])}, "
+            f"of another type than {field.type} as at first: expected one type throughout. Mend that line."
+        )
 
 
-def _schema(objects: list[dict[str, Any]], layout: Layout) -> pa.Schema:
+class _OddJsonError(ValueError):
+    """JSON that parses and yet does not say what its writer meant."""
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        raise _OddJsonError(f"{next(name for name in names if names.count(name) > 1)!r} twice in one object")
+    return found
+
+
+def _no_constant(name: str) -> float:
+    raise _OddJsonError(f"{name}, which is no number in JSON,")
+
+
+def _converted(values: list[Any], kind: pa.DataType) -> pa.Array:
+    inferred = pa.array(values)
+    return inferred if inferred.type == kind else inferred.cast(kind)
+
+
+def _fits(value: Any, kind: pa.DataType) -> bool:
+    try:
+        _converted([value], kind)
+    except UNFIT:
+        return False
+    return True
+
+
+def _schema(path: Path, objects: list[dict[str, Any]], layout: Layout) -> pa.Schema:
     """Find the types of the other columns in the first rows; one that is null throughout is taken for text."""
-    names = [name for name in layout.order if name != layout.vector]
-    kinds = {name: pa.array([found.get(name) for found in objects]).type for name in names}
-    return pa.schema([(name, pa.string() if pa.types.is_null(kind) else kind) for name, kind in kinds.items()])
+    kinds = {}
+    for name in layout.order:
+        try:
+            kinds[name] = pa.array([found.get(name) for found in objects if name != layout.vector]).type
+        except UNFIT as error:
+            raise FileError(
+                f"{path} has values under {name!r} that make no column ({error}): expected one type throughout, and "
+                "integers below 2^63. Write them as texts."
+            ) from error
+    fields = [(name, pa.string() if pa.types.is_null(kind) else kind) for name, kind in kinds.items()]
+    return pa.schema([field for field in fields if field[0] != layout.vector])
 
 
-def _layout(path: Path, objects: list[dict[str, Any]], reading: Reading) -> Layout:
+def _layout(path: Path, objects: list[dict[str, Any]], options: ReadOptions) -> Layout:
     found = {name: value for one in reversed(objects) for name, value in one.items()}
     found = {**dict.fromkeys(name for one in objects for name in one), **found, **objects[0]}
     lists = [name for name, value in found.items() if _is_vector(value)]
-    vector = choose(path, "vector", reading.vector, found, lists, VECTOR_NAMES)
+    vector = choose(path, "vector", options.vector, found, lists, VECTOR_NAMES)
     if vector is None or vector not in lists:
         raise FileError(f"{path} has no list of numbers in row 0; it has: {', '.join(found)}. Check the vector's name.")
-    key = choose(path, "key", reading.key, found, [name for name in found if name != vector], KEY_NAMES)
-    return Layout(vector, key, tuple(found), guessed=reading.key is None)
+    key = choose(path, "key", options.key, found, [name for name in found if name != vector], KEY_NAMES)
+    return Layout(vector, key, tuple(found), guessed=options.key is None)
 
 
 def _is_vector(value: Any) -> bool:
-    return isinstance(value, list) and bool(value) and all(isinstance(v, int | float) for v in value)
+    return isinstance(value, list) and bool(value) and not set(map(type, value)) - {int, float}
 
 
 class Writer:
@@ -153,10 +212,10 @@ class Writer:
     def finish(self, fingerprint: Fingerprint) -> None:
         """Write the fingerprint beside."""
         self._file.flush()
-        write_sidecar(self._path, fingerprint, self._first, self._row)
+        write_sidecar(self._path, fingerprint, self._first)
 
-    def release(self) -> None:
-        """Let go of the file."""
+    def close(self) -> None:
+        """Close the file."""
         self._file.close()
 
     def _check_finite(self, chunk: Chunk) -> None:

@@ -1,79 +1,97 @@
-"""NumPy's .npz: the vectors, keys and columns as named arrays; vectors are memory-mapped unless compressed."""
+"""NumPy's .npz: the vectors, keys and columns as named arrays, stored as they are; compressed ones are read too."""
 
 from __future__ import annotations
 
 import tempfile
 import zipfile
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from relatent._atomic import FileError
-from relatent.spaces.chunks import ArrayRows, Chunk, Rows
+from relatent.spaces.chunks import Chunk, Rows
 from relatent.spaces.fingerprint import Fingerprint
-from relatent.spaces.formats.arrays import PACKED, OthersGathered, Shape, find_layout, unpack, with_key
-from relatent.spaces.formats.columns import META, Reading, stored_fingerprint
-from relatent.spaces.formats.mapped import MappedFile
-from relatent.spaces.formats.npy import NpyVectors, array_at
+from relatent.spaces.formats.arrays import (
+    CHECKS,
+    FINGERPRINT,
+    SUMS,
+    Container,
+    GatheredColumns,
+    checks_note,
+    open_container,
+)
+from relatent.spaces.formats.columns import ReadOptions, refuse_keys
+from relatent.spaces.formats.matrix import Shape, StoredMatrix, check_inflation, check_size
+from relatent.spaces.formats.npy import NpyVectors, read_header
 
 __all__ = ["Writer", "open_rows"]
 
-FINGERPRINT = META.decode()
+NOTES = (FINGERPRINT, CHECKS)
+PICKLED = "holds Python objects, which would have to be unpickled"
 
 
-def open_rows(path: Path, reading: Reading) -> Rows:
+def open_rows(path: Path, options: ReadOptions) -> Rows:
     """Open an .npz file."""
-    with path.open("rb") as raw, np.load(raw, allow_pickle=False) as file:
-        load = _loader(path, file)
-        shapes = {name: _shape(file, name) for name in file.files if name != FINGERPRINT}
-        layout = find_layout(path, shapes, reading)
-        stream = load(PACKED) if PACKED in file.files else None
-        recorded = {META: str(load(FINGERPRINT)).encode()} if FINGERPRINT in file.files else None
-        vectors, mapped = _vectors(path, file, layout.vector)
-        if vectors.dtype.kind != "f" or reading.dtype:
-            vectors = vectors.astype(reading.dtype or np.float32)
-        table = unpack(len(vectors), layout, load, stream)
-    forget = None if mapped is None else mapped.forget
-    return ArrayRows(vectors, table, with_key(path, layout, table, reading), stored_fingerprint(recorded, path), forget)
+    with zipfile.ZipFile(path) as archive:
+        members = _Members(path, archive, options)
+        notes = {name: str(members.load(name)) for name in NOTES if name in members.headers}
+        shapes = {name: m.shape for name, m in members.headers.items() if name not in NOTES}
+        return open_container(Container(path, shapes, members.load, notes, members.matrix), options)
 
 
-def _loader(path: Path, file: Any) -> Any:
-    def load(name: str) -> np.ndarray:
-        try:
-            return np.asarray(file[name])
-        except ValueError as error:
-            raise FileError(f"{path} holds Python objects under {name!r} or is damaged ({error}).") from error
+class _Header:
+    """The header of a member, read without its data."""
 
-    return load
-
-
-def _shape(file: Any, name: str) -> Shape:
-    """Read the header of a member, not its data."""
-    with file.zip.open(f"{name}.npy") as member:
-        version = np.lib.format.read_magic(member)
-        reader = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-        shape, _, dtype = reader(member)
-    if dtype.hasobject:
-        return Shape((), False, "holds Python objects, which would have to be unpickled")
-    return Shape(shape, dtype.kind in "fiu")
+    def __init__(self, path: Path, archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> None:
+        self.info = info
+        with archive.open(info) as member:
+            shape, self.fortran, dtype = read_header(path, member)
+            self.length = member.tell()
+        self.shape = Shape(shape, dtype)
 
 
-def _vectors(path: Path, file: Any, name: str) -> tuple[np.ndarray, MappedFile | None]:
-    offset = _stored_at(file.zip, file.zip.getinfo(f"{name}.npy"))
-    if offset is None:
-        return np.asarray(file[name]), None
-    mapped = MappedFile(path)
-    return array_at(mapped, offset), mapped
+class _Members:
+    def __init__(self, path: Path, archive: zipfile.ZipFile, options: ReadOptions) -> None:
+        self._path, self._archive, self._options = path, archive, options
+        infos = [info for info in archive.infolist() if info.filename.endswith(".npy")]
+        headers = {info.filename.removesuffix(".npy"): _Header(path, archive, info) for info in infos}
+        pickled = {name: PICKLED for name, header in headers.items() if header.shape.dtype.hasobject}
+        refuse_keys(path, pickled)
+        wanted = [name for name in (options.key, options.vector) if name in pickled]
+        if wanted:
+            raise FileError(f"{path} has {wanted[0]!r}, which {PICKLED}: save it as text (.astype(str)) or numbers.")
+        self.headers = {name: header for name, header in headers.items() if name not in pickled}
 
+    def load(self, name: str) -> np.ndarray:
+        """Read an array; zipfile checks the CRC of its bytes."""
+        check_size(self._path, repr(name), self.headers[name].shape.nbytes, self._options)
+        with self._archive.open(self.headers[name].info) as member:
+            return np.asarray(np.lib.format.read_array(member, allow_pickle=False))
 
-def _stored_at(file: zipfile.ZipFile, info: zipfile.ZipInfo) -> int | None:
-    """Find where a member of a zip file begins, if it is stored as it is."""
-    if info.compress_type != zipfile.ZIP_STORED or file.fp is None:
-        return None
-    file.fp.seek(info.header_offset + 26)
-    name, extra = (int.from_bytes(file.fp.read(2), "little") for _ in range(2))
-    return int(info.header_offset + 30 + name + extra)
+    def matrix(self, name: str, sums: np.ndarray | None) -> StoredMatrix:
+        """Describe where a matrix stands: in the file itself, or behind a decompressor."""
+        header = self.headers[name]
+        stored = header.info.compress_type == zipfile.ZIP_STORED
+        matrix = StoredMatrix(
+            self._path,
+            header.shape.shape,  # type: ignore[arg-type]  # the layout has found it to be a matrix
+            header.shape.dtype,
+            header.length + (self._begin(header.info) if stored else 0),
+            member=None if stored else header.info.filename,
+            fortran=header.fortran,
+            sums=sums,
+        )
+        matrix.check_length(self._path.stat().st_size if stored else header.info.file_size)
+        check_inflation(self._path, header.shape, header.info.compress_size, self._options)
+        return matrix
+
+    def _begin(self, info: zipfile.ZipInfo) -> int:
+        """Find where a member that is stored as it is begins."""
+        if self._archive.fp is None:
+            raise FileError(f"{self._path} was closed while it was opened.")
+        self._archive.fp.seek(info.header_offset + 26)
+        name, extra = (int.from_bytes(self._archive.fp.read(2), "little") for _ in range(2))
+        return int(info.header_offset + 30 + name + extra)
 
 
 class Writer:
@@ -81,9 +99,9 @@ class Writer:
 
     def __init__(self, path: Path, first: Chunk, _early: Fingerprint) -> None:
         self._path, self._name = path, first.layout.vector
-        self._aside = tempfile.TemporaryFile(dir=path.parent)  # noqa: SIM115 (closed in release)
+        self._aside = tempfile.TemporaryFile(dir=path.parent)  # noqa: SIM115 (closed in close)
         self._vectors = NpyVectors(self._aside, first.vectors.shape[1], first.vectors.dtype)
-        self._others = OthersGathered()
+        self._others = GatheredColumns()
 
     def write(self, chunk: Chunk) -> None:
         """Append a chunk."""
@@ -93,19 +111,18 @@ class Writer:
     def finish(self, fingerprint: Fingerprint) -> None:
         """Pack everything into one file."""
         self._vectors.finish()
-        packed = self._others.packed(text=True)
-        arrays = {**packed.plain, FINGERPRINT: np.asarray(fingerprint.to_json())}
-        stream = packed.stream()
+        arrays = {**self._others.arrays(text=True), SUMS: self._vectors.sums.array()}
+        known = fingerprint.to_json()
+        note = checks_note(self._name, self._vectors.shape, arrays, known)
         with zipfile.ZipFile(self._path, "w", allowZip64=True) as file:
             self._aside.seek(0)
             with file.open(f"{self._name}.npy", "w", force_zip64=True) as member:
                 while block := self._aside.read(2**22):
                     member.write(block)
-            for name, array in (arrays if stream is None else {**arrays, PACKED: stream}).items():
+            for name, array in {**arrays, FINGERPRINT: np.asarray(known), CHECKS: np.asarray(note)}.items():
                 with file.open(f"{name}.npy", "w", force_zip64=True) as member:
-                    plain = array.astype(str) if array.dtype.kind == "O" else array
-                    np.lib.format.write_array(member, plain, allow_pickle=False)
+                    np.lib.format.write_array(member, array, allow_pickle=False)
 
-    def release(self) -> None:
-        """Let go of the file aside."""
+    def close(self) -> None:
+        """Close the file aside."""
         self._aside.close()

@@ -9,11 +9,20 @@ from typing import Any
 import numpy as np
 
 from relatent._atomic import FileError
-from relatent.spaces.chunks import ArrayRows, Chunk, Rows
+from relatent.spaces.chunks import Chunk, Rows
 from relatent.spaces.fingerprint import Fingerprint
-from relatent.spaces.formats.arrays import PACKED, OthersGathered, Shape, find_layout, unpack, with_key
-from relatent.spaces.formats.columns import META, Reading, stored_fingerprint
-from relatent.spaces.formats.mapped import MappedFile
+from relatent.spaces.formats.arrays import (
+    CHECKS,
+    FINGERPRINT,
+    SUMS,
+    Container,
+    GatheredColumns,
+    checks_note,
+    open_container,
+)
+from relatent.spaces.formats.checksums import BlockSums
+from relatent.spaces.formats.columns import ReadOptions
+from relatent.spaces.formats.matrix import Shape, StoredMatrix
 
 __all__ = ["Writer", "open_rows"]
 
@@ -23,11 +32,11 @@ DTYPES = {
     "U8": "<u1", "U16": "<u2", "U32": "<u4", "U64": "<u8",
 }  # fmt: skip
 NAMES = {np.dtype(value): name for name, value in DTYPES.items()}
-# Room for the header, which is known only when everything is written.
+# Space for the header, which is known only when everything is written.
 HEADER = 2**16
 
 
-def open_rows(path: Path, reading: Reading) -> Rows:
+def open_rows(path: Path, options: ReadOptions) -> Rows:
     """Open a safetensors file."""
     from safetensors import SafetensorError, safe_open
 
@@ -36,59 +45,62 @@ def open_rows(path: Path, reading: Reading) -> Rows:
             pass  # it checks the header and the length of the file
     except SafetensorError as error:
         raise FileError(f"{path} cannot be read ({error}): it is cut short or damaged. Get a new copy.") from error
-    mapped = MappedFile(path)
-    length = int.from_bytes(mapped.part(0, 8), "little")
-    header: dict[str, Any] = json.loads(mapped.part(8, 8 + length))
-    metadata = header.pop("__metadata__", {})
-    shapes = {name: Shape(tuple(t["shape"]), t["dtype"][0] in "FBIU") for name, t in header.items()}
-    layout = find_layout(path, shapes, reading)
+    with path.open("rb") as file:
+        length = int.from_bytes(file.read(8), "little")
+        header: dict[str, Any] = json.loads(file.read(length))
+    notes = header.pop("__metadata__", {})
+    tensors = {name: _matrix(path, about, 8 + length) for name, about in header.items()}
+    shapes = {name: Shape(tensor.shape, tensor.stored) for name, tensor in tensors.items()}
 
     def load(name: str) -> np.ndarray:
-        return _tensor(mapped, header[name], 8 + length)
+        with path.open("rb") as file:
+            file.seek(tensors[name].offset)
+            raw = np.frombuffer(file.read(shapes[name].nbytes), shapes[name].dtype)
+        return tensors[name].decoded(raw.reshape(shapes[name].shape))
 
-    vectors = load(layout.vector)
-    if vectors.dtype.kind != "f" or reading.dtype:
-        vectors = vectors.astype(reading.dtype or np.float32)
-    table = unpack(len(vectors), layout, load, load(PACKED) if PACKED in header else None)
-    layout = with_key(path, layout, table, reading)
-    recorded = {key.encode(): value.encode() for key, value in metadata.items()}
-    return ArrayRows(vectors, table, layout, stored_fingerprint(recorded, path), mapped.forget)
+    def matrix(name: str, sums: np.ndarray | None) -> StoredMatrix:
+        return _matrix(path, header[name], 8 + length, sums)
+
+    return open_container(Container(path, shapes, load, notes, matrix), options)
 
 
-def _tensor(mapped: MappedFile, about: dict[str, Any], base: int) -> np.ndarray:
-    shape, start = tuple(about["shape"]), base + int(about["data_offsets"][0])
-    if about["dtype"] == "BF16":  # the upper half of a float32
-        halves = mapped.array(np.dtype("<u2"), shape, start)
-        return (halves.astype(np.uint32) << 16).view(np.float32)
-    if about["dtype"] not in DTYPES:
-        raise FileError(f"{mapped.path} holds a tensor of {about['dtype']}: expected one of {', '.join(DTYPES)}.")
-    return mapped.array(np.dtype(DTYPES[about["dtype"]]), shape, start)
+def _matrix(path: Path, about: dict[str, Any], base: int, sums: np.ndarray | None = None) -> StoredMatrix:
+    bfloat16 = about["dtype"] == "BF16"
+    if about["dtype"] not in DTYPES and not bfloat16:
+        raise FileError(f"{path} holds a tensor of {about['dtype']}: expected one of {', '.join(DTYPES)}, BF16.")
+    stored = np.dtype("<u2" if bfloat16 else DTYPES[about["dtype"]])
+    offset = base + int(about["data_offsets"][0])
+    return StoredMatrix(path, tuple(about["shape"]), stored, offset, bfloat16=bfloat16, sums=sums)
 
 
 class Writer:
-    """Writes the vectors as they come, then the other columns, then the header into the room left for it."""
+    """Writes the vectors as they come, then the other columns, then the header into the space left for it."""
 
     def __init__(self, path: Path, first: Chunk, _early: Fingerprint) -> None:
-        self._name, self._dim, self._dtype = first.layout.vector, first.vectors.shape[1], first.vectors.dtype
+        self._name, self._dim = first.layout.vector, first.vectors.shape[1]
+        self._dtype = first.vectors.dtype.newbyteorder("<")
         self._file = path.open("wb")
         self._file.write(b"\0" * (8 + HEADER))
-        self._others = OthersGathered()
+        self._others, self._sums = GatheredColumns(), BlockSums()
         self._rows = 0
 
     def write(self, chunk: Chunk) -> None:
         """Append a chunk."""
-        self._file.write(np.ascontiguousarray(chunk.vectors, dtype=self._dtype).data if chunk.vectors.size else b"")
+        vectors = np.ascontiguousarray(chunk.vectors, dtype=self._dtype)
+        data = vectors.reshape(-1).view(np.uint8).data
+        self._file.write(data)
+        self._sums.add(data)
         self._rows += len(chunk)
         self._others.add(chunk)
 
     def finish(self, fingerprint: Fingerprint) -> None:
         """Write the other columns and the header."""
-        packed = self._others.packed(text=False)
-        stream = packed.stream()
-        arrays = packed.plain if stream is None else {**packed.plain, PACKED: stream}
-        end = self._rows * self._dim * self._dtype.itemsize
-        header: dict[str, Any] = {"__metadata__": {META.decode(): fingerprint.to_json()}}
-        header[self._name] = {"dtype": NAMES[self._dtype], "shape": [self._rows, self._dim], "data_offsets": [0, end]}
+        arrays = {**self._others.arrays(text=False), SUMS: self._sums.array()}
+        shape, known = Shape((self._rows, self._dim), np.dtype(self._dtype)), fingerprint.to_json()
+        notes = {FINGERPRINT: known, CHECKS: checks_note(self._name, shape, arrays, known)}
+        end = shape.nbytes
+        header: dict[str, Any] = {"__metadata__": notes}
+        header[self._name] = {"dtype": NAMES[shape.dtype], "shape": list(shape.shape), "data_offsets": [0, end]}
         # Wider elements first keep every tensor aligned.
         for name, array in sorted(arrays.items(), key=lambda item: -item[1].dtype.itemsize):
             self._file.write(np.ascontiguousarray(array).data if array.size else b"")
@@ -97,8 +109,8 @@ class Writer:
             end += array.nbytes
         self._write_header(json.dumps(header).encode())
 
-    def release(self) -> None:
-        """Let go of the file."""
+    def close(self) -> None:
+        """Close the file."""
         self._file.close()
 
     def _write_header(self, header: bytes) -> None:

@@ -9,14 +9,14 @@ import pyarrow as pa
 
 from relatent._atomic import FileError
 from relatent.spaces.chunks import Chunk
-from relatent.spaces.formats.columns import Reading, as_matrix, guess_layout, stored_fingerprint, vector_dtype
+from relatent.spaces.formats.columns import ReadOptions, as_matrix, guess_layout, stored_fingerprint, vector_dtype
 from relatent.spaces.formats.errors import readable
 
 __all__ = ["Source", "TableRows", "regrouped"]
 
 
 class Source(Protocol):
-    """A file that gives tables: its schema, how many rows it has, and those from start on."""
+    """A file that is read as tables: its schema, how many rows it has, and those from start on."""
 
     path: Any
     rows: int
@@ -24,19 +24,19 @@ class Source(Protocol):
     metadata: dict[bytes, bytes] | None
 
     def tables(self, start: int, stop: int, size: int, columns: list[str] | None = None) -> Iterator[pa.Table]:
-        """Give rows start to stop in tables of at most size rows."""
+        """Yield rows start to stop in tables of at most size rows."""
         ...
 
 
 class TableRows:
     """The rows of a source, with its vector column as matrices."""
 
-    def __init__(self, source: Source, reading: Reading) -> None:
+    def __init__(self, source: Source, options: ReadOptions) -> None:
         self._source = source
-        self.layout = guess_layout(source.path, source.schema, reading)
+        self.layout = guess_layout(source.path, source.schema, options)
         self.fingerprint = stored_fingerprint(source.metadata, source.path)
         kind = source.schema.field(self.layout.vector).type
-        self.dtype = reading.dtype or vector_dtype(kind)
+        self.dtype = options.dtype or vector_dtype(kind)
         names = [name for name in source.schema.names if name != self.layout.vector]
         self.schema = pa.schema([source.schema.field(name) for name in names])
         self.shape = (source.rows, self._dim(kind))
@@ -46,6 +46,7 @@ class TableRows:
         row = start
         with readable(self._source.path):
             for table in self._source.tables(start, stop, size):
+                table.validate(full=True)  # an offset that leads out of its buffer would crash the process
                 vectors = as_matrix(table.column(self.layout.vector), self._source.path, row, self.shape[1] or None)
                 others = table.drop_columns([self.layout.vector])
                 yield Chunk(row, vectors.astype(self.dtype, copy=False), others, self.layout)
@@ -59,7 +60,9 @@ class TableRows:
         if not names:
             return pa.table({"_": pa.nulls(self.shape[0])}).select([])
         with readable(self._source.path):
-            return pa.concat_tables(list(self._source.tables(0, self.shape[0], max(1, self.shape[0]), names)))
+            table = pa.concat_tables(list(self._source.tables(0, self.shape[0], max(1, self.shape[0]), names)))
+            table.validate(full=True)
+            return table
 
     def _dim(self, kind: pa.DataType) -> int:
         kind = kind.storage_type if isinstance(kind, pa.BaseExtensionType) else kind
@@ -68,6 +71,7 @@ class TableRows:
         if self._source.rows == 0:
             return self.fingerprint.dim if self.fingerprint else 0
         first = next(self._source.tables(0, 1, 1, [self.layout.vector]))
+        first.validate(full=True)
         return int(as_matrix(first.column(0), self._source.path, 0).shape[1])
 
 

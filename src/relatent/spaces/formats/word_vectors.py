@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import warnings
+from collections import Counter
 from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -12,42 +14,45 @@ import pyarrow as pa
 from relatent._atomic import FileError
 from relatent.spaces.chunks import Chunk, Layout, Rows
 from relatent.spaces.fingerprint import Fingerprint
-from relatent.spaces.formats.columns import Reading
-from relatent.spaces.formats.lines import count_lines, line_blocks, open_text
-from relatent.spaces.formats.sidecar import read_sidecar, refuse_columns, sidecar_path, write_sidecar
+from relatent.spaces.formats.columns import ReadOptions
+from relatent.spaces.formats.lines import (
+    line_blocks,
+    merge_sidecars,
+    open_text,
+    refuse_columns,
+    scan_text,
+    write_sidecar,
+)
 
-__all__ = ["WordRows", "Writer", "open_rows", "sidecars"]
+__all__ = ["WordRows", "Writer", "merge_sidecars", "open_rows"]
 
-# Room for the number of rows in the first line, which is known last.
+# Space for the number of rows in the first line, which is known last.
 DIGITS = 12
+# The dimension of a file without a header is what most of its first rows have.
+LOOK_AHEAD = 100
 
 
-def sidecars(path: Path) -> list[Path]:
-    """Name every file that may stand beside."""
-    return [sidecar_path(path)]
-
-
-def open_rows(path: Path, reading: Reading) -> Rows:
+def open_rows(path: Path, options: ReadOptions) -> Rows:
     """Open a file of word vectors."""
-    return WordRows(path, reading)
+    return WordRows(path, options)
 
 
 class WordRows:
     """Words and their vectors, parsed block by block."""
 
-    def __init__(self, path: Path, reading: Reading) -> None:
+    def __init__(self, path: Path, options: ReadOptions) -> None:
         self._path = path
-        beside = read_sidecar(path)
-        self.fingerprint = beside.fingerprint
-        self.dtype = reading.dtype or np.dtype(beside.dtype or np.float32)
+        file = scan_text(path, options.verify)
+        self._ours, self.fingerprint = file.ours, file.fingerprint
+        self.dtype = options.dtype or np.dtype(file.dtype or np.float32)
         self.layout = Layout("vector", "word", ("word", "vector"))
-        self._key_type = pa.int64() if beside.integer_keys else pa.string()
+        self._key_type = pa.int64() if file.integer_keys else pa.string()
         self.schema = pa.schema([("word", self._key_type)])
-        self._skip, dim = self._start()
-        self.shape = (count_lines(path) - self._skip, dim)
-        beside.check_rows(path, self.shape[0])
-        if self._skip and self.shape[0] != self._told:
-            raise FileError(f"{path} says it has {self._told} rows and has {self.shape[0]}: get a new copy.")
+        header, dim = self._start()
+        self._skip = 0 if header is None else 1
+        self.shape = (file.lines - self._skip, dim)
+        if header not in (None, self.shape[0]):
+            raise FileError(f"{path} says it has {header} rows and has {self.shape[0]}: get a new copy.")
 
     def chunks(self, start: int, stop: int, size: int) -> Iterator[Chunk]:
         """Parse so many lines at a time."""
@@ -62,17 +67,17 @@ class WordRows:
         table = pa.concat_tables(tables)
         return table if names is None else table.select(names)
 
-    def _start(self) -> tuple[int, int]:
-        """Tell whether the first line is a header, and the dimension."""
+    def _start(self) -> tuple[int | None, int]:
+        """Return the number of rows that the first line states, if it is a header, and the dimension."""
         with open_text(self._path) as file:
-            first = file.readline().decode("utf8", "replace").split()
-        if len(first) == 2 and first[0].isdigit() and first[1].isdigit():
-            self._told = int(first[0])
-            return 1, int(first[1])
-        if not first:
-            return 0, self.fingerprint.dim if self.fingerprint else 0
+            lines = [line.decode("utf8", "replace").split() for line in islice(file, LOOK_AHEAD)]
+        known = self.fingerprint.dim if self.fingerprint else None
+        if lines and len(lines[0]) == 2 and lines[0][0].isdigit() and lines[0][1].isdigit():
+            return int(lines[0][0]), int(lines[0][1])
+        if known is not None or not lines:
+            return None, known or 0
         # A word may itself hold spaces: the vector is what can be read as numbers from the right.
-        return 0, self.fingerprint.dim if self.fingerprint else _numbers_at_end(first)
+        return None, Counter(_numbers_at_end(line) for line in lines).most_common(1)[0][0]
 
     def _parse(self, lines: list[str], first: int) -> tuple[list[str], np.ndarray]:
         """Parse a block at once; line by line when that fails, to find the line that is wrong."""
@@ -83,17 +88,34 @@ class WordRows:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", DeprecationWarning)  # what cannot be parsed is found below
                 numbers = np.fromstring(" ".join(rest for _, _, rest in parts), dtype=np.float64, sep=" ")
-        if numbers.size == len(lines) * dim:
-            return [word for word, _, _ in parts], numbers.reshape(len(lines), dim).astype(self.dtype)
-        rows = [self._parse_line(line, first + i) for i, line in enumerate(lines)]
-        return [word for word, _ in rows], np.asarray([vector for _, vector in rows], dtype=self.dtype)
+        words = [word for word, _, _ in parts]
+        if numbers.size != len(lines) * dim:
+            rows = [self._parse_line(line, first + i) for i, line in enumerate(lines)]
+            words, numbers = [word for word, _ in rows], np.asarray([vector for _, vector in rows])
+        return words, self._converted(numbers.reshape(len(lines), dim), words, first)
+
+    def _converted(self, numbers: np.ndarray, words: list[str], first: int) -> np.ndarray:
+        with np.errstate(over="ignore"):
+            vectors = numbers.astype(self.dtype)
+        lost = ~np.isfinite(vectors).all(axis=1) & np.isfinite(numbers).all(axis=1)
+        if lost.any():
+            row = int(np.argmax(lost))
+            raise FileError(
+                f"{self._path} has a number that {self.dtype} cannot hold in row {first + row} ({words[row]!r}): mend "
+                "or drop that line, or read it with dtype='float64'."
+            )
+        return vectors
 
     def _parse_line(self, line: str, row: int) -> tuple[str, list[float]]:
         parts = line.rstrip(" ").rsplit(" ", self.shape[1])
         try:
             if len(parts) != self.shape[1] + 1:
                 raise ValueError(f"{len(parts) - 1} numbers")
-            return parts[0], [float(value) for value in parts[1:]]
+            numbers = [float(value) for value in parts[1:]]
+            more = _numbers_at_end(parts[0].split(" "))
+            if more and not self._ours:  # in a file of ours, the word is known to end in a number
+                raise ValueError(f"{self.shape[1] + more} numbers")
+            return parts[0], numbers
         except ValueError as error:
             raise FileError(
                 f"{self._path} cannot be read in row {row} ({error}): expected a word and {self.shape[1]} numbers. "
@@ -141,10 +163,10 @@ class Writer:
             self._file.seek(0)
             self._file.write(self._first_line())
         self._file.flush()
-        write_sidecar(self._path, fingerprint, self._first, self._rows)
+        write_sidecar(self._path, fingerprint, self._first)
 
-    def release(self) -> None:
-        """Let go of the file."""
+    def close(self) -> None:
+        """Close the file."""
         self._file.close()
 
     def _first_line(self) -> bytes:
