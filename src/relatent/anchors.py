@@ -148,12 +148,12 @@ def by_keys(keys: Sequence[Any] | np.ndarray | Space, wanted: Sequence[Any] | np
         raise ValueError(f"{repeated} of the {len(needed)} wanted keys are repeated: give each once.")
     order = np.argsort(known, kind="stable")
     first, end = (np.searchsorted(known[order], needed, side) for side in ("left", "right"))
-    for wrong, problem, error in (
-        (end == first, f"of the {len(needed)} wanted keys are not in the space", KeyError),
-        (end > first + 1, "wanted keys stand for several rows", ValueError),
+    for wrong, problem, remedy, error in (
+        (end == first, f"of the {len(needed)} wanted keys are not in the space", "", KeyError),
+        (end > first + 1, "wanted keys stand for several rows", ": make keys unique", ValueError),
     ):
         if np.any(wrong):
-            raise error(f"{np.sum(wrong)} {problem}, first {list(wanted)[int(np.argmax(wrong))]!r}.")
+            raise error(f"{np.sum(wrong)} {problem}, first {list(wanted)[int(np.argmax(wrong))]!r}{remedy}.")
     return np.asarray(order[first])
 
 
