@@ -4,14 +4,18 @@ import numpy as np
 import pytest
 
 import relatent as rl
+from relatent import deliver
 from relatent._atomic import FileError
 from relatent.deliver import (
     Relevance,
+    anchor_rows,
+    candidate_count,
     fit_spaces,
     judge,
     map_space,
     project_space,
     read_relevance,
+    select_anchors,
     stitch_space,
     translate_space,
 )
@@ -124,6 +128,58 @@ def test_a_file_is_stitched_as_an_array_is(spaces, translator, tmp_path, rng):
     with pytest.raises(ValueError, match="8 coordinates come from the translator and the decoder reads 3"):
         stitch_space(translator, spaces[0], small, tmp_path / "small.parquet")
     assert not (tmp_path / "small.parquet").exists()
+
+
+def test_rows_that_were_fitted_on_are_not_scored(spaces, translator, tmp_path, rng):
+    head = rl.LinearHead(rng.normal(size=(2, 8)), np.zeros(2), np.asarray(["a", "b"]))
+    done = stitch_space(translator, spaces[0], head, tmp_path / "said.parquet", truth="half")
+    fresh = ~np.isin(key_hashes(spaces[0].keys), translator.seen_keys_)
+    assert (done.scored, done.left_out) == (fresh.sum(), (~fresh).sum())
+    said = np.asarray(rl.read_space(tmp_path / "said.parquet").others.column("prediction").to_pylist())
+    true = np.asarray(spaces[0].others.column("half").to_pylist())
+    assert done.accuracy["translated"].value == pytest.approx(np.mean((said == true)[fresh]))
+    assert done.accuracy["untranslated"].value == pytest.approx(
+        np.mean((head.predict(spaces[0].vectors) == true)[fresh])
+    )
+    seen = spaces[0].subset(np.flatnonzero(~fresh))
+    nothing = stitch_space(translator, seen, head, tmp_path / "seen.parquet", truth="half")
+    assert (nothing.scored, nothing.accuracy) == (0, {})
+    assert "No other row is there to score" in str(nothing)
+    stranger = rl.Space(spaces[0].vectors, fingerprint=rl.Fingerprint(8, "another"))
+    with pytest.raises(SpaceMismatchError, match="--accept"):
+        stitch_space(translator, stranger, head, tmp_path / "x.parquet")
+    stitch_space(translator, stranger, head, tmp_path / "x.parquet", accept=True)
+
+
+@pytest.mark.parametrize("strategy", ["kmeans", "farthest_point"])
+def test_anchors_of_a_large_file_are_chosen_among_a_sample(rng, tmp_path, monkeypatch, strategy):
+    x = rng.normal(size=(3000, 4)).astype(np.float32)
+    rl.write_space(rl.Space(x, [f"k{i}" for i in range(3000)]), tmp_path / "x.parquet")
+    space = rl.read_space(tmp_path / "x.parquet")
+    whole = anchor_rows(space, 20, strategy, seed=1)
+    np.testing.assert_array_equal(whole, getattr(rl.anchors, strategy)(x, 20, 1))
+    monkeypatch.setattr(deliver.anchors, "SAMPLE_BYTES", 500 * 16)
+    space = rl.read_space(tmp_path / "x.parquet")
+    assert candidate_count(space, 20, strategy) == 500
+    assert candidate_count(space, 20, "uniform") == 3000
+    sample = np.sort(rl.anchors.uniform(x, 500, 1))
+    rows = anchor_rows(space, 20, strategy, seed=1)
+    np.testing.assert_array_equal(rows, sample[getattr(rl.anchors, strategy)(x[sample], 20, 1)])
+    chosen = select_anchors(space, tmp_path / "anchors.parquet", 20, strategy, seed=1)
+    assert list(chosen.keys) == [f"k{i}" for i in np.sort(rows)]
+    np.testing.assert_array_equal(chosen.vectors, x[np.sort(rows)])
+    assert "vectors" not in space.__dict__  # the file was never held whole
+    np.testing.assert_array_equal(anchor_rows(space, 20, "uniform", seed=1), rl.anchors.uniform(x, 20, 1))
+
+
+def test_relative_files_tell_their_anchors(rng, tmp_path):
+    space = rl.Space(rng.normal(size=(30, 4)), keys=list(range(30)))
+    decoder = rl.RelativeDecoder("cosine").fit(space.subset([3, 5, 7, 9]))
+    for name, keys in (("own", [3, 5, 7, 9]), ("other", [3, 5, 7, 8])):
+        project_space(space, keys, tmp_path / f"{name}.parquet")
+    assert decoder.transform(rl.read_space(tmp_path / "own.parquet")).shape == (30, 4)
+    with pytest.raises(ValueError, match="not those of this decoder"):
+        decoder.transform(rl.read_space(tmp_path / "other.parquet"))
 
 
 def test_a_column_is_not_replaced_silently(spaces, tmp_path):

@@ -33,7 +33,7 @@ def test_the_loss_is_one_minus_the_measure(center):
         (lambda z, q: z + 1, False, False),
         (lambda z, q: z**3, True, False),
     ],
-    ids=["rotate", "rescale", "offset", "offset, not centred", "distort"],
+    ids=["rotate", "rescale", "offset", "offset, not centered", "distort"],
 )
 def test_what_the_loss_is_unchanged_by(change, center, survives, orthogonal):
     y, q = _draw(40, 6).double(), torch.from_numpy(orthogonal(6))

@@ -157,9 +157,9 @@ def test_an_ensemble_of_subspaces_is_one_matrix(pair):
     encoder = rl.RelativeEncoder("cosine", omega=5, delta=0.5).fit(x)
     decoder = rl.RelativeDecoder("cosine", subspaces=encoder.subspaces_, rescale=False).fit(y)
     codes = encoder.transform(samples)
-    centred = y - y.mean(axis=0)
-    parts = [codes[:, rows] @ np.linalg.pinv(unit(centred[rows]).T) for rows in encoder.subspaces_]
-    length = np.linalg.norm(centred, axis=1).mean()
+    centered = y - y.mean(axis=0)
+    parts = [codes[:, rows] @ np.linalg.pinv(unit(centered[rows]).T) for rows in encoder.subspaces_]
+    length = np.linalg.norm(centered, axis=1).mean()
     assert np.allclose(decoder.transform(codes), np.mean(parts, axis=0) * length + y.mean(axis=0))
     assert len({len(rows) for rows in encoder.subspaces_} | {K}) > 1
 
@@ -226,14 +226,14 @@ def test_condition_number_and_kept_count_fall_as_delta_rises(rng):
     assert [r.anchors for r in reports] == sorted({r.anchors for r in reports}, reverse=True)
     numbers = [r.condition_number for r in reports]
     assert numbers == sorted(set(numbers), reverse=True)
-    assert numbers[0] == np.inf  # centred anchors no more than coordinates are always rank-deficient
+    assert numbers[0] == np.inf  # centered anchors no more than coordinates are always rank-deficient
 
 
 def test_the_worst_subspace_is_reported(pair):
     x, y, _ = pair
     encoder, decoder = codes_pair("cosine", x, y, omega=4, delta=0.4)
-    centred = unit(y - y.mean(axis=0))
-    worst = max(np.linalg.cond(centred[rows]) for rows in encoder.subspaces_)
+    centered = unit(y - y.mean(axis=0))
+    worst = max(np.linalg.cond(centered[rows]) for rows in encoder.subspaces_)
     assert decoder.conditioning_.condition_number == pytest.approx(worst)
 
 

@@ -261,10 +261,10 @@ def test_basis_rebuilds_what_the_anchors_span(x, anchors):
 
 
 def test_a_ridge_on_mahalanobis_is_that_of_the_covariance(x, anchors):
-    centred = anchors - anchors.mean(axis=0)
+    centered = anchors - anchors.mean(axis=0)
     covariance = np.cov(anchors.T)
     shrunk = covariance + 0.3 * np.trace(covariance) / D * np.eye(D)
-    expected = (x - anchors.mean(axis=0)) @ np.linalg.solve(shrunk, centred.T)
+    expected = (x - anchors.mean(axis=0)) @ np.linalg.solve(shrunk, centered.T)
     assert np.allclose(sim.mahalanobis(x, anchors, ridge=0.3), expected)
 
 

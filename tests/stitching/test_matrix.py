@@ -1,5 +1,6 @@
 import json
 from functools import partial
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
@@ -263,3 +264,30 @@ def test_what_is_refused(spaces, labels, change, says):
 def test_decoders_of_no_use(spaces, labels, decoders):
     with pytest.raises(TypeError, match="expected an unfitted scikit-learn estimator, a function"):
         rl.stitching_matrix(spaces, decoders, labels, **ROWS)
+
+
+def test_spaces_with_keys_are_joined_on_them(spaces, labels, rng):
+    keys, methods = [f"k{i}" for i in range(N)], ["relative", "orthogonal"]
+    order = rng.permutation(N)
+    keyed = {
+        "a": rl.Space(spaces["a"], keys),
+        "b": rl.Space(spaces["b"][order], [keys[i] for i in order]),
+        "wide": rl.Space(spaces["wide"], keys),
+    }
+    by_key = rl.stitching_matrix(keyed, LogisticRegression(), labels, **ROWS, methods=methods)
+    assert by_key.pairs == rl.stitching_matrix(spaces, LogisticRegression(), labels, **ROWS, methods=methods).pairs
+    with pytest.raises(ValueError, match="10 of the 300 keys of a are not in all other spaces"):
+        rl.stitching_matrix({**keyed, "b": keyed["b"].subset(range(290))}, LogisticRegression(), labels, **ROWS)
+
+
+def test_the_table_in_a_notebook_is_the_printed_one(labels):
+    x = np.random.default_rng(0).normal(size=(N, 4))
+    matrix = rl.stitching_matrix({"<a>": x, "b": x[:, :3]}, LogisticRegression(), labels, **ROWS, methods=["absolute"])
+    html = matrix._repr_html_()
+    assert "&lt;a&gt;" in html
+    assert "<a>" not in html
+    rows = ElementTree.fromstring(f"<div>{html}</div>").findall(".//tbody/tr")
+    cells = [[cell.text for cell in row] for row in rows]
+    assert [" ".join(line) for line in cells] == [" ".join(line.split()) for line in str(matrix).splitlines()[2:-1]]
+    assert "absolute is not available for 2 of 2 pairs: dimensions differ." in html
+    assert len(matrix.to_pandas()) == len(matrix.pairs)

@@ -337,3 +337,11 @@ def test_codes_are_differentiable(pairs):
     x, y, *_ = pairs
     fitted = rl.ASIF(top=5, power=3).fit(x, y)
     assert torch.autograd.gradcheck(fitted.transform, (torch.tensor(x[:3] + 0.01, requires_grad=True),))
+
+
+def test_two_spaces_are_joined_on_keys(pairs, rng):
+    images, texts = pairs[:2]
+    keys, order = [f"k{i}" for i in range(len(images))], rng.permutation(len(images))
+    shuffled = rl.Space(texts[order], [keys[i] for i in order])
+    by_key, by_row = rl.ASIF().fit(rl.Space(images, keys), shuffled), rl.ASIF().fit(images, texts)
+    np.testing.assert_array_equal(by_key.similarity(images[:5], texts[:5]), by_row.similarity(images[:5], texts[:5]))

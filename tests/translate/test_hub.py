@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -5,6 +7,7 @@ from sklearn.datasets import load_digits
 from sklearn.exceptions import NotFittedError
 
 import relatent as rl
+from relatent.translate import hub as module
 
 
 @pytest.fixture
@@ -116,6 +119,47 @@ def test_a_file_without_codes_cannot_be_added_to(turned, tmp_path):
     rl.Hub().fit(turned).save(tmp_path / "hub.safetensors")
     with pytest.raises(ValueError, match='save it with anchors="codes"'):
         rl.load(tmp_path / "hub.safetensors").add("d", turned["a"])
+
+
+@pytest.mark.parametrize("goal", ["vectors", "retrieval"])
+@pytest.mark.parametrize("penalty", [None, 0.3])
+def test_few_anchors_give_in_their_span_what_they_give_in_the_whole_space(goal, penalty, rng, monkeypatch):
+    x = rng.normal(size=(12, 5))
+    spaces = {name: np.tanh(x @ rng.normal(size=(5, d))) for name, d in (("a", 30), ("b", 20), ("c", 8))}
+    fresh = rng.normal(size=(4, 30))
+    in_span = rl.Hub(goal, penalty=penalty).fit(spaces)
+    assert in_span.codes_.shape[1] <= 12
+    of = module._Anchors.of
+
+    def in_whole_space(*arguments):
+        a = of(*arguments)
+        return a if a.basis is None else replace(a, vectors=a.vectors @ a.basis.T, basis=None)
+
+    monkeypatch.setattr(module._Anchors, "of", in_whole_space)
+    whole = rl.Hub(goal, penalty=penalty).fit(spaces)
+    assert whole.penalty_ == in_span.penalty_
+    for target in "bc":
+        np.testing.assert_allclose(
+            in_span.translate(fresh, "a", target), whole.translate(fresh, "a", target), atol=1e-7
+        )
+    scores = [hub.transform(fresh, "a") @ hub.transform(spaces["b"], "b").T for hub in (in_span, whole)]
+    np.testing.assert_allclose(*scores, atol=1e-7)
+
+
+def test_spaces_are_joined_on_their_keys_also_those_added_later(turned, rng, tmp_path):
+    keys = np.asarray([f"k{i}" for i in range(80)])
+    orders = {name: rng.permutation(80) for name in turned}
+    spaces = {name: rl.Space(x[orders[name]], keys[orders[name]]) for name, x in turned.items()}
+    late = spaces.pop("c")
+    hub = rl.Hub().fit(spaces)
+    hub.save(tmp_path / "hub.safetensors", anchors="codes")
+    for each in (hub, rl.load(tmp_path / "hub.safetensors")):
+        each.add("c", late)
+        assert np.allclose(each.translate(turned["a"], "a", "c"), turned["c"])
+    by_row = rl.Hub().fit({name: space.vectors for name, space in spaces.items()})
+    assert not np.allclose(by_row.translate(turned["a"], "a", "b"), turned["b"], atol=0.1)
+    with pytest.raises(KeyError, match="79 of the 80 wanted keys are not in the space"):
+        hub.add("d", late.subset([0]))
 
 
 def test_arrays_come_back_as_they_went_in(turned):

@@ -84,31 +84,31 @@ def stitch_space(
         translator.accept(source)
     translator.endpoints_.check(source, "source")
     read = stitch(None, translator, head)
-    ways = {} if truth is None else _ways(source, target, head, read)
-    for space, _ in ways.values():  # before anything is written
+    readers = {} if truth is None else _readers(source, target, head, read)
+    for space, _ in readers.values():  # before anything is written
         _check_column(space, truth)
     known = Fingerprint(dim=len(head.weight), model=f"scores of {len(head.weight)} classes")
     map_space(source, path, read, known, column=("prediction", head.best), overwrite=overwrite, progress=progress)
     right = {
-        name: np.concatenate([*_right(space, reader, head, str(truth), translator.seen_keys_)])
-        for name, (space, reader) in ways.items()
+        name: np.concatenate([*_right(space, read_rows, head, str(truth), translator.seen_keys_)])
+        for name, (space, read_rows) in readers.items()
     }
     scored = len(right["translated"]) if right else 0
     accuracy = {name: bootstrap(values) for name, values in right.items() if len(values)}
     return Stitched(len(source), len(head.weight), accuracy, scored, len(source) - scored if right else 0)
 
 
-def _ways(
+def _readers(
     source: Space, target: Space | None, head: LinearHead, read: Callable[[np.ndarray], Any]
 ) -> dict[str, tuple[Space, Callable[[np.ndarray], Any]]]:
     """Return what to score, by name: a space and what reads its vectors."""
-    ways: dict[str, tuple[Space, Callable[[np.ndarray], Any]]] = {}
+    readers: dict[str, tuple[Space, Callable[[np.ndarray], Any]]] = {}
     if source.dim == head.n_features_in_:
-        ways["untranslated"] = (source, head)
-    ways["translated"] = (source, read)
+        readers["untranslated"] = (source, head)
+    readers["translated"] = (source, read)
     if target is not None:
-        ways["own encoder (ceiling)"] = (target, head)
-    return ways
+        readers["own encoder (ceiling)"] = (target, head)
+    return readers
 
 
 def _check_column(space: Space, name: str | None) -> None:

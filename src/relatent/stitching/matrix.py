@@ -67,7 +67,7 @@ def stitching_matrix(
         Decoders that give scores of classes are read by the largest. A class that a decoder has never seen counts as
         wrong.
     larger_is_better : bool
-        For a metric that is a function; true unless told.
+        For a metric that is a function; true by default.
     seed : int
         Draws rows, and whatever the methods draw.
     progress : bool or None
@@ -160,17 +160,17 @@ class _Stitcher:
         return self.cache["decoder", space, kind]
 
     def translator(self, source: str, target: str, method: str) -> Any:
-        """Fit a translator on the anchors of two spaces. The source's half of relative codes is made once."""
-        way = self.methods[method]
-        if way is None:
+        """Fit a translator on the anchors of two spaces. The source's half of relative codes is fitted once."""
+        unfitted = self.methods[method]
+        if unfitted is None:
             return None
         x, y = (self.spaces[name][self.split.anchors] for name in (source, target))
         known = self.cache.get(("codes", source, method))
         if known is not None:
             half = clone(known.decoder_).fit(y)
             return lambda vectors: half.transform(known.encoder_.transform(vectors))
-        fitted = clone(way).fit(x, y)
-        if isinstance(way, RelativeTranslator) and not way.complete:  # completion looks at both sides at once
+        fitted = clone(unfitted).fit(x, y)
+        if isinstance(unfitted, RelativeTranslator) and not unfitted.complete:  # completion looks at both sides at once
             self.cache["codes", source, method] = fitted
         return fitted
 

@@ -41,7 +41,7 @@ FOLDS = 3
 
 @dataclass(frozen=True)
 class Spoke:
-    """The way of one space into the hub, and back."""
+    """The maps of one space into the hub and out of it."""
 
     into: FoldedMap
     out: FoldedMap
@@ -55,14 +55,14 @@ class Hub(ClassNamePrefixFeaturesOutMixin, _SetOutputMixin, BaseEstimator):
 
     ``goal="vectors"``: generalized Procrustes,
     :math:`\min \sum_i \lVert X_i Q_i - Z \rVert^2` over semi-orthogonal :math:`Q_i`, Z being the mean of all
-    :math:`X_i Q_i`. The hub is as wide as the widest space; equal geometry is recovered exactly, and the way back is
+    :math:`X_i Q_i`. The hub is as wide as the widest space; equal geometry is recovered exactly, and the map back is
     the transpose.
 
     ``goal="retrieval"``: regularized generalized canonical correlations (MAXVAR),
     :math:`\min \sum_i \lVert X_i W_i - Z \rVert^2 + \lambda_i \lVert W_i \rVert^2` with :math:`Z^\top Z = I`: Z holds
     the leading eigenvectors of :math:`\sum_i X_i (X_i^\top X_i + \lambda_i I)^{-1} X_i^\top`, each weighted by the root
     of its eigenvalue, that is of how far the spaces agree on it. Compare ``hub.transform(x, "a")`` with
-    ``hub.transform(y, "b")`` by cosine. The way back is a ridge from Z.
+    ``hub.transform(y, "b")`` by cosine. The map back is a ridge from Z.
     λ, in units of the mean eigenvalue, is chosen out of fold if not given.
 
     Unchanged by rotating, rescaling or shifting any of the spaces. What breaks it: few anchors (a pair of spaces with
@@ -147,7 +147,7 @@ class Hub(ClassNamePrefixFeaturesOutMixin, _SetOutputMixin, BaseEstimator):
         """
         self._check_fitted()
         if anchors not in ("none", "codes"):
-            raise ValueError(f"There is no way {anchors!r} to save anchors.{suggest(anchors, ('none', 'codes'))}")
+            raise ValueError(f"anchors is {anchors!r}: there is no such choice.{suggest(anchors, ('none', 'codes'))}")
         arrays: dict[str, np.ndarray] = {}
         about: dict[str, Any] = {"parameters": self.get_params(), "penalty": self.penalty_, "spaces": {}}
         for i, (name, spoke) in enumerate(self.spokes_.items()):
@@ -168,10 +168,10 @@ class Hub(ClassNamePrefixFeaturesOutMixin, _SetOutputMixin, BaseEstimator):
             hub.keys_ = None if saved.about.get("keys") is None else np.asarray(saved.about["keys"])
             hub.spokes_ = {}
             for name, space in sorted(saved.about["spaces"].items(), key=lambda item: int(item[1]["number"])):
-                ways = (
+                maps = (
                     FoldedMap.from_saved(saved.arrays, space[w], f"{space['number']}.{w}.") for w in ("into", "out")
                 )
-                hub.spokes_[name] = Spoke(*ways)
+                hub.spokes_[name] = Spoke(*maps)
         return hub
 
     def __sklearn_is_fitted__(self) -> bool:
@@ -225,11 +225,11 @@ class Hub(ClassNamePrefixFeaturesOutMixin, _SetOutputMixin, BaseEstimator):
                 scores[penalty] += sum(mean_reciprocal_rank(a, b) for a in held_out for b in held_out if a is not b)
         return max(scores, key=scores.__getitem__)
 
-    def _through(self, x: Array, space: str, way: str) -> Array:
+    def _through(self, x: Array, space: str, side: str) -> Array:
         self._check_fitted()
         if space not in self.spokes_:
             raise ValueError(f"The hub has no space {space!r}.{suggest(space, self.spokes_)}")
-        x, folded = as_matrix(x), getattr(self.spokes_[space], way)
+        x, folded = as_matrix(x), getattr(self.spokes_[space], side)
         if x.shape[1] != folded.dims_in:
             raise ValueError(f"x has shape {tuple(x.shape)}: expected {folded.dims_in} columns for space {space!r}.")
         return folded(x)
