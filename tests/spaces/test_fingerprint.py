@@ -66,7 +66,7 @@ def test_what_both_record_must_be_equal(name, mine, theirs):
 def test_a_recorded_model_outweighs_the_probe():
     a = Fingerprint.of(model(0)(500, 2), model="m")
     assert a.matches(Fingerprint.of(model(1)(500, 2), model="m"))
-    assert not a.matches(Fingerprint.of(model(1)(500, 2)))
+    assert not a.matches(Fingerprint.of(model(1)(500, 3)))
 
 
 def test_json_round_trip():

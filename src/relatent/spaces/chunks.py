@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
@@ -9,7 +10,7 @@ from typing import Protocol
 import numpy as np
 import pyarrow as pa
 
-from relatent.spaces.fingerprint import Fingerprint
+from relatent.spaces.fingerprint import Fingerprint, SpaceWarning
 
 __all__ = ["ArrayRows", "Chunk", "Joined", "Layout", "Rows", "chunk_rows", "empty_others", "shard_range"]
 
@@ -120,21 +121,23 @@ class Joined:
 
     def __init__(self, parts: Sequence[Rows], names: Sequence[str]) -> None:
         self._parts, self._names = list(parts), list(names)
-        self._starts = np.concatenate([[0], np.cumsum([part.shape[0] for part in parts])]).astype(int).tolist()
+        self.starts = np.concatenate([[0], np.cumsum([part.shape[0] for part in parts])]).astype(int).tolist()
         filled = [i for i, part in enumerate(parts) if part.shape[0]] or [0]
         first = filled[0]
         for i in filled[1:]:
             _check_alike(parts[first], parts[i], names[first], names[i])
+            _check_one_model(parts[first], parts[i], names[first], names[i])
         lead = parts[first]
-        self.shape = (self._starts[-1], lead.shape[1])
+        self.shape = (self.starts[-1], lead.shape[1])
         self.dtype, self.layout, self.schema = lead.dtype, lead.layout, lead.schema
-        self.fingerprint = lead.fingerprint
+        # What the first file measured of itself is not measured of all.
+        self.fingerprint = None if lead.fingerprint is None else lead.fingerprint.recorded()
 
     def chunks(self, start: int, stop: int, size: int) -> Iterator[Chunk]:
         """Return the chunks of each file in turn; none reaches over the end of a file."""
         if start >= stop:
             yield from self._parts[0].chunks(0, 0, size)
-        for part, first, last in zip(self._parts, self._starts, self._starts[1:], strict=False):
+        for part, first, last in zip(self._parts, self.starts, self.starts[1:], strict=False):
             low, high = max(start, first), min(stop, last)
             if low < high:
                 for chunk in part.chunks(low - first, high - first, size):
@@ -182,6 +185,18 @@ def _check_alike(a: Rows, b: Rows, name_a: str, name_b: str) -> None:
                 f"{name_a} has {what} {mine!r} and {name_b} has {theirs!r}: expected files of one space. "
                 "Read them apart."
             )
+
+
+def _check_one_model(a: Rows, b: Rows, name_a: str, name_b: str) -> None:
+    """Refuse files that record different models, and warn of those that were measured to be different spaces."""
+    if a.fingerprint is None or b.fingerprint is None:
+        return
+    match = a.fingerprint.recorded().matches(b.fingerprint.recorded())
+    if not match:
+        raise ValueError(f"{name_a} and {name_b} are of two spaces: {match.reason}. Read them apart.")
+    match = a.fingerprint.matches(b.fingerprint)
+    if not match:
+        warnings.warn(f"{name_a} and {name_b} look like two spaces: {match.reason}.", SpaceWarning, stacklevel=2)
 
 
 def _key_kind(rows: Rows) -> str | None:

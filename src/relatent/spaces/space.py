@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property, reduce
@@ -14,6 +15,7 @@ from relatent._array import to_numpy
 from relatent.spaces.chunks import ArrayRows, Chunk, Layout, Rows, chunk_rows, empty_others, shard_range
 from relatent.spaces.fingerprint import Fingerprint
 from relatent.spaces.keys import as_column, key_values, rows_of
+from relatent.spaces.probe import Probe, ProbeBuilder, SpaceWarning, find_change, probed_ranges
 
 __all__ = ["Space"]
 
@@ -138,12 +140,25 @@ class Space:
         """What was recorded when the vectors were made; what is not known is left open, and the probe is measured."""
         if self._recorded is not None and self._recorded.probe is not None:
             return self._recorded
-        recorded = self._recorded or Fingerprint(dim=self.dim)
-        # Looking at rows all over a mapped file would bring most of it into memory, in the large pages of the cache.
-        rows = len(self) if self._in_memory else min(len(self), 4096)
-        first = next(self._rows.chunks(0, rows, max(rows, 1)))
-        known = {name: getattr(recorded, name) for name in ("model", "revision", "pooling", "normalization", "layer")}
-        return Fingerprint.of(first.vectors, **known)
+        return replace(self._recorded or Fingerprint(dim=self.dim), probe=self._measured())
+
+    def _measured(self) -> Probe | None:
+        """Probe blocks of rows all over the space, and warn where they look like two spaces."""
+        starts = getattr(self._rows, "starts", (0, len(self)))
+        ranges = probed_ranges(starts)
+        blocks = [ProbeBuilder() for _ in ranges]
+        for block, (first, last) in zip(blocks, ranges, strict=True):
+            block.add(next(self._rows.chunks(first, last, last - first)).vectors)
+        change = find_change(blocks, self.dim)
+        if change is not None:
+            row = ranges[change[0]][0]
+            warnings.warn(
+                f"The rows of {self.path or self.name or 'the space'} from about {row:,} on look like another space "
+                f"than the rest: {change[1].reason}. Split the file if it holds vectors of two models.",
+                SpaceWarning,
+                stacklevel=3,
+            )
+        return sum(blocks, ProbeBuilder()).probe()
 
     def chunks(self, rows: int | None = None, shard: tuple[int, int] | None = None) -> Iterator[Chunk]:
         """Return the rows in order, at most ``rows`` at a time (default: 32 MiB), or one shard ``(i, n)`` of them.

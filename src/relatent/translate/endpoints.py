@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from relatent.spaces.fingerprint import Fingerprint
+from relatent.spaces.fingerprint import Fingerprint, Match, SpaceWarning
+from relatent.spaces.probe import ENOUGH_ROWS
 from relatent.spaces.space import Space
 
 __all__ = ["Endpoints", "SpaceMismatchError"]
+
+
+# Rows of an array that are looked at: enough to tell, few beside what a translation costs.
+ROWS_CHECKED = 64
 
 
 class SpaceMismatchError(ValueError):
@@ -35,16 +41,52 @@ class Endpoints:
         return Endpoints(source, target, source_name, target_name)
 
     def check(self, space: Space, side: str) -> None:
-        """Refuse a space that is not the one of this side, even if its dimension fits."""
-        expected, name = (self.source, self.source_name) if side == "source" else (self.target, self.target_name)
-        given = space.fingerprint
-        if expected.matches(given) or any(a.matches(given) for a in self.accepted):
+        """Refuse a space that is not the one of this side, even if its dimension fits; warn where that is not sure."""
+        match, name = self._match(space.fingerprint, side), self._name(side)
+        if match.outcome == "foreign":
+            raise SpaceMismatchError(
+                f"The space {space.name!r} is not the {side} {name} that this translator was fitted on: "
+                f"{match.reason}. Mixing spaces gives wrong answers without a sign of it. Give the right space, or fit "
+                "a new translator; if you know better, accept it (--accept, or translator.accept(space))."
+            )
+        if match.outcome == "unsure":
+            warnings.warn(
+                f"The space {space.name!r} may not be the {side} {name} that this translator was fitted on: "
+                f"{match.reason}. If you know that it is, accept it (--accept, or translator.accept(space)).",
+                SpaceWarning,
+                stacklevel=3,
+            )
+
+    def check_array(self, x: np.ndarray, side: str = "source") -> None:
+        """Warn if an array does not look like the space of this side. Looks at few rows, and at none of a small array.
+
+        A foreign space, noise, zeros and vectors that were rescaled or normalized are noticed from 20 rows on; a space
+        that is isotropic, as after whitening, can be told by its norms only.
+        """
+        expected = self.source if side == "source" else self.target
+        if len(x) < ENOUGH_ROWS or expected.probe is None or x.shape[1] != expected.dim:
             return
-        raise SpaceMismatchError(
-            f"The space {space.name!r} is not the {side} {name!r} that this translator was fitted on: "
-            f"{expected.matches(given).reason}. Mixing spaces gives wrong answers without a sign of it. Give the right "
-            "space, or fit a new translator; if you know better, accept it (--accept, or translator.accept(space))."
-        )
+        sample = x[np.linspace(0, len(x) - 1, min(len(x), ROWS_CHECKED)).astype(np.intp)]
+        match = self._match(Fingerprint.of(sample), side)
+        if match.outcome != "same":
+            warnings.warn(
+                f"These vectors may not be of the {side} {self._name(side)} that this translator was fitted on: "
+                f"{match.reason}. Give vectors of the model that it was fitted on, prepared in the same way; if you know "
+                "that they are, accept them: translator.accept(Space(x)).",
+                SpaceWarning,
+                stacklevel=3,
+            )
+
+    def _match(self, given: Fingerprint, side: str) -> Match:
+        """Compare with this side; what a person has accepted is the same."""
+        match = (self.source if side == "source" else self.target).matches(given)
+        if match.outcome != "same" and any(accepted.matches(given) for accepted in self.accepted):
+            return Match("same", "it was accepted")
+        return match
+
+    def _name(self, side: str) -> str:
+        name = self.source_name if side == "source" else self.target_name
+        return repr(name) if name else "space"
 
     def accepting(self, fingerprint: Fingerprint) -> Endpoints:
         """Let one more fingerprint pass."""
