@@ -13,8 +13,8 @@ from relatent.evaluate import Verdict
 
 __all__ = ["draw"]
 
-ARMS = {"old": "old model,\nas today", "translated": "translated", "new": "re-embedded\n(ceiling)"}
-COLOURS = {"old": "#9aa5b1", "translated": "#d9480f", "new": "#1c7ed6"}
+ARMS = {"stay": "old model,\nas today", "translate": "translated", "re-embed": "re-embedded\n(ceiling)"}
+COLOURS = {"stay": "#9aa5b1", "translate": "#d9480f", "re-embed": "#1c7ed6"}
 SHOWN = 40
 
 
@@ -36,7 +36,7 @@ def draw(path: Path, verdicts: dict[str, Verdict], translated: np.ndarray, new: 
 
 def _bars(axes: Any, verdicts: dict[str, Verdict]) -> None:
     for i, arm in enumerate(ARMS):
-        estimates = [verdict.report[arm] for verdict in verdicts.values()]
+        estimates = [verdict[arm][verdict.tried.measures[0]] for verdict in verdicts.values()]
         at = np.arange(len(estimates)) + (i - 1) * 0.27
         values = [e.value for e in estimates]
         ends = [[e.value - e.low for e in estimates], [e.high - e.value for e in estimates]]
@@ -61,8 +61,8 @@ def _places(axes: Any, translated: np.ndarray, new: np.ndarray) -> None:
     rows = np.linspace(0, len(there) - 1, SHOWN).astype(int)
     for row in rows:
         axes.plot(*np.stack([here[row], there[row]]).T, color="#adb5bd", linewidth=0.8, zorder=2)
-    axes.scatter(*there[rows].T, s=26, facecolor="white", edgecolor=COLOURS["new"], zorder=3, label="re-embedded")
-    axes.scatter(*here[rows].T, s=16, color=COLOURS["translated"], zorder=4, label="translated")
+    axes.scatter(*there[rows].T, s=26, facecolor="white", edgecolor=COLOURS["re-embed"], zorder=3, label="re-embedded")
+    axes.scatter(*here[rows].T, s=16, color=COLOURS["translate"], zorder=4, label="translated")
     axes.set_title(f"{SHOWN} held-out items in the new space (first two axes)", fontsize=9.5)
     axes.set_xticks([])
     axes.set_yticks([])

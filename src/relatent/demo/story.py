@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from relatent.deliver import fit_spaces, judge, translate_space
+from relatent.deliver import evaluate_spaces, fit_spaces, translate_space
 from relatent.demo.digits import digits as digits_material
 from relatent.demo.picture import draw
 from relatent.demo.sentences import Material, sentences
@@ -87,8 +87,8 @@ def _migrate(m: Material, files: dict[str, str], progress: bool | None) -> tuple
     translator.save(files["translator"])
     translate_space(translator, old, files["translated"], overwrite=True, progress=progress)
     verdicts = {
-        f"finds {m.relevant.name}": judge(translator, old, new, relevant=m.relevant),
-        "finds the same ten as re-embedding": judge(translator, old, new),
+        f"finds {m.relevant.name}": evaluate_spaces(translator, old, new, relevant=m.relevant),
+        "finds the same ten as re-embedding": evaluate_spaces(translator, old, new),
     }
     return translator, verdicts
 
@@ -116,7 +116,7 @@ def _title(m: Material) -> str:
 def _text(m: Material, t: Translator, verdicts: dict[str, Verdict], files: dict[str, str], shown: list[str]) -> str:
     w, (first, strict) = m.words, verdicts.values()
     picture = files.get("picture", "none, since matplotlib is not installed")
-    same, before = (f"{strict.report[name].value:.0%}" for name in ("arr", "old"))
+    same, before = (f"{strict[option]['overlap'].value:.0%}" for option in ("translate", "stay"))
     return f"""\
 A search index holds {w["items"]} as vectors of {w["old"]}.
 New queries come from {w["new"]}, whose vectors mean nothing to that index.
@@ -131,7 +131,7 @@ Answers of the translated index to queries of the new model:
 {chr(10).join(shown)}
 
 Does it give the same ten results as re-embedding would? That is a much harder question.
-{same} of them are the same, where the old model has {before}: {"GO" if strict.go else "NO-GO"} by the same rule.
+{same} of them are the same, where the old model has {before}.
 So the translated index serves new queries at once, and finds the right items. It does not rank
 as the new model does: where that matters, re-embed.
 

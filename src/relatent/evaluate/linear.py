@@ -1,4 +1,4 @@
-"""Linear measures of similarity between two spaces, all functions of their centred second moments.
+"""Linear measures of similarity between two spaces, all functions of their centered second moments.
 
 Each takes two parallel matrices, or one summary of them (:class:`relatent.evaluate.moments.Moments`). CKA and the
 Procrustes distance are differentiable in torch; what inverts a covariance is computed in NumPy, in float64.
@@ -28,10 +28,12 @@ __all__ = [
 ]
 
 DISTANCES = ("angular", "squared")
+# Share of the variance that the leading axes of SVCCA hold.
+VARIANCE = 0.99
 
 
 def cka(x: Any, y: Any = None, *, unbiased: bool = False) -> Array:
-    r"""Centred kernel alignment with the linear kernel, in its feature form: O(n d²), never n × n.
+    r"""Centered kernel alignment with the linear kernel, in its feature form: O(n d²), never n × n.
 
     .. math:: \frac{\lVert X^\top Y \rVert_F^2}{\lVert X^\top X \rVert_F \, \lVert Y^\top Y \rVert_F}
 
@@ -76,7 +78,7 @@ def minibatch_cka(batches: Iterable[tuple[Array, Array]]) -> float:
 
 
 def procrustes(x: Any, y: Any = None, *, distance: str = "angular") -> Array:
-    r"""Distance that remains after the best rotation, both spaces centred and scaled to size 1.
+    r"""Distance that remains after the best rotation, both spaces centered and scaled to size 1.
 
     .. math:: \cos\theta = \frac{\lVert X^\top Y \rVert_*}{\lVert X \rVert_F \lVert Y \rVert_F}, \quad
               \text{angular: } \theta, \quad \text{squared: } 2 - 2\cos\theta
@@ -137,7 +139,7 @@ def cca(x: Any, y: Any = None) -> float:
     return float(np.mean(canonical_correlations(x, y)))
 
 
-def svcca(x: Any, y: Any = None, *, variance: float = 0.99) -> float:
+def svcca(x: Any, y: Any = None, *, variance: float = VARIANCE) -> float:
     """Mean canonical correlation of the leading axes, those that hold 99 % of each space's variance.
 
     Unchanged by rotation, one scale and an offset; an invertible map changes which axes lead. With ``variance=1`` it
@@ -209,8 +211,8 @@ def crossed(ax: Axes, ay: Axes, xy: Array) -> np.ndarray:
     return np.asarray(ax.vectors.T @ to_numpy(xy).astype(np.float64, copy=False) @ ay.vectors)
 
 
-def leading(axes: Axes, variance: float) -> Axes:
-    """Keep as many axes as hold a share of the variance."""
+def leading(axes: Axes, variance: float = VARIANCE) -> Axes:
+    """Return as many axes as hold a share of the variance."""
     share = np.cumsum(axes.values) / np.sum(axes.values)
     kept = int(np.searchsorted(share, variance * (1 - 1e-12))) + 1
     return Axes(axes.values[:kept], axes.vectors[:, :kept])
@@ -231,7 +233,7 @@ def weighted(ax: Axes, u: np.ndarray, rho: np.ndarray) -> float:
 
 
 def explained(n: int, ax: Axes, ay: Axes, cross: np.ndarray) -> float:
-    """Give the adjusted R² from crossed moments."""
+    """Return the adjusted R² from crossed moments."""
     share = min(float(np.sum(np.sum(cross**2, axis=1) / ax.values) / np.sum(ay.values)), 1.0)
     spare = n - 1 - len(ax.values)
     return 1 - (1 - share) * (n - 1) / spare if spare > 0 else 1.0
@@ -260,8 +262,8 @@ def _unbiased_cka(x: Any, y: Any) -> Array:
 def _unbiased_hsic(x: Any, y: Any) -> tuple[Array, Array, Array]:
     r"""Unbiased HSIC of (x, y), (x, x) and (y, y), up to one common factor.
 
-    The estimate uses the Gram matrices K, L with zeros on their diagonals. Of centred rows K1 = 0, so that all three
-    of its terms are moments and sums over rows of the squared lengths k, l.
+    The estimate uses the Gram matrices K, L with zeros on their diagonals. Of centered rows K1 = 0, so that all three
+    of its terms are moments and sums over rows of the squared norms k, l.
     """
     x, y = as_parallel(x=x, y=y)
     n = x.shape[0]
@@ -271,8 +273,8 @@ def _unbiased_hsic(x: Any, y: Any) -> tuple[Array, Array, Array]:
     m = as_moments(x, y, wide=False)
     kl, kk, ll = 0.0, 0.0, 0.0
     for a, b in centred_chunks(x, y, wide=False):
-        k, length = (xp.astype(xp.sum(rows**2, axis=1), xp.float64) for rows in (a, b))
-        kl, kk, ll = kl + xp.sum(k * length), kk + xp.sum(k * k), ll + xp.sum(length * length)
+        k, norms = (xp.astype(xp.sum(rows**2, axis=1), xp.float64) for rows in (a, b))
+        kl, kk, ll = kl + xp.sum(k * norms), kk + xp.sum(k * k), ll + xp.sum(norms * norms)
     tx, ty = _trace(m.xx), _trace(m.yy)
 
     def hsic(product: Array, diagonal: Array, traces: Array) -> Array:
@@ -286,7 +288,7 @@ def _trace(m: Array) -> Array:
 
 
 def _of_dtype(value: Array, x: Any, y: Any) -> Array:
-    """Give the value the dtype of float32 rows; what comes from a summary stays float64."""
+    """Return the value in the dtype of float32 rows; what comes from a summary stays float64."""
     xp = array_namespace(value)
     single = y is not None and all(getattr(a, "dtype", None) == xp.float32 for a in (x, y))
     return xp.astype(value, xp.float32) if single else value
