@@ -7,9 +7,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from html import escape
 from io import StringIO
+from textwrap import fill
 from typing import Any
 
-__all__ = ["Stage", "Tabular", "no_stage", "progress_bar", "render", "stages"]
+__all__ = ["Stage", "Tabular", "no_stage", "progress_bar", "render", "stages", "wrap"]
 
 WIDTH = 120
 
@@ -35,6 +36,15 @@ def render(header: Sequence[str], rows: Iterable[Sequence[object]], numbers: Seq
     out = StringIO()
     Console(file=out, width=WIDTH, color_system=None, highlight=False, markup=False, emoji=False).print(table)
     return "\n".join(line.rstrip() for line in out.getvalue().splitlines())
+
+
+def wrap(sentence: str) -> str:
+    """Return a sentence in lines that fit, all but the first indented.
+
+    >>> max(map(len, wrap("word " * 100).splitlines())) <= WIDTH
+    True
+    """
+    return fill(sentence, WIDTH, subsequent_indent="  ", break_on_hyphens=False)
 
 
 class Tabular:

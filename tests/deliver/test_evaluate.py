@@ -24,7 +24,7 @@ def nearest_pairs(space, keys):
 def test_only_unseen_keys_are_searched_among(spaces, translator):
     found = evaluate_spaces(translator, *spaces, relevant=nearest_pairs(spaces[0], held_out_keys(spaces[0])))
     assert found.decision.recommended == "translate"
-    assert found.queries == found.tried.items == 600 - translator.n_pairs_
+    assert found.queries == found.scores.items == 600 - translator.n_pairs_
     seen = np.isin(key_hashes(spaces[0].keys), translator.seen_keys_)
     with pytest.raises(ValueError, match="was fitted on all"):
         evaluate_spaces(translator, spaces[0].subset(np.flatnonzero(seen)), spaces[1])
@@ -43,14 +43,14 @@ def test_keys_named_as_relevant_come_first(spaces, translator):
     keys = held_out_keys(spaces[0])
     pairs = Relevance([*keys[-10:-5], keys[-5]], [*keys[-5:], keys[-10]])
     found = evaluate_spaces(translator, *spaces, relevant=pairs, max_rows=20)
-    assert (found.queries, found.tried.items) == (6, 20)
+    assert (found.queries, found.scores.items) == (6, 20)
     assert found.decision.verdict == "no verdict"  # six queries tell nothing
 
 
 def test_queries_that_are_never_items_are_not_searched_among(spaces, translator):
     keys = held_out_keys(spaces[0])
     found = evaluate_spaces(translator, *spaces, relevant=Relevance(keys[:20], keys[20:40]), max_rows=100)
-    assert (found.queries, found.tried.items, found.itself) == (20, 80, None)
+    assert (found.queries, found.scores.items, found.itself) == (20, 80, None)
 
 
 def test_slices_are_a_column_of_either_space(spaces, translator):
@@ -65,7 +65,7 @@ def test_k_is_checked_and_the_advice_works(spaces, translator, k):
     says = "whole number of at least 1" if k == 0 else f"at most {items - 2},"
     with pytest.raises(ValueError, match=says):
         evaluate_spaces(translator, *spaces, k=k)
-    assert evaluate_spaces(translator, *spaces, k=items - 2).tried.k == items - 2
+    assert evaluate_spaces(translator, *spaces, k=items - 2).scores.k == items - 2
 
 
 def test_spaces_are_checked(spaces, translator):
@@ -100,7 +100,7 @@ def test_a_search_that_gets_worse_is_not_a_go(trec):
     fit_spaces(t, old, new, anchors=[f"d{i}" for i in range(300)])
     found = evaluate_spaces(t, old, new, relevant=qrels)
     unseen = {q for q, d in zip(qrels.queries, qrels.items, strict=True) if int(d[1:]) >= 300}
-    assert (found.queries, found.tried.items) == (len(unseen), 400)
+    assert (found.queries, found.scores.items) == (len(unseen), 400)
     assert all(found.changes["translate"][m].high < 0 for m in ("recall", "mrr", "ndcg"))
     assert (found.decision.verdict, found.decision.recommended) == ("NO-GO", "stay")
     unjudged = evaluate_spaces(t, old, new)

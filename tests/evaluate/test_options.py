@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from sklearn.metrics import ndcg_score
 
-from relatent.evaluate import Search, options, try_options
+from relatent.evaluate import Search, options, score_options
 
 N, K = 150, 5
 
@@ -43,7 +43,7 @@ def found_by(scores, k):
 
 def test_every_option_by_its_definition(spaces, rng):
     truth, s = grades(rng), searches(spaces)
-    tried = try_options(
+    scored = score_options(
         **s,
         own=np.arange(40),
         relevant=[{j: g for j, g in enumerate(row) if g} for row in truth],
@@ -59,54 +59,54 @@ def test_every_option_by_its_definition(spaces, rng):
         "cascade": cascade,
         "re-embed": cosines(s["reembed"]),
     }
-    assert tried.measures == ("recall", "mrr", "ndcg")
-    assert list(tried.scores) == list(ranked)
+    assert scored.measures == ("recall", "mrr", "ndcg")
+    assert list(scored.by_option) == list(ranked)
     for option, scores in ranked.items():
         rows = found_by(scores, K)
         hits = np.take_along_axis(truth, rows, axis=1) > 0
         finite = np.where(np.isfinite(scores), scores, -9.0)
-        np.testing.assert_allclose(tried.scores[option][:, 0], hits.sum(axis=1) / (truth > 0).sum(axis=1))
+        np.testing.assert_allclose(scored.by_option[option][:, 0], hits.sum(axis=1) / (truth > 0).sum(axis=1))
         first = [1 / (row.tolist().index(True) + 1) if row.any() else 0 for row in hits]
-        np.testing.assert_allclose(tried.scores[option][:, 1], first)
+        np.testing.assert_allclose(scored.by_option[option][:, 1], first)
         expected = [ndcg_score([t], [f], k=K) for t, f in zip(truth, finite, strict=True)]
-        np.testing.assert_allclose(tried.scores[option][:, 2], expected)
+        np.testing.assert_allclose(scored.by_option[option][:, 2], expected)
 
 
 def test_overlap_is_the_share_of_what_reembedding_finds(spaces):
     s = searches(spaces)
-    tried = try_options(**s, own=np.arange(40), k=K, candidates=20)
+    scored = score_options(**s, own=np.arange(40), k=K, candidates=20)
     new = found_by(cosines(s["reembed"]), K)
     for option in ("stay", "translate"):
         rows = found_by(cosines(s[option]), K)
         shared = [len(set(a) & set(b)) / K for a, b in zip(rows.tolist(), new.tolist(), strict=True)]
-        np.testing.assert_allclose(tried.scores[option][:, 0], shared)
-    assert np.all(tried.scores["re-embed"] == 1)
-    assert tried.scores["cascade"].mean() > tried.scores["translate"].mean()
+        np.testing.assert_allclose(scored.by_option[option][:, 0], shared)
+    assert np.all(scored.by_option["re-embed"] == 1)
+    assert scored.by_option["cascade"].mean() > scored.by_option["translate"].mean()
 
 
 def test_a_cascade_over_everything_is_reembedding(spaces):
-    tried = try_options(**searches(spaces), own=np.arange(40), k=K, candidates=10_000)
-    assert tried.candidates == N - 1
-    np.testing.assert_array_equal(tried.scores["cascade"], tried.scores["re-embed"])
+    scored = score_options(**searches(spaces), own=np.arange(40), k=K, candidates=10_000)
+    assert scored.candidates == N - 1
+    np.testing.assert_array_equal(scored.by_option["cascade"], scored.by_option["re-embed"])
 
 
 def test_blocks_of_queries_change_nothing(spaces, monkeypatch):
-    whole = try_options(**searches(spaces), k=K).scores["cascade"]
+    whole = score_options(**searches(spaces), k=K).by_option["cascade"]
     monkeypatch.setattr(options, "BLOCK_QUERIES", 7)
-    np.testing.assert_array_equal(try_options(**searches(spaces), k=K).scores["cascade"], whole)
+    np.testing.assert_array_equal(score_options(**searches(spaces), k=K).by_option["cascade"], whole)
 
 
 def test_a_query_does_not_count_as_found_by_itself(spaces):
     new = spaces["reembed"]
     relevant = [[(i + 1) % N] for i in range(N)]
     for translated, itself in ((new, 1), (-new, 0)):
-        tried = try_options(
+        scored = score_options(
             Search(new, new), Search(new, translated), Search(new, new), own=np.arange(N), relevant=relevant
         )
-        assert tried.itself.mean() == itself
-    own = try_options(*[Search(new, new)] * 3, own=np.arange(N), relevant=np.arange(N))
-    assert own.scores["translate"].max() == 0
-    assert try_options(*[Search(new, new)] * 3, relevant=np.arange(N)).scores["translate"].min() == 1
+        assert scored.itself.mean() == itself
+    own = score_options(*[Search(new, new)] * 3, own=np.arange(N), relevant=np.arange(N))
+    assert own.by_option["translate"].max() == 0
+    assert score_options(*[Search(new, new)] * 3, relevant=np.arange(N)).by_option["translate"].min() == 1
 
 
 @pytest.mark.parametrize(("own", "most"), [(True, N - 2), (False, N - 1)])
@@ -114,7 +114,7 @@ def test_the_advice_about_k_works(spaces, own, most):
     new = Search(spaces["reembed"], spaces["reembed"])
     rows = np.arange(N) if own else None
     with pytest.raises(ValueError, match=f"500 neighbors were asked for among {most + 1} rows.* at most {most},"):
-        try_options(new, new, new, own=rows, k=500)
-    assert try_options(new, new, new, own=rows, k=most).k == most
+        score_options(new, new, new, own=rows, k=500)
+    assert score_options(new, new, new, own=rows, k=most).k == most
     with pytest.raises(ValueError, match="0 neighbors were asked for: expected a whole number of at least 1"):
-        try_options(new, new, new, own=rows, k=0)
+        score_options(new, new, new, own=rows, k=0)

@@ -3,13 +3,13 @@
 import numpy as np
 import pytest
 
-from relatent.evaluate import Cost, Rule, Tried, verdict_of
+from relatent.evaluate import Cost, OptionScores, Rule, verdict_of
 
 CHEAP = Cost(1_000_000, rows_per_second=1_000)
 DEAR = Cost(1_000_000_000, rows_per_second=1_000)
 
 
-def tried(n=1_000, spread=0.1, slices=1, **above_stay):
+def scored(n=1_000, spread=0.1, slices=1, **above_stay):
     """Scores of n queries: staying around 0.5, the others above it by exactly so much on average, with noise.
 
     Several differences are one for each slice of equal size.
@@ -21,7 +21,9 @@ def tried(n=1_000, spread=0.1, slices=1, **above_stay):
         noise = rng.normal(scale=spread, size=(slices, n // slices))
         shifted = noise - noise.mean(axis=1, keepdims=True) + np.reshape(shift, (-1, 1))
         scores[{"reembed": "re-embed"}.get(option, option)] = stay + shifted.ravel()
-    return Tried({name: np.tile(s[:, None], 3) for name, s in scores.items()}, ("recall", "mrr", "ndcg"), 10, n, 200)
+    return OptionScores(
+        {name: np.tile(s[:, None], 3) for name, s in scores.items()}, ("recall", "mrr", "ndcg"), 10, n, 200
+    )
 
 
 @pytest.mark.parametrize(
@@ -47,35 +49,35 @@ def tried(n=1_000, spread=0.1, slices=1, **above_stay):
     ],
 )
 def test_each_branch(translate, cascade, reembed, cost, verdict, recommended):
-    found = verdict_of(tried(translate=translate, cascade=cascade, reembed=reembed), cost=cost)
+    found = verdict_of(scored(translate=translate, cascade=cascade, reembed=reembed), cost=cost)
     assert (found.decision.verdict, found.decision.recommended) == (verdict, recommended)
     assert found.go is (verdict == "GO")
-    assert str(found).splitlines()[-1].startswith("Rule: nDCG@10 decides")
+    assert "\nRule: nDCG@10 decides, by 95 % intervals of paired differences" in str(found)
     assert f"\n{verdict}: {recommended}.\n" in str(found)
 
 
 @pytest.mark.parametrize(("margin", "go"), [(0.01, False), (0.03, True)])
 def test_the_margin_is_what_may_be_lost(margin, go):
-    found = verdict_of(tried(translate=-0.015, cascade=0.0, reembed=0.0), rule=Rule(margin))
+    found = verdict_of(scored(translate=-0.015, cascade=0.0, reembed=0.0), rule=Rule(margin))
     assert found.go is go
     assert f"above -{margin:g}" in found.rule
 
 
 def test_worse_but_surely_within_the_margin_is_not_worse():
-    change = verdict_of(tried(translate=-0.005, cascade=0.0, reembed=0.0, spread=0.03)).changes["translate"]["ndcg"]
+    change = verdict_of(scored(translate=-0.005, cascade=0.0, reembed=0.0, spread=0.03)).changes["translate"]["ndcg"]
     assert -0.01 < change.low < change.high < 0
-    assert verdict_of(tried(translate=-0.005, cascade=0.0, reembed=0.0, spread=0.03)).go
+    assert verdict_of(scored(translate=-0.005, cascade=0.0, reembed=0.0, spread=0.03)).go
 
 
 def test_what_cannot_be_told_is_not_a_go_and_says_how_many_queries_would():
-    found = verdict_of(tried(n=100, spread=0.2, translate=0.0, cascade=0.0, reembed=0.0))
+    found = verdict_of(scored(n=100, spread=0.2, translate=0.0, cascade=0.0, reembed=0.0))
     assert found.decision.recommended == "stay"
     said = next(reason for reason in found.decision.reasons if reason.startswith("not translate"))
     needed = int(said.split("(about ")[1].split()[0].replace(",", ""))
     assert "may be worse by more than 0.01" in said
     half = found.changes["translate"]["ndcg"].value - found.changes["translate"]["ndcg"].low
     assert half * np.sqrt(100 / needed) == pytest.approx(0.01, rel=0.02)  # intervals shrink with the root of n
-    assert verdict_of(tried(n=4 * needed, spread=0.2, translate=0.0, cascade=0.0, reembed=0.0)).go
+    assert verdict_of(scored(n=4 * needed, spread=0.2, translate=0.0, cascade=0.0, reembed=0.0)).go
 
 
 @pytest.mark.parametrize(("queries", "stopped"), [(100, True), (40, False)])
@@ -85,7 +87,7 @@ def test_a_large_slice_that_is_clearly_worse_stops_an_option(queries, stopped, o
     shift = np.full(parts, 0.05)
     shift[0] = -0.2
     other = {"translate": {"cascade": 0.0}, "cascade": {"translate": -0.1}}[option]
-    scores = tried(slices=parts, reembed=0.1, **{option: tuple(shift)}, **other)
+    scores = scored(slices=parts, reembed=0.1, **{option: tuple(shift)}, **other)
     labels = np.repeat([f"part {i}" for i in range(parts)], queries)
     assert verdict_of(scores).decision.recommended == option
     found = verdict_of(scores, slices=labels)
@@ -95,7 +97,7 @@ def test_a_large_slice_that_is_clearly_worse_stops_an_option(queries, stopped, o
 
 
 def test_few_queries_give_no_verdict():
-    found = verdict_of(tried(n=60, translate=0.1, cascade=0.1, reembed=0.1))
+    found = verdict_of(scored(n=60, translate=0.1, cascade=0.1, reembed=0.1))
     assert (found.decision.verdict, found.decision.recommended, found.go) == ("no verdict", None, False)
     assert found.decision.reasons == ("60 queries are too few to tell: give at least 100.",)
 
@@ -103,7 +105,7 @@ def test_few_queries_give_no_verdict():
 def overlaps(n=400, **means):
     rng = np.random.default_rng(0)
     scores = {option: np.clip(rng.normal(mean, 0.1, (n, 1)), 0, 1) for option, mean in means.items()}
-    return Tried({**scores, "re-embed": np.ones((n, 1))}, ("overlap",), 10, n, 200)
+    return OptionScores({**scores, "re-embed": np.ones((n, 1))}, ("overlap",), 10, n, 200)
 
 
 @pytest.mark.parametrize(
@@ -148,4 +150,4 @@ def test_rules_that_cannot_be_meant(given, message):
 
 def test_one_gate_at_a_time():
     with pytest.raises(ValueError, match="expected one of them"):
-        verdict_of(tried(translate=0.0, cascade=0.0, reembed=0.0), rule=Rule(min_overlap=0.5))
+        verdict_of(scored(translate=0.0, cascade=0.0, reembed=0.0), rule=Rule(min_overlap=0.5))

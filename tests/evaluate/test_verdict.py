@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from relatent.evaluate import Search, arr, bootstrap, gain_recovered, try_options, verdict_of
+from relatent.evaluate import Search, arr, bootstrap, gain_recovered, score_options, verdict_of
 
 N = 400
 
@@ -20,7 +20,7 @@ def spaces(rng, orthogonal):
 
 def neighbors_of(space):
     """Relevant to each item: the one that is nearest in a space."""
-    near = try_options(*[Search(space, space)] * 3, own=np.arange(N))
+    near = score_options(*[Search(space, space)] * 3, own=np.arange(N))
     assert near.itself.all()
     unit = space / np.linalg.norm(space, axis=1, keepdims=True)
     return np.argmax(unit @ unit.T - 9 * np.eye(N), axis=1)
@@ -28,10 +28,10 @@ def neighbors_of(space):
 
 def verdict(old, translated, new, relevant, **options):
     """Documents are translated: the new model asks in an index of translated vectors."""
-    tried = try_options(
+    scored = score_options(
         Search(old, old), Search(new, translated), Search(new, new), own=np.arange(N), relevant=relevant, candidates=40
     )
-    return verdict_of(tried, **options)
+    return verdict_of(scored, **options)
 
 
 def test_a_perfect_translation_goes(spaces):
@@ -72,7 +72,7 @@ def test_a_cascade_mends_what_translation_blurs(spaces, rng):
 def test_arr_gain_and_break_even_are_those_of_the_library(spaces, rng):
     old, new = spaces
     found = verdict(old, new + 0.3 * rng.normal(size=new.shape), new, neighbors_of(new))
-    columns = {option: scores[:, 2] for option, scores in found.tried.scores.items()}
+    columns = {option: scores[:, 2] for option, scores in found.scores.by_option.items()}
     assert found.gain == gain_recovered(columns["translate"], columns["stay"], columns["re-embed"])
     stay, new_score = columns["stay"].mean(), columns["re-embed"].mean()
     assert found.break_even.value == pytest.approx(found.arr.value * new_score / stay)
@@ -86,7 +86,7 @@ def test_changes_are_paired(spaces, rng):
     """The interval of the difference of the same queries is narrower than that of two sets of queries."""
     old, new = spaces
     found = verdict(old, old + 0.05 * rng.normal(size=old.shape), old, neighbors_of(new))
-    change, scores = found.changes["translate"]["ndcg"], found.tried.scores
+    change, scores = found.changes["translate"]["ndcg"], found.scores.by_option
     alone = bootstrap(scores["translate"][:, 2] - scores["stay"][:, 2])
     assert [change.value, change.low, change.high] == pytest.approx([alone.value, alone.low, alone.high])
     apart = [found[option]["ndcg"] for option in ("translate", "stay")]
@@ -107,17 +107,17 @@ def test_without_relevant_items_there_is_no_verdict(spaces, rng):
 def test_untranslated_is_shown_where_it_can_be(spaces):
     old, new = spaces
     three = Search(old, old), Search(new, new), Search(new, new)
-    tried = try_options(*three, untranslated=Search(new, old), own=np.arange(N))
-    assert verdict_of(tried)["untranslated"]["overlap"].value < 0.1
-    assert "dimensions differ" not in str(verdict_of(tried))
-    assert "dimensions differ" in str(verdict_of(try_options(*three, own=np.arange(N))))
+    scored = score_options(*three, untranslated=Search(new, old), own=np.arange(N))
+    assert verdict_of(scored)["untranslated"]["overlap"].value < 0.1
+    assert "dimensions differ" not in str(verdict_of(scored))
+    assert "dimensions differ" in str(verdict_of(score_options(*three, own=np.arange(N))))
 
 
 def test_a_cascade_over_much_of_the_items_is_told(spaces):
     _, new = spaces
     same = Search(new, new)
-    assert "candidates are 50% of the items" in str(verdict_of(try_options(same, same, same, candidates=200)))
-    assert "candidates are" not in str(verdict_of(try_options(same, same, same, candidates=20)))
+    assert "candidates are 50% of the items" in str(verdict_of(score_options(same, same, same, candidates=200)))
+    assert "candidates are" not in str(verdict_of(score_options(same, same, same, candidates=20)))
 
 
 def test_slices_have_a_line_each(spaces):
@@ -139,5 +139,5 @@ def test_it_is_a_data_frame_html_and_json(spaces):
     assert (plain["verdict"], plain["recommended"], plain["queries"]) == ("GO", "translate", N)
     nothing = json.loads(json.dumps(verdict(old, old, old, neighbors_of(old)).to_dict(), allow_nan=False))
     assert nothing["gain"]["value"] is None  # there was no step to recover
-    with pytest.raises(KeyError, match=r"'new' was not tried\. There are: stay, translate"):
+    with pytest.raises(KeyError, match=r"'new' is no option here\. There are: stay, translate"):
         found["new"]

@@ -102,7 +102,7 @@ def command(function: Callable[..., Answer]) -> Callable[..., None]:
 
 @contextmanager
 def _at_work(name: str, wanted: bool) -> Iterator[None]:
-    """Turn a wheel on a terminal while a command without a bar of its own is at work."""
+    """Show a spinner on a terminal while a command without a bar of its own is at work."""
     if not (wanted and sys.stderr.isatty()):
         yield
         return

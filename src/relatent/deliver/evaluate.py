@@ -15,7 +15,7 @@ from relatent.deliver.fit import unseen_rows
 from relatent.deliver.relevance import Relevance
 from relatent.deliver.translate import check_translator, warn_two_sided
 from relatent.evaluate.checks import check_fewer
-from relatent.evaluate.options import CANDIDATES, Search, try_options
+from relatent.evaluate.options import CANDIDATES, Search, score_options
 from relatent.evaluate.rule import Cost, Rule
 from relatent.evaluate.verdict import Verdict, verdict_of
 from relatent.spaces.join import Matched, match_keys
@@ -64,21 +64,21 @@ def evaluate_spaces(
     translator.endpoints_.check(target, "target")
     with stages(progress) as stage:
         stage("joining keys")
-        asked = _asked(translator, match_keys(source, target), relevant, max_rows)
-        check_fewer(k, len(asked.items) - asked.are_items)
-        labels = None if slices is None else _labels(slices, source, target, asked)
-        stage(f"translating {len(asked.items):,} items and {len(asked.queries):,} queries")
-        searches = _searches(translator, source, target, asked, side)
+        task = _search_task(translator, match_keys(source, target), relevant, max_rows)
+        check_fewer(k, len(task.items) - task.are_items)
+        labels = None if slices is None else _labels(slices, source, target, task)
+        stage(f"translating {len(task.items):,} items and {len(task.queries):,} queries")
+        searches = _searches(translator, source, target, task, side)
         stage("searching every way")
-        own = asked.own if asked.are_items else None
-        tried = try_options(**searches, own=own, relevant=asked.relevant, k=k, candidates=candidates)
+        own = task.own if task.are_items else None
+        scores = score_options(**searches, own=own, relevant=task.relevant, k=k, candidates=candidates)
         stage("drawing intervals")
         name = f"the {k} nearest under the new model" if relevant is None else relevant.name
-        return verdict_of(tried, relevance=name, slices=labels, rule=rule, cost=cost, seed=seed)
+        return verdict_of(scores, relevance=name, slices=labels, rule=rule, cost=cost, seed=seed)
 
 
 @dataclass(frozen=True, eq=False)
-class _Asked:
+class _SearchTask:
     """Which matched rows are searched among and which ask, as rows of source and target.
 
     ``own`` is the place of each query among the items, where queries ``are_items``. ``relevant`` gives for each query
@@ -100,7 +100,7 @@ class _Asked:
         return source.take(self.matched.x_rows[rows]), target.take(self.matched.y_rows[rows])
 
 
-def _asked(translator: Translator, matched: Matched, relevant: Relevance | None, max_rows: int) -> _Asked:
+def _search_task(translator: Translator, matched: Matched, relevant: Relevance | None, max_rows: int) -> _SearchTask:
     if not len(translator.seen_keys_):
         warnings.warn(
             "The translator does not know the keys it was fitted on: some may be searched here.", stacklevel=3
@@ -108,7 +108,7 @@ def _asked(translator: Translator, matched: Matched, relevant: Relevance | None,
     named = () if relevant is None else [*relevant.queries, *relevant.items]
     rows = unseen_rows(translator, matched, max_rows, named)
     if relevant is None:
-        return _Asked(rows, rows, True, None, matched)
+        return _SearchTask(rows, rows, True, None, matched)
     hashes = key_hashes(matched.keys[rows])
     judged = _judged(relevant, hashes)
     asks = np.asarray(list(judged), dtype=np.intp)
@@ -116,7 +116,7 @@ def _asked(translator: Translator, matched: Matched, relevant: Relevance | None,
     items = np.arange(len(rows)) if are_items else np.flatnonzero(~np.isin(hashes, key_hashes(relevant.queries)))
     place = {int(row): i for i, row in enumerate(items)}
     wanted = [{place[row]: grade for row, grade in found.items()} for found in judged.values()]
-    return _Asked(rows[items], rows[asks], are_items, wanted, matched)
+    return _SearchTask(rows[items], rows[asks], are_items, wanted, matched)
 
 
 def _judged(relevant: Relevance, hashes: np.ndarray) -> dict[int, dict[int, float]]:
@@ -151,10 +151,10 @@ def _side(translator: Translator, side: str | None) -> str:
     return side
 
 
-def _searches(t: Translator, source: Space, target: Space, asked: _Asked, side: str) -> dict[str, Any]:
+def _searches(t: Translator, source: Space, target: Space, task: _SearchTask, side: str) -> dict[str, Any]:
     """Return the three searches, and new queries in the old index where the dimensions allow it."""
-    x, y = asked.vectors(source, target, asked.items)
-    ask_x, ask_y = (x[asked.own], y[asked.own]) if asked.are_items else asked.vectors(source, target, asked.queries)
+    x, y = task.vectors(source, target, task.items)
+    ask_x, ask_y = (x[task.own], y[task.own]) if task.are_items else task.vectors(source, target, task.queries)
     metric = "cosine" if t.target_map_ is None else "inner"
     if side == "documents":
         old, new = Search(ask_x, x), Search(ask_y, y)
@@ -166,11 +166,11 @@ def _searches(t: Translator, source: Space, target: Space, asked: _Asked, side: 
     return {"stay": old, "translate": translated, "reembed": new, "untranslated": mixed}
 
 
-def _labels(name: str, source: Space, target: Space, asked: _Asked) -> np.ndarray:
+def _labels(name: str, source: Space, target: Space, task: _SearchTask) -> np.ndarray:
     """Return the value of a column for each query."""
-    for space, rows in ((source, asked.matched.x_rows), (target, asked.matched.y_rows)):
+    for space, rows in ((source, task.matched.x_rows), (target, task.matched.y_rows)):
         if name in space.others.column_names:
-            values = space.others.column(name).take(pa.array(rows[asked.queries]))
+            values = space.others.column(name).take(pa.array(rows[task.queries]))
             return np.asarray([str(value) for value in values.to_pylist()])
     every = dict.fromkeys([*source.others.column_names, *target.others.column_names])
     raise ValueError(f"There is no column {name!r} to slice by.{suggest(name, every)}")

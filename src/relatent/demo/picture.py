@@ -36,7 +36,7 @@ def draw(path: Path, verdicts: dict[str, Verdict], translated: np.ndarray, new: 
 
 def _bars(axes: Any, verdicts: dict[str, Verdict]) -> None:
     for i, arm in enumerate(ARMS):
-        estimates = [verdict[arm][verdict.tried.measures[0]] for verdict in verdicts.values()]
+        estimates = [verdict[arm][verdict.scores.measures[0]] for verdict in verdicts.values()]
         at = np.arange(len(estimates)) + (i - 1) * 0.27
         values = [e.value for e in estimates]
         ends = [[e.value - e.low for e in estimates], [e.high - e.value for e in estimates]]

@@ -27,7 +27,7 @@ from relatent.evaluate.linear import (
 )
 from relatent.evaluate.measures import MEASURES, Measure
 from relatent.evaluate.neighbors import Neighbors, nearest
-from relatent.evaluate.options import Search, Tried, try_options
+from relatent.evaluate.options import OptionScores, Search, score_options
 from relatent.evaluate.pairwise import (
     cknna,
     distance_correlation,
@@ -63,13 +63,13 @@ __all__ = [
     "Measure",
     "Neighbors",
     "NormDistribution",
+    "OptionScores",
     "Report",
     "Rule",
     "ScaleCurve",
     "Score",
     "Search",
     "TaskKept",
-    "Tried",
     "Verdict",
     "arr",
     "bootstrap",
@@ -110,11 +110,11 @@ __all__ = [
     "retrieval_report",
     "rsa",
     "scale_curve",
+    "score_options",
     "soft_matching",
     "svcca",
     "task_kept",
     "top1",
-    "try_options",
     "verdict_of",
     "whitened_procrustes",
 ]

@@ -1,4 +1,4 @@
-"""Anchors under the lens: whether they can be inverted, whether they cover the space, and what to do if not."""
+"""Diagnosis of anchors: whether they can be inverted, whether they cover the space, and what to do if not."""
 
 from __future__ import annotations
 
@@ -48,12 +48,12 @@ class AnchorDiagnosis:
     recommendations: tuple[str, ...]
 
     def __str__(self) -> str:
-        """Say it in a few lines for a person."""
+        """Return a few lines for a person."""
         return "\n".join([str(self.conditioning), *(f"- {line}" for line in self.recommendations)])
 
 
 def diagnose_anchors(anchors: Array, x: Array | None = None) -> AnchorDiagnosis:
-    r"""Measure anchors, and say in words what to do about them.
+    r"""Return what can be measured of anchors, and in words what to do about them.
 
     Condition number and effective rank are of the anchors as given; give them centered if they are used centered. With
     samples x, coverage is :math:`\min_j 1 - \cos(x_i, a_j)`.

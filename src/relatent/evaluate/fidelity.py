@@ -34,7 +34,7 @@ __all__ = [
 
 
 def cosine(x: Array, y: Array) -> Array:
-    r"""Mean cosine between translated and target vectors: :math:`\frac1n \sum_i \cos(x_i, y_i)`.
+    r"""Return the mean cosine between translated and target vectors: :math:`\frac1n \sum_i \cos(x_i, y_i)`.
 
     Unchanged by the norm of either vector; a zero vector counts 0. Differentiable.
 
@@ -48,7 +48,7 @@ def cosine(x: Array, y: Array) -> Array:
 
 
 def mse(x: Array, y: Array) -> Array:
-    r"""Mean squared error per coordinate: :math:`\frac1{nd} \sum_i \lVert x_i - y_i \rVert^2`.
+    r"""Return the mean squared error per coordinate: :math:`\frac1{nd} \sum_i \lVert x_i - y_i \rVert^2`.
 
     Unchanged when one rotation or offset is applied to both. Differentiable.
 
@@ -62,7 +62,7 @@ def mse(x: Array, y: Array) -> Array:
 
 
 def r2(x: Array, y: Array) -> Array:
-    r"""Share of the target's variance that the translation explains.
+    r"""Return the share of the target's variance that the translation explains.
 
     .. math:: 1 - \frac{\sum_i \lVert x_i - y_i \rVert^2}{\sum_i \lVert y_i - \bar y \rVert^2}
 
@@ -80,7 +80,7 @@ def r2(x: Array, y: Array) -> Array:
 
 
 def norm_ratio(x: Array, y: Array) -> Array:
-    r"""Mean norm of the translated vectors over that of the targets: below 1 the translation shrinks.
+    r"""Return the mean norm of the translated vectors over that of the targets: below 1 the translation shrinks.
 
     >>> float(norm_ratio(np.eye(2), 2 * np.eye(2)))
     0.5
@@ -92,7 +92,7 @@ def norm_ratio(x: Array, y: Array) -> Array:
 
 
 def fidelity_report(x: Array, y: Array, slices: Any = None, *, seed: int = 0) -> Report:
-    """Report cosine, MSE, R² and norm ratio of translated against target vectors, with bootstrap intervals.
+    """Return cosine, MSE, R² and norm ratio of translated against target vectors, with bootstrap intervals.
 
     ``slices`` gives each row a label, and the report one line per label; R² of a slice is against the slice's own
     mean squared distance from the mean of all rows.
@@ -115,7 +115,7 @@ def fidelity_report(x: Array, y: Array, slices: Any = None, *, seed: int = 0) ->
 
 
 def reconstruction_mse(decoded: Array, original: Array, slices: Any = None, *, seed: int = 0) -> Report:
-    """Report the mean squared error of decoded outputs, of any shape (n, …), against what was encoded.
+    """Return the mean squared error of decoded outputs, of any shape (n, …), against what was encoded.
 
     >>> float(reconstruction_mse(np.zeros((9, 2, 2)), np.ones((9, 2, 2)))["mse"])
     1.0
@@ -143,8 +143,9 @@ class TaskKept:
 
 
 def task_kept(stitched: Any, own: Any, untranslated: Any, *, seed: int = 0) -> TaskKept:
-    """Compare scores per row (say, 1 where the prediction is right) of one decoder under three encoders.
+    """Return what a task keeps, from scores per row of one decoder under three encoders.
 
+    A score is, say, 1 where the prediction is right.
     ``own`` reads the vectors it was trained on, ``untranslated`` the other encoder's as they are, ``stitched`` the
     translated ones.
 
@@ -163,7 +164,7 @@ def task_kept(stitched: Any, own: Any, untranslated: Any, *, seed: int = 0) -> T
 
 
 def gain_recovered(translated: Any, old: Any, new: Any, *, seed: int = 0) -> Estimate:
-    r"""Share of the gain of a new model that translation recovers, from scores per row.
+    r"""Return the share of the gain of a new model that translation recovers, from scores per row.
 
     .. math:: \frac{\text{translated} - \text{old}}{\text{new} - \text{old}}
 
@@ -187,7 +188,7 @@ def arr(
     *,
     seed: int = 0,
 ) -> Estimate:
-    r"""Recall@k of translated queries relative to having re-embedded everything.
+    r"""Return the recall@k of translated queries relative to having re-embedded everything.
 
     .. math:: \frac{\operatorname{recall@k}(x \to \text{gallery})}{\operatorname{recall@k}(y \to \text{y\_gallery})}
 
@@ -229,7 +230,7 @@ def _row_cosine(x: Array, y: Array) -> Array:
 
 
 def _columns(x: Array, y: Array) -> np.ndarray:
-    """Of each row: cosine, squared error, squared distance of the target from its mean, and both norms."""
+    """Return for each row: cosine, squared error, squared distance of the target from its mean, and both norms."""
     xp = array_namespace(x)
     square, variance = xp.sum((x - y) ** 2, axis=1), xp.sum(_apart(y) ** 2, axis=1)
     columns = [_row_cosine(x, y), square, variance, row_norms(x), row_norms(y)]

@@ -53,7 +53,7 @@ class Estimate:
         return self.value
 
     def __str__(self) -> str:
-        """One line for a person."""
+        """Return one line for a person."""
         return f"{self.value:.4f} [{self.low:.4f}, {self.high:.4f}]"
 
     def to_dict(self) -> dict[str, float]:
@@ -78,11 +78,11 @@ class Report(Tabular):
     lines: tuple[Measured, ...]
 
     def __iter__(self) -> Iterator[Measured]:
-        """Go through the lines."""
+        """Return an iterator over the lines."""
         return iter(self.lines)
 
     def __getitem__(self, key: str | tuple[str, str]) -> Estimate:
-        """Find a measure over all rows by its name, or over a slice by (slice, name)."""
+        """Return a measure over all rows by its name, or over a slice by (slice, name)."""
         wanted = ("all", key) if isinstance(key, str) else key
         for line in self.lines:
             if (line.slice, line.measure) == wanted:
@@ -91,7 +91,7 @@ class Report(Tabular):
         raise KeyError(f"{key!r} is not in the report. There are: {known}.")
 
     def __str__(self) -> str:
-        """Lay the table out for a person."""
+        """Return the table as text for a person."""
         cells = [
             (m.slice, m.measure, f"{m.estimate.value:.4f}", f"{m.estimate.low:.4f}", f"{m.estimate.high:.4f}", m.rows)
             for m in self.lines
@@ -158,7 +158,7 @@ def report(columns: np.ndarray, measures: Mapping[str, Statistic], slices: Any =
 
 
 def _estimates(columns: np.ndarray, statistics: list[Statistic], seed: int) -> list[Estimate]:
-    """Estimate several statistics from the same draws."""
+    """Return estimates of several statistics from the same draws."""
     rng = random_generator(seed)
     drawn = _drawn_means(*_grouped(columns, rng), rng)
     mean = np.mean(columns, axis=0, keepdims=True)
@@ -189,7 +189,7 @@ def _nonzero(values: np.ndarray) -> np.ndarray:
 
 
 def _grouped(columns: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-    """Sum the rows in at most GROUPS random groups, and count how many rows each holds."""
+    """Return sums of the rows in at most GROUPS random groups, and how many rows each holds."""
     n = len(columns)
     if n <= GROUPS:
         return columns, np.ones(n)

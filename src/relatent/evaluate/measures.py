@@ -6,7 +6,7 @@ To add a measure, write its function in the file it belongs to and its row here.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -14,7 +14,7 @@ import numpy as np
 
 from relatent._array import random_generator, row_chunks
 from relatent.evaluate import linear, pairwise, shape
-from relatent.evaluate.moments import CHUNK_ROWS, Axes, Centred, Moments, as_moments, principal_axes
+from relatent.evaluate.moments import Axes, as_moments, principal_axes
 
 __all__ = ["ANCHORS", "MEASURES", "Measure", "Settings"]
 
@@ -56,7 +56,7 @@ class Measure:
 class LinearPairing:
     """The moments of one pairing, with what several linear measures compute from them."""
 
-    moments: Moments
+    moments: Any
     ax: Axes
     ay: Axes
 
@@ -83,16 +83,16 @@ class LinearPairing:
 
 def by_moments(x: np.ndarray, y: np.ndarray, _: Settings) -> View:
     """Decompose both spaces once; a pairing then costs one product and a few small decompositions."""
-    m = as_moments(x, y)
+    m: Any = as_moments(x, y)
     ax, ay = principal_axes(m.xx), principal_axes(m.yy)
     linear.warn_few_rows(m.n, ax, ay)
     mean_x, mean_y = (np.mean(a, axis=0, dtype=np.float64) for a in (x, y))
 
     def view(order: np.ndarray) -> LinearPairing:
         xy = np.zeros(m.xy.shape)
-        for rows in row_chunks(len(x), CHUNK_ROWS):
+        for rows in row_chunks(len(x)):
             xy += (x[rows] - mean_x).T @ (y[order[rows]] - mean_y)
-        return LinearPairing(Centred(m.n, m.xx, xy, m.yy), ax, ay)
+        return LinearPairing(replace(m, xy=xy), ax, ay)
 
     return view
 

@@ -53,7 +53,7 @@ def nearest(
     exclude_self: bool = False,
     method: str = "auto",
 ) -> Neighbors:
-    r"""Find the k nearest rows of the gallery for every row of x.
+    r"""Return the k nearest rows of the gallery for every row of x.
 
     ================  ==========================================================================================
     ``cosine``        :math:`\hat x \cdot \hat y`
@@ -86,7 +86,7 @@ def nearest(
 def score_blocks(
     x: Array, gallery: Array, metric: str, bias: np.ndarray | None = None
 ) -> Iterator[tuple[slice, slice, Array]]:
-    """Score every query against every gallery row, block by block: rows of x, rows of the gallery, their scores.
+    """Return the scores of every query against every gallery row, in blocks: rows of x, of the gallery, their scores.
 
     Within a query scores rank as similarities do. ``bias`` is added per gallery row. A block is valid until the next.
     """

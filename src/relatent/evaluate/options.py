@@ -1,4 +1,4 @@
-"""What someone can do who changes the embedding model, each tried on the same queries among the same items."""
+"""What someone can do who changes the embedding model, each scored on the same queries among the same items."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from relatent.evaluate.checks import check_fewer
 from relatent.evaluate.judged import Judgments, Relevant
 from relatent.evaluate.neighbors import nearest
 
-__all__ = ["CANDIDATES", "OPTIONS", "Search", "Tried", "try_options"]
+__all__ = ["CANDIDATES", "OPTIONS", "OptionScores", "Search", "score_options"]
 
 # Items that the cascade takes from the translated search.
 CANDIDATES = 200
@@ -31,7 +31,7 @@ class Search:
 
 
 @dataclass(frozen=True, eq=False)
-class Tried:
+class OptionScores:
     """The scores of every query under each option, (queries, measures); the option "stay" is always among them.
 
     ``measures`` are "recall", "mrr" and "ndcg" where it is known what should be found. Otherwise "overlap", the share
@@ -39,7 +39,7 @@ class Tried:
     translated search, None where queries are no items.
     """
 
-    scores: dict[str, np.ndarray]
+    by_option: dict[str, np.ndarray]
     measures: tuple[str, ...]
     k: int
     items: int
@@ -47,7 +47,7 @@ class Tried:
     itself: np.ndarray | None = None
 
 
-def try_options(
+def score_options(
     stay: Search,
     translate: Search,
     reembed: Search,
@@ -57,7 +57,7 @@ def try_options(
     relevant: Relevant | None = None,
     k: int = 10,
     candidates: int = CANDIDATES,
-) -> Tried:
+) -> OptionScores:
     """Return the scores of each option from three searches of the same queries among the same items.
 
     ``stay`` searches with the old model, ``translate`` with translated vectors on one side, ``reembed`` with the new
@@ -67,8 +67,8 @@ def try_options(
 
     >>> y = np.random.default_rng(0).normal(size=(300, 8))
     >>> same = Search(y, y)
-    >>> tried = try_options(same, same, same, own=np.arange(300))
-    >>> tried.measures, float(tried.scores["cascade"].min())
+    >>> scored = score_options(same, same, same, own=np.arange(300))
+    >>> scored.measures, float(scored.by_option["cascade"].min())
     (('overlap',), 1.0)
     """
     n, items = reembed.queries.shape[0], reembed.gallery.shape[0]
@@ -86,12 +86,12 @@ def try_options(
         found["untranslated"] = _found(untranslated, own, k)[0]
     wanted: Relevant = found["re-embed"] if relevant is None else relevant
     judged = Judgments.of(wanted, n, items)
-    scores = {option: _scores(judged, found[option], relevant is None) for option in OPTIONS if option in found}
+    by_option = {option: _score(judged, found[option], relevant is None) for option in OPTIONS if option in found}
     measures = ("overlap",) if relevant is None else ("recall", "mrr", "ndcg")
-    return Tried(scores, measures, k, items, candidates, itself)
+    return OptionScores(by_option, measures, k, items, candidates, itself)
 
 
-def _scores(judged: Judgments, found: np.ndarray, overlap: bool) -> np.ndarray:
+def _score(judged: Judgments, found: np.ndarray, overlap: bool) -> np.ndarray:
     if overlap:
         return judged.recall(found)[:, None]
     return np.stack([judged.recall(found), judged.reciprocal_rank(found), judged.ndcg(found)], axis=1)

@@ -43,12 +43,12 @@ CORRELATIONS = ("spearman", "pearson", "kendall")
 
 
 def alignment(a: Any, b: Any) -> Any:
-    r"""Cosine between two relations: :math:`\langle A, B \rangle / (\lVert A \rVert \lVert B \rVert)`."""
+    r"""Return the cosine between two relations: :math:`\langle A, B \rangle / (\lVert A \rVert \lVert B \rVert)`."""
     return _total(a * b) / (_total(a * a) * _total(b * b)) ** 0.5
 
 
 def kernel_cka(x: Array, y: Array, *, bandwidth: float = 1.0, max_rows: int = MAX_ROWS, seed: int = 0) -> Array:
-    r"""Centered kernel alignment with the Gaussian kernel.
+    r"""Return the centered kernel alignment with the Gaussian kernel.
 
     .. math:: \frac{\langle HKH, HLH \rangle}{\lVert HKH \rVert \lVert HLH \rVert}, \quad
               K_{ij} = \exp\left(-\frac{\lVert x_i - x_j \rVert^2}{2 \sigma^2}\right)
@@ -76,7 +76,7 @@ def rsa(
     max_rows: int = MAX_ROWS,
     seed: int = 0,
 ) -> float:
-    r"""Representational similarity analysis: correlate all pairwise dissimilarities of one space with the other's.
+    r"""Return the correlation of all pairwise dissimilarities of two spaces: representational similarity analysis.
 
     .. math:: \operatorname{corr}\left(\{D^x_{ij}\}_{i<j}, \{D^y_{ij}\}_{i<j}\right)
 
@@ -103,7 +103,7 @@ def rsa(
 
 
 def distance_correlation(x: Array, y: Array, *, max_rows: int = MAX_ROWS, seed: int = 0) -> float:
-    r"""Correlation of the doubly centered distances, which is 0 only for independent spaces.
+    r"""Return the correlation of the doubly centered distances, which is 0 only for independent spaces.
 
     .. math:: \sqrt{\frac{\langle A, B \rangle}{\lVert A \rVert \lVert B \rVert}}, \quad A = H D^x H
 
@@ -121,12 +121,12 @@ def distance_correlation(x: Array, y: Array, *, max_rows: int = MAX_ROWS, seed: 
 
 
 def mutual_knn(x: Array, y: Array, k: int = 10, metric: str = "cosine") -> float:
-    r"""Share of the k nearest neighbors that two spaces agree on, each in its own space, without the row itself.
+    r"""Return the share of the k nearest neighbors that two spaces agree on, each in its own space.
 
     .. math:: \frac1{nk} \sum_i |\operatorname{kNN}_X(i) \cap \operatorname{kNN}_Y(i)|
 
-    1: all; k/(n−1): chance. Symmetric, and the two need not have the same width. Unchanged by rotation and one scale of
-    either side.
+    A row is no neighbor of itself. 1: all; k/(n−1): chance. Symmetric, and the two need not have the same width.
+    Unchanged by rotation and one scale of either side.
 
     References: Huh et al., ICML 2024, appendix A.
 
@@ -140,7 +140,7 @@ def mutual_knn(x: Array, y: Array, k: int = 10, metric: str = "cosine") -> float
 
 
 def cknna(x: Array, y: Array, k: int = 10) -> float:
-    r"""Kernel alignment restricted to shared neighbors.
+    r"""Return the kernel alignment restricted to shared neighbors.
 
     .. math:: \frac{\sum_{ij} \alpha_{ij} \bar K_{ij} \bar L_{ij}}{\sqrt{\sum a_{ij} \bar K_{ij}^2
               \sum b_{ij} \bar L_{ij}^2}}, \quad \alpha_{ij} = a_{ij} b_{ij}
@@ -161,7 +161,7 @@ def cknna(x: Array, y: Array, k: int = 10) -> float:
 
 
 def relative_similarity(x: Array, y: Array, anchor_rows: np.ndarray, *, center: bool = True) -> Array:
-    r"""Mean cosine between the relative representations of the same row in two spaces.
+    r"""Return the mean cosine between the relative representations of the same row in two spaces.
 
     .. math:: \frac1n \sum_i \cos\left(\cos(x_i, A_X), \cos(y_i, A_Y)\right)
 
@@ -206,12 +206,12 @@ def gaussian_relation(x: Array, bandwidth: float = 1.0) -> Array:
 
 
 def distance_relation(x: Array) -> np.ndarray:
-    """Doubly centered Euclidean distances."""
+    """Return doubly centered Euclidean distances."""
     return np.asarray(_doubly_centered(-to_numpy(euclidean(x, x)).astype(np.float64)))
 
 
 def rank_relation(x: Array, dissimilarity: str = "cosine", *, ranked: bool = True) -> np.ndarray:
-    """Standardized dissimilarities, or their ranks, of all pairs i < j."""
+    """Return standardized dissimilarities, or their ranks, of all pairs i < j."""
     values = _upper(_dissimilarities(x, dissimilarity)).astype(np.float64)
     if ranked:
         from scipy.stats import rankdata
@@ -223,7 +223,7 @@ def rank_relation(x: Array, dissimilarity: str = "cosine", *, ranked: bool = Tru
 
 
 def neighbor_relation(x: Array, k: int, metric: str = "cosine", *, weighted: bool = False) -> Any:
-    """Graph of the k nearest neighbors; with weights, of their cosines less the mean cosine of the row."""
+    """Return the graph of the k nearest neighbors; with weights, of their cosines less the mean cosine of the row."""
     from scipy.sparse import csr_array
 
     found = nearest(x, x, k, metric, exclude_self=True)
@@ -236,7 +236,7 @@ def neighbor_relation(x: Array, k: int, metric: str = "cosine", *, weighted: boo
 
 
 def relative_relation(x: Array, anchors: Array, *, center: bool = True) -> Array:
-    """Describe rows by their cosines to the anchors, scaled to unit norm."""
+    """Return rows as their cosines to the anchors, scaled to unit norm."""
     if center:
         x, anchors = centred(x, anchors)
     return unit_norm(cosine(x, anchors))

@@ -19,6 +19,7 @@ __all__ = [
     "hubness",
     "jaccard",
     "mean_rank",
+    "mean_reciprocal_rank",
     "mrr",
     "ndcg",
     "precision",
@@ -30,7 +31,7 @@ __all__ = [
 
 
 def jaccard(x: Array, y: Array, k: int = 10, metric: str = "cosine") -> float:
-    r"""Overlap of the neighbors of each x with those of its y, both looked up in y, themselves included.
+    r"""Return the overlap of the neighbors of each x with those of its y, both looked up in y, themselves included.
 
     .. math:: \frac1n \sum_i \frac{|N_i \cap T_i|}{|N_i \cup T_i|}, \quad
               N_i = \operatorname{kNN}_Y(x_i),\; T_i = \operatorname{kNN}_Y(y_i)
@@ -50,7 +51,7 @@ def jaccard(x: Array, y: Array, k: int = 10, metric: str = "cosine") -> float:
 
 
 def mrr(x: Array, y: Array, k: int = 10, metric: str = "cosine") -> float:
-    r"""Mean reciprocal rank of the own row among the k nearest, 0 where it is not among them.
+    r"""Return the mean reciprocal rank of the own row among the k nearest, 0 where it is not among them.
 
     .. math:: \frac1n \sum_i \frac{1}{\operatorname{rank}_i}\,[\operatorname{rank}_i \le k]
 
@@ -80,8 +81,13 @@ def reciprocal_ranks(scores: np.ndarray, own: np.ndarray) -> np.ndarray:
     return np.asarray(1 / (0.5 + _ahead(scores, scores[np.arange(len(scores)), own])))
 
 
+def mean_reciprocal_rank(queries: np.ndarray, gallery: np.ndarray) -> float:
+    """Return the mean over all rows of 1 / the rank of row i for query i, by inner product; ties share their places."""
+    return float(np.mean(reciprocal_ranks(queries @ gallery.T, np.arange(len(queries)))))
+
+
 def recall(x: Array, y: Array, k: int = 10, metric: str = "cosine", relevant: Relevant | None = None) -> float:
-    r"""Share of the relevant rows of y that are among the k nearest.
+    r"""Return the share of the relevant rows of y that are among the k nearest.
 
     .. math:: \frac1n \sum_i \frac{|N_i \cap R_i|}{|R_i|}
 
@@ -95,7 +101,7 @@ def recall(x: Array, y: Array, k: int = 10, metric: str = "cosine", relevant: Re
 
 
 def precision(x: Array, y: Array, k: int = 10, metric: str = "cosine", relevant: Relevant | None = None) -> float:
-    r"""Share of the k nearest rows of y that are relevant: :math:`\frac1n \sum_i |N_i \cap R_i| / k`.
+    r"""Return the share of the k nearest rows of y that are relevant: :math:`\frac1n \sum_i |N_i \cap R_i| / k`.
 
     ``relevant`` as in :func:`recall`. With one relevant row per query it cannot exceed 1/k.
 
@@ -124,7 +130,7 @@ def ndcg(x: Array, y: Array, k: int = 10, metric: str = "cosine", relevant: Rele
 
 
 def top1(x: Array, y: Array, metric: str = "cosine", relevant: Relevant | None = None) -> float:
-    """Share of queries whose nearest row of y is relevant, by default the own row.
+    """Return the share of queries whose nearest row of y is relevant, by default the own row.
 
     >>> top1(np.eye(3), np.eye(3)[[0, 2, 1]])
     0.333...
@@ -155,7 +161,7 @@ def mean_rank(x: Array, y: Array, metric: str = "cosine") -> float:
 
 
 def hubness(x: Array, y: Array | None = None, k: int = 10, metric: str = "cosine") -> float:
-    r"""Skew of how often each row of y is among the k nearest of a row of x (or of another y, without x's twin).
+    r"""Return the skew of how often each row of y is among the k nearest of a row of x (or of another row of x).
 
     .. math:: \operatorname{E}[(N - \mu)^3] / \sigma^3
 

@@ -20,7 +20,7 @@ ALPHA = 0.5
 
 
 def whitened_procrustes(x: Any, y: Any = None, *, alpha: float = ALPHA) -> float:
-    r"""Angle that remains after the best rotation of two partly whitened spaces.
+    r"""Return the angle that remains after the best rotation of two partly whitened spaces.
 
     .. math:: \theta = \arccos \frac{\lVert Z_x \Sigma_{xy} Z_y \rVert_*}
               {\sqrt{\operatorname{tr}(Z_x \Sigma_x Z_x) \operatorname{tr}(Z_y \Sigma_y Z_y)}}, \quad

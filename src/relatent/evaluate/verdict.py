@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from relatent._terminal import Tabular, render
+from relatent._terminal import Tabular, render, wrap
 from relatent.evaluate.interval import Estimate, Report, bootstrap, column, difference, ratio, report, share_of_gain
-from relatent.evaluate.options import OPTIONS, Tried
+from relatent.evaluate.options import OPTIONS, OptionScores
 from relatent.evaluate.rule import Cost, Decision, Evidence, Rule, decide, decide_by_overlap, in_words
 
 __all__ = ["Verdict", "verdict_of"]
@@ -43,7 +43,7 @@ class Verdict(Tabular):
     decision: Decision
     rule: str
     relevance: str
-    tried: Tried
+    scores: OptionScores
     options: Mapping[str, Report]
     changes: Mapping[str, Report]
     arr: Estimate
@@ -60,12 +60,12 @@ class Verdict(Tabular):
     @property
     def queries(self) -> int:
         """How many queries were asked."""
-        return len(self.tried.scores["stay"])
+        return len(self.scores.by_option["stay"])
 
     def __getitem__(self, option: str) -> Report:
         """Return the measures of an option by its name."""
         if option not in self.options:
-            raise KeyError(f"{option!r} was not tried. There are: {', '.join(self.options)}.")
+            raise KeyError(f"{option!r} is no option here. There are: {', '.join(self.options)}.")
         return self.options[option]
 
     def records(self) -> list[dict[str, Any]]:
@@ -85,10 +85,10 @@ class Verdict(Tabular):
             "reasons": list(self.decision.reasons),
             "rule": self.rule,
             "relevance": self.relevance,
-            "k": self.tried.k,
+            "k": self.scores.k,
             "queries": self.queries,
-            "items": self.tried.items,
-            "candidates": self.tried.candidates,
+            "items": self.scores.items,
+            "candidates": self.scores.candidates,
             **{name: None if e is None else _finite(e.to_dict()) for name, e in estimates.items()},
             "cost": None if self.cost is None else {"hours": self.cost.hours, "total": self.cost.total},
             "measures": [_finite(record) for record in self.records()],
@@ -98,17 +98,17 @@ class Verdict(Tabular):
         """Return all of it as text for a person: the tables, the slices, the decision and the rule."""
         recommended = self.decision.recommended
         head = f"{self.decision.verdict}: {recommended}." if recommended else f"{self.decision.verdict}."
-        reasons = "\n".join(f"- {reason}" for reason in self.decision.reasons)
-        return "\n".join([*self._tables(), *self._figures(), *self._about(), "", head, reasons, f"Rule: {self.rule}"])
+        said = [*(f"- {reason}" for reason in self.decision.reasons), f"Rule: {self.rule}"]
+        return "\n".join([*self._tables(), *self._figures(), *self._about(), "", head, *map(wrap, said)])
 
     def _label(self, measure: str) -> str:
-        return LABELS[measure].format(k=self.tried.k)
+        return LABELS[measure].format(k=self.scores.k)
 
     def _tables(self) -> list[str]:
-        labels = [self._label(measure) for measure in self.tried.measures]
+        labels = [self._label(measure) for measure in self.scores.measures]
         numbers = range(1, len(labels) + 1)
         rows = [
-            (MEANINGS[option].format(candidates=self.tried.candidates), *self._cells(self.options.get(option)))
+            (MEANINGS[option].format(candidates=self.scores.candidates), *self._cells(self.options.get(option)))
             for option in OPTIONS
         ]
         changes = [(option, *self._cells(change, "+")) for option, change in self.changes.items()]
@@ -121,11 +121,11 @@ class Verdict(Tabular):
 
     def _cells(self, measured: Report | None, sign: str = "") -> list[str]:
         if measured is None:
-            return ["dimensions differ"] * len(self.tried.measures)
-        return [in_words(measured[measure], sign) for measure in self.tried.measures]
+            return ["dimensions differ"] * len(self.scores.measures)
+        return [in_words(measured[measure], sign) for measure in self.scores.measures]
 
     def _slices(self) -> list[str]:
-        deciding = _deciding(self.tried)
+        deciding = _deciding(self.scores)
         lines = [line for line in self.changes["translate"] if line.measure == deciding and line.slice != "all"]
         if not lines:
             return []
@@ -144,7 +144,7 @@ class Verdict(Tabular):
 
     def _figures(self) -> list[str]:
         figures = []
-        if DECIDING in self.tried.measures:
+        if DECIDING in self.scores.measures:
             stay, new = (self.options[option][DECIDING].value for option in ("stay", "re-embed"))
             step = f"{self.arr.value:.3f} × {new / stay if stay else float('nan'):.3f}"
             figures.append(
@@ -158,7 +158,7 @@ class Verdict(Tabular):
         return ["", *figures] if figures else []
 
     def _about(self) -> list[str]:
-        t = self.tried
+        t = self.scores
         about = [f"{self.queries:,} queries, {t.items:,} items; relevant: {self.relevance}."]
         if t.candidates > LARGE_SHARE * t.items:
             about.append(
@@ -169,7 +169,7 @@ class Verdict(Tabular):
 
 
 def verdict_of(
-    tried: Tried,
+    scores: OptionScores,
     *,
     relevance: str = "as given",
     slices: Any = None,
@@ -190,69 +190,81 @@ def verdict_of(
 
     References: Drift-Adapter, EMNLP 2025 (ARR); Efron & Tibshirani, 1993 (paired bootstrap).
 
-    >>> from relatent.evaluate import Search, try_options
+    >>> from relatent.evaluate import Search, score_options
     >>> y = np.random.default_rng(0).normal(size=(300, 8))
     >>> same = Search(y, y)
-    >>> tried = try_options(same, same, same, own=np.arange(300), relevant=[[(i + 1) % 300] for i in range(300)])
-    >>> verdict_of(tried).decision.recommended
+    >>> scored = score_options(same, same, same, own=np.arange(300), relevant=[[(i + 1) % 300] for i in range(300)])
+    >>> verdict_of(scored).decision.recommended
     'translate'
     """
     rule = rule or Rule()
-    _check_rule(tried, rule)
-    deciding = _deciding(tried)
-    changes = {option: _changes(tried, option, slices, seed) for option in tried.scores if option != "stay"}
-    options = {option: _measured(tried, option, slices, seed) for option in tried.scores}
-    label = LABELS[deciding].format(k=tried.k)
-    three = _columns(tried, deciding, "translate", "stay", "re-embed")
-    if deciding == DECIDING:
-        above = bootstrap(three, difference(2, 0), seed=seed)
-        decision, words = decide(Evidence(changes, above, deciding, label, len(three)), rule, cost), rule.words(label)
-    else:
-        overlap = {name: measured[deciding] for name, measured in options.items()}
-        decision, words = decide_by_overlap(overlap, rule, label, len(three)), rule.words_of_overlap(label)
+    _check_rule(scores, rule)
+    options = {option: _measured(scores, option, slices, seed) for option in scores.by_option}
+    changes = {option: _changes(scores, option, slices, seed) for option in scores.by_option if option != "stay"}
+    three = _columns(scores, _deciding(scores), "translate", "stay", "re-embed")
+    above = bootstrap(three, difference(2, 0), seed=seed)
+    decision, words = _decision(scores, options, changes, above, rule, cost)
     return Verdict(
         decision,
         words,
         relevance,
-        tried,
+        scores,
         options,
         changes,
         arr=bootstrap(three, ratio(0, 2), seed=seed),
         gain=bootstrap(three, share_of_gain(0, 1, 2), seed=seed),
         break_even=bootstrap(three, ratio(0, 1), seed=seed),
-        itself=None if tried.itself is None else bootstrap(tried.itself, seed=seed),
+        itself=None if scores.itself is None else bootstrap(scores.itself, seed=seed),
         cost=cost,
     )
 
 
-def _deciding(tried: Tried) -> str:
-    return DECIDING if DECIDING in tried.measures else tried.measures[0]
+def _decision(
+    scores: OptionScores,
+    options: Mapping[str, Report],
+    changes: Mapping[str, Report],
+    above_translate: Estimate,
+    rule: Rule,
+    cost: Cost | None,
+) -> tuple[Decision, str]:
+    """Return the decision by what was judged relevant, or by the overlap, and the rule in words."""
+    measure, queries = _deciding(scores), len(scores.by_option["stay"])
+    label = LABELS[measure].format(k=scores.k)
+    if measure == DECIDING:
+        evidence = Evidence(changes, above_translate, measure, label, queries)
+        return decide(evidence, rule, cost), rule.words(label)
+    overlap = {option: measured[measure] for option, measured in options.items()}
+    return decide_by_overlap(overlap, rule, label, queries), rule.words_of_overlap(label)
 
 
-def _check_rule(tried: Tried, rule: Rule) -> None:
-    if rule.min_overlap is not None and DECIDING in tried.measures:
+def _deciding(scores: OptionScores) -> str:
+    return DECIDING if DECIDING in scores.measures else scores.measures[0]
+
+
+def _check_rule(scores: OptionScores, rule: Rule) -> None:
+    if rule.min_overlap is not None and DECIDING in scores.measures:
         raise ValueError(
             "A least overlap was given, and relevant items too: expected one of them. With relevant items the margin "
             "against staying decides; leave the least overlap out."
         )
 
 
-def _measured(tried: Tried, option: str, slices: Any, seed: int) -> Report:
-    statistics = {measure: column(i) for i, measure in enumerate(tried.measures)}
-    return report(tried.scores[option], statistics, slices, seed=seed)
+def _measured(scores: OptionScores, option: str, slices: Any, seed: int) -> Report:
+    statistics = {measure: column(i) for i, measure in enumerate(scores.measures)}
+    return report(scores.by_option[option], statistics, slices, seed=seed)
 
 
-def _changes(tried: Tried, option: str, slices: Any, seed: int) -> Report:
+def _changes(scores: OptionScores, option: str, slices: Any, seed: int) -> Report:
     """Return the paired differences between an option and staying."""
-    columns = np.concatenate([tried.scores[option], tried.scores["stay"]], axis=1)
-    count = len(tried.measures)
-    statistics = {measure: difference(i, i + count) for i, measure in enumerate(tried.measures)}
+    columns = np.concatenate([scores.by_option[option], scores.by_option["stay"]], axis=1)
+    count = len(scores.measures)
+    statistics = {measure: difference(i, i + count) for i, measure in enumerate(scores.measures)}
     return report(columns, statistics, slices, seed=seed)
 
 
-def _columns(tried: Tried, measure: str, *options: str) -> np.ndarray:
-    i = tried.measures.index(measure)
-    return np.stack([tried.scores[option][:, i] for option in options], axis=1)
+def _columns(scores: OptionScores, measure: str, *options: str) -> np.ndarray:
+    i = scores.measures.index(measure)
+    return np.stack([scores.by_option[option][:, i] for option in options], axis=1)
 
 
 def _change(changes: Report | None, record: dict[str, Any]) -> dict[str, float | None]:
