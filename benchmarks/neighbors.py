@@ -20,7 +20,7 @@ def setup(n: int, d: int) -> Inputs:
 
 def ours(x: np.ndarray, y: np.ndarray) -> tuple[float, float]:
     """One search of each side, with intervals."""
-    report = evaluate.retrieval(x, y, k=K)
+    report = evaluate.retrieval_report(x, y, k=K)
     return report["jaccard"].value, report["mrr"].value
 
 

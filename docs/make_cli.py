@@ -18,14 +18,35 @@ This page is made from the commands by `python docs/make_cli.py`; a test fails w
 
 | exit code | meaning |
 |---|---|
-| 0 | done; from `evaluate`: GO |
+| 0 | done; from `evaluate`: GO, to translate or to cascade |
 | 1 | an error, said in one line on the error stream; nothing half-written is left |
 | 2 | wrong usage |
-| 3 | NO-GO, from `evaluate` |
+| 3 | NO-GO, from `evaluate`: stay with the old model, or re-embed |
+| 4 | no verdict, from `evaluate`: judged pairs are missing or too few |
 
 `fit` holds out a fifth of the keys that both files share. Which ones follows from a hash of each key alone, so the same
 keys are held out in every run and however the rows are ordered. The translator's file remembers hashes of the keys that
 it was fitted on, and `evaluate` leaves those out, whichever files it is given.
+
+`evaluate --relevant` reads judged pairs from a table (`.csv`, `.tsv`, `.jsonl`, Parquet) or from TREC qrels. A table
+has the key of a query and that of an item in its first two columns, or in columns named `query` and `item` (or
+`document`; also `query-id` and `corpus-id`, as in BEIR), and may have a `grade` (or `relevance`, `score`). A line of
+qrels is `query 0 document grade`. Where no query is an item, as in qrels, queries are not searched among.
+
+It scores four options on items that the translator was not fitted on: **stay** (old model, old index), **translate**,
+**cascade** (the translated search finds 200 candidates, the new model's own vectors rank them) and **re-embed** (new
+model, new index). The rule recommends one of them:
+
+- **re-embed** where it is clearly better than staying and than translating, and its cost is known and allowed
+  (`--reembed-rows` with `--rows-per-second` and `--max-hours`, or `--price` and `--budget`);
+- **translate** where it is not worse than staying by more than `--margin`: the whole interval of the difference lies
+  above -0.01, and no slice of 50 queries or more is clearly worse by more than that;
+- **cascade** where it is clearly better than staying;
+- **stay** otherwise.
+
+nDCG@k decides. "Clearly" means that the 95 % interval of paired differences, from a bootstrap over queries, lies on one
+side of 0. Translating beats staying when ARR × (new/old) > 1, where ARR is the share of re-embedding's score that
+translating keeps. Fewer than 100 judged queries give no verdict.
 """
 
 

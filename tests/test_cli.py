@@ -1,5 +1,6 @@
 """The commands on real files: what they write, what they say, and how they fail."""
 
+import inspect
 import json
 import os
 import resource
@@ -15,7 +16,7 @@ import typer
 from typer.testing import CliRunner
 
 import relatent as rl
-from relatent.cli import ERROR, NO_GO, OK, USAGE, app
+from relatent.cli import ERROR, NO_GO, NO_VERDICT, OK, USAGE, app
 
 COMMANDS = typer.main.get_command(app).commands
 N, OLD_DIM, NEW_DIM = 900, 20, 24
@@ -88,6 +89,16 @@ def left():
     return sorted(str(path) for path in Path().rglob("*"))
 
 
+def clicks(name="clicks.tsv", space="old.parquet"):
+    """Write pairs of a key and one of its five nearest in a space."""
+    vectors = rl.read_space(space).vectors
+    pairs = rl.evaluate.nearest(vectors, vectors, 5, exclude_self=True).indices
+    keys = rl.read_space(space).keys
+    lines = [f"{keys[i]}\t{keys[j]}" for i, row in enumerate(pairs) for j in row]
+    Path(name).write_text("query\titem\n" + "\n".join(lines) + "\n")
+    return name
+
+
 def process(*words, **options):
     command = [sys.executable, "-c", "from relatent.cli import app; app(prog_name='relatent')", *map(str, words)]
     return subprocess.run(command, capture_output=True, text=True, check=False, **options)
@@ -101,10 +112,10 @@ def test_from_two_files_to_translated_vectors(here):
     assert fitted["pairs"] + fitted["held_out"] == N - 20
     assert 0.15 < fitted["held_out"] / N < 0.25
     assert "20 only in x" in fitted["joined"]
-    verdict = answer("evaluate", "t.safetensors", "old.parquet", "new.parquet")
-    assert verdict["verdict"] == "GO"
-    assert verdict["queries"] == fitted["held_out"]
-    assert "0.95" in verdict["rule"]
+    verdict = answer("evaluate", "t.safetensors", "old.parquet", "new.parquet", "--relevant", clicks())
+    assert (verdict["verdict"], verdict["recommended"]) == ("GO", "translate")
+    assert verdict["items"] == fitted["held_out"]
+    assert "above -0.01" in verdict["rule"]
     told = run("translate", "t.safetensors", "old.parquet", "-o", "out.parquet").stdout
     assert f"Wrote {N} × {NEW_DIM} translated vectors" in told
     out, new = rl.read_space("out.parquet"), rl.read_space("new.parquet")
@@ -114,21 +125,67 @@ def test_from_two_files_to_translated_vectors(here):
     assert (out.fingerprint.model, out.fingerprint.revision) == ("new-model", "translated from old-model")
 
 
-def test_the_verdict_shows_its_neighbours_and_its_rule(here, translator):
-    said = run("evaluate", translator, "old.parquet", "new.parquet", "--slices", "label").stdout
-    for words in ("old model, as today", "untranslated", "dimensions differ", "translated", "re-embedded (ceiling)"):
+def test_the_verdict_shows_every_option_and_its_rule(here, translator):
+    said = run("evaluate", translator, "old.parquet", "new.parquet", "--slices", "label", "--relevant", clicks()).stdout
+    for words in ("stay (old model", "untranslated", "dimensions differ", "translate", "cascade (top", "re-embed"):
         assert words in said
-    for words in ("ARR@10", "gain recovered", "95 % interval", "warm", "cold", "GO: ", "Rule: GO when"):
+    for words in ("recall@10", "MRR@10", "nDCG@10", "break-even: ARR × (new/old) = ", "warm", "cold", "GO: translate."):
         assert words in said
+    assert max(map(len, said.splitlines())) <= 120
 
 
-def test_no_go_has_its_own_exit_code(here):
-    run("fit", "old.parquet", "other.parquet", "-o", "t.safetensors")
-    verdict = answer("evaluate", "t.safetensors", "old.parquet", "other.parquet", code=NO_GO)
-    assert verdict["verdict"] == "NO-GO"
-    assert "the lower bound of ARR@10" in " ".join(verdict["reasons"])
-    result = process("evaluate", "t.safetensors", "old.parquet", "other.parquet")
-    assert (result.returncode, "NO-GO: " in result.stdout) == (NO_GO, True)
+@pytest.mark.parametrize(
+    ("target", "options", "code", "verdict"),
+    [
+        ("new", ("--relevant",), OK, "GO"),
+        ("other", ("--relevant",), NO_GO, "NO-GO"),
+        ("new", (), NO_VERDICT, "no verdict"),
+        ("new", ("--min-overlap", "0.9"), OK, "GO"),
+        ("other", ("--min-overlap", "0.9", "--candidates", "20"), NO_GO, "NO-GO"),
+        ("new", ("--reembed-rows", "1000", "--price", "1", "--relevant"), OK, "GO"),
+    ],
+)
+def test_each_verdict_has_its_exit_code(here, target, options, code, verdict):
+    run("fit", "old.parquet", f"{target}.parquet", "-o", "t.safetensors")
+    options = [*options, clicks()] if options[-1:] == ("--relevant",) else options
+    words = ("evaluate", "t.safetensors", "old.parquet", f"{target}.parquet", *options)
+    assert answer(*words, code=code)["verdict"] == verdict
+    assert f"\n{verdict}" in run(*words, code=code).stdout
+
+
+def test_exit_codes_reach_the_shell(here, translator):
+    result = process("evaluate", translator, "old.parquet", "new.parquet")
+    assert (result.returncode, "\nno verdict.\n" in result.stdout) == (NO_VERDICT, True)
+
+
+def test_options_of_evaluate_that_cannot_be_meant(here, translator):
+    words = ("evaluate", translator, "old.parquet", "new.parquet")
+    refused(*words, "-k", "0", says="0 neighbors were asked for: expected a whole number of at least 1")
+    refused(*words, "--slices", "lable", says="Did you mean 'label'")
+    refused(*words, "--min-overlap", "0.5", "--relevant", clicks(), says="expected one of them")
+    refused(*words, "--margin", "2", says="The margin is 2.0")
+    refused(*words, "--reembed-rows", "1000", says="a speed or a price")
+    result = run(*words, "-k", "500", code=ERROR)
+    most = result.stderr.split("ask for at most ")[1].split(",")[0]
+    run(*words, "-k", most, code=NO_VERDICT)
+
+
+def test_defaults_of_commands_are_those_of_the_library():
+    """The command line cannot import them, since help must start at once."""
+    from relatent import deliver, evaluate
+
+    def defaults(function):
+        return {name: p.default for name, p in inspect.signature(function).parameters.items()}
+
+    ours = {p.name: p.default for p in COMMANDS["evaluate"].params}
+    rule, cost = defaults(evaluate.Rule), defaults(evaluate.Cost)
+    library = defaults(deliver.evaluate_spaces) | {"margin": rule["margin"], "min_overlap": rule["min_overlap"]}
+    library |= {name: cost[name] for name in ("rows_per_second", "price", "max_hours", "budget")}
+    for name in ("k", "candidates", "max_rows", "seed", "side", "slices", *set(library) & set(cost), "margin"):
+        assert ours[name] == library[name], name
+    comparing = {p.name: p.default for p in COMMANDS["compare"].params}
+    for name in ("k", "max_rows", "permutations", "seed"):
+        assert comparing[name] == defaults(deliver.compare_spaces)[name], name
 
 
 def test_rows_are_paired_by_order_only_when_asked(here):
@@ -145,18 +202,15 @@ def test_evaluate_leaves_out_what_was_fitted_on(here):
     rl.write_space(rl.read_space("new.parquet").subset(range(300)), "few.parquet")
     fitted = answer("fit", "old.parquet", "new.parquet", "--anchors", "few.parquet", "-o", "t.safetensors")
     assert (fitted["pairs"], fitted["held_out"]) == (300, N - 320)
-    assert answer("evaluate", "t.safetensors", "old.parquet", "new.parquet")["queries"] == N - 320
+    words = ("evaluate", "t.safetensors", "old.parquet", "new.parquet")
+    assert answer(*words, code=NO_VERDICT)["queries"] == N - 320
     refused("evaluate", "t.safetensors", "old.parquet", "few.parquet", says="was fitted on all 300 keys in common")
     run("fit", "old.parquet", "new.parquet", "--pairs", "50", "-o", "t.safetensors", "--force")
-    assert answer("evaluate", "t.safetensors", "old.parquet", "new.parquet", "--rows", "200")["queries"] == 200
+    assert answer(*words, "--rows", "200", code=NO_VERDICT)["queries"] == 200
 
 
-def test_relevance_of_ones_own(here, translator):
-    old = rl.read_space("old.parquet")
-    pairs = rl.evaluate.nearest(old.vectors, old.vectors, 5, exclude_self=True).indices
-    lines = [f"doc {i}\tdoc {j}" for i, row in enumerate(pairs) for j in row]
-    Path("clicks.tsv").write_text("query\titem\n" + "\n".join(lines) + "\n")
-    verdict = answer("evaluate", translator, "old.parquet", "new.parquet", "--relevant", "clicks.tsv")
+def test_judged_pairs_of_ones_own(here, translator):
+    verdict = answer("evaluate", translator, "old.parquet", "new.parquet", "--relevant", clicks())
     assert verdict["relevance"] == "the pairs in clicks.tsv"
     Path("wrong.tsv").write_text("query\titem\nnobody\tnothing\n")
     arguments = ("evaluate", translator, "old.parquet", "new.parquet", "--relevant", "wrong.tsv")
@@ -165,17 +219,20 @@ def test_relevance_of_ones_own(here, translator):
 
 def test_queries_can_be_moved_instead(here):
     run("fit", "new.parquet", "old.parquet", "-o", "vectors.safetensors")
-    assert (
-        answer("evaluate", "vectors.safetensors", "new.parquet", "old.parquet", "--side", "queries")["verdict"] == "GO"
-    )
-    # What ranks the very item best need not rank its neighbours as the cosine does.
+    words = ("new.parquet", "old.parquet", "--relevant", clicks())
+    assert answer("evaluate", "vectors.safetensors", *words, "--side", "queries")["verdict"] == "GO"
+    # What ranks the very item best need not rank its neighbors as the cosine does.
     for name, extra, code in (("frozen", ["--frozen-target"], OK), ("both", [], NO_GO)):
         run("fit", "new.parquet", "old.parquet", "--goal", "retrieval", *extra, "-o", f"{name}.safetensors")
-        verdict = answer("evaluate", f"{name}.safetensors", "new.parquet", "old.parquet", code=code)
-        assert {m["measure"]: m["value"] for m in verdict["measures"]}["itself"] > 0.99
+        result = run("evaluate", f"{name}.safetensors", *words, "--json", code=code)
+        assert json.loads(result.stdout)["itself"]["value"] > 0.99
+        assert ("note: This translator moves both sides" in result.stderr) is (name == "both")
     sided = ("evaluate", "both.safetensors", "new.parquet", "old.parquet", "--side", "documents")
-    refused(*sided, says="judge it with side 'queries'")
-    run("translate", "both.safetensors", "old.parquet", "--side", "target", "-o", "index.parquet")
+    refused(*sided, says="evaluate it with side 'queries'")
+    assert (
+        "--side source"
+        in run("translate", "both.safetensors", "old.parquet", "--side", "target", "-o", "index.parquet").stderr
+    )
 
 
 @pytest.mark.parametrize("out", ["out.npy", "out.arrow", "folder"])
@@ -267,7 +324,12 @@ def test_compare(here):
     found = answer("compare", "old.parquet", "new.parquet", "--rows", "300")
     scores = {score["name"]: score["value"] for score in found["scores"]}
     assert scores["cka"] > 0.99
-    assert "unchanged by" in run("compare", "old.parquet", "new.parquet", "--rows", "300").stdout
+    said = run("compare", "old.parquet", "new.parquet", "--rows", "300", "--permutations", "9").stdout
+    assert "unchanged by" in said
+    assert "≤0.100" in said
+    result = process("compare", "old.parquet", "new.parquet", "--rows", "50", "--permutations", "2", "--verbose")
+    assert "linear measures of 50 rows" in result.stderr
+    assert process("compare", "old.parquet", "new.parquet", "--rows", "50", "--permutations", "2").stderr == ""
 
 
 def test_stitch(here, translator):
@@ -446,9 +508,9 @@ def test_notes_go_to_the_error_stream(here):
     rl.Translator().fit(*rl.parallel(rl.read_space("old.parquet"), rl.read_space("new.parquet"))).save(
         "bare.safetensors"
     )
-    result = run("evaluate", "bare.safetensors", "old.parquet", "new.parquet", "--json")
+    result = run("evaluate", "bare.safetensors", "old.parquet", "new.parquet", "--json", code=NO_VERDICT)
     assert "note: The translator does not know the keys" in result.stderr
-    assert json.loads(result.stdout)["verdict"] == "GO"
+    assert json.loads(result.stdout)["verdict"] == "no verdict"
 
 
 @pytest.mark.parametrize("name", COMMANDS)

@@ -63,7 +63,7 @@ def truth(t: rl.Translator, x: np.ndarray, y: np.ndarray) -> dict[str, float]:
     """Measure what was foretold, on fresh items."""
     metric = "cosine" if t.target_map_ is None else "inner"
     moved, index = t.transform(x), t.transform_target(y)
-    found = rl.evaluate.retrieval(moved, index, 10, metric)
+    found = rl.evaluate.retrieval_report(moved, index, 10, metric)
     measured = {"recall@1": found["top1"].value, "recall@10": found["recall"].value, "mrr": found["mrr"].value}
     return measured if metric == "inner" else {**measured, "cosine": float(rl.evaluate.cosine(moved, y))}
 

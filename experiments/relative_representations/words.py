@@ -57,7 +57,7 @@ def described(kind: str, spaces: list[np.ndarray], seed: int) -> list[np.ndarray
 
 def score(x: np.ndarray, y: np.ndarray) -> list[float]:
     """Jaccard, MRR and cosine of x looked up in y."""
-    found = rl.evaluate.retrieval(x, y, k=K)
+    found = rl.evaluate.retrieval_report(x, y, k=K)
     return [found["jaccard"].value, found["mrr"].value, float(rl.evaluate.cosine(x, y))]
 
 

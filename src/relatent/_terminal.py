@@ -1,19 +1,25 @@
-"""What a person sees in a terminal: tables as text, and a progress bar on the error stream."""
+"""What a person sees: tables as text, HTML and data frames; progress and stages on the error stream."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from html import escape
 from io import StringIO
+from textwrap import fill
+from typing import Any
 
-__all__ = ["progress_bar", "render"]
+__all__ = ["Stage", "Tabular", "no_stage", "progress_bar", "render", "stages", "wrap"]
 
 WIDTH = 120
 
+# A function that is told the name of the stage of work that begins.
+Stage = Callable[[str], None]
+
 
 def render(header: Sequence[str], rows: Iterable[Sequence[object]], numbers: Sequence[int] = ()) -> str:
-    """Lay rows out under a header; the columns listed in ``numbers`` are set to the right.
+    """Return rows as text under a header; the columns listed in ``numbers`` are set to the right.
 
     >>> print(render(("measure", "value"), [("cka", "0.9")], numbers=[1]))
     measure  value
@@ -32,10 +38,39 @@ def render(header: Sequence[str], rows: Iterable[Sequence[object]], numbers: Seq
     return "\n".join(line.rstrip() for line in out.getvalue().splitlines())
 
 
+def wrap(sentence: str) -> str:
+    """Return a sentence in lines that fit, all but the first indented.
+
+    >>> max(map(len, wrap("word " * 100).splitlines())) <= WIDTH
+    True
+    """
+    return fill(sentence, WIDTH, subsequent_indent="  ", break_on_hyphens=False)
+
+
+class Tabular:
+    """A result that is read as a table: its ``records`` become a data frame, and HTML in a notebook."""
+
+    def records(self) -> list[dict[str, Any]]:
+        """Return one record of plain values per line, all with the same names."""
+        raise NotImplementedError
+
+    def to_pandas(self) -> Any:
+        """Return a data frame with one row per record. Needs pandas."""
+        import pandas as pd
+
+        return pd.DataFrame(self.records())
+
+    def _repr_html_(self) -> str:
+        records = self.records()
+        head = "".join(f"<th>{escape(str(name))}</th>" for name in (records[0] if records else ()))
+        body = "".join("<tr>" + "".join(map(_html_cell, record.values())) + "</tr>" for record in records)
+        return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+
+
 @contextmanager
 def progress_bar(total: int, title: str, wanted: bool | None = None) -> Iterator[Callable[[int], None]]:
-    """Give a function that moves the bar on; it does nothing when no bar is wanted. None: on a terminal only."""
-    if not (sys.stderr.isatty() if wanted is None else wanted):
+    """Return a function that moves the bar on; it does nothing when no bar is wanted. None: on a terminal only."""
+    if not _shown(wanted):
         yield lambda _: None
         return
     from rich.console import Console
@@ -45,3 +80,49 @@ def progress_bar(total: int, title: str, wanted: bool | None = None) -> Iterator
     with Progress(*columns, console=Console(stderr=True)) as bar:
         task = bar.add_task(title, total=total)
         yield lambda done: bar.update(task, advance=done)
+
+
+@contextmanager
+def stages(wanted: bool | None = None) -> Iterator[Stage]:
+    """Return a function that begins the next stage of work by its name; each is shown with the time it took.
+
+    The stage at work has a spinner. Nothing is shown when it is not wanted. None: on a terminal only.
+
+    >>> with stages(wanted=False) as stage:
+    ...     stage("joining keys")
+    """
+    if not _shown(wanted):
+        yield no_stage
+        return
+    from rich.console import Console
+    from rich.progress import Progress, SpinnerColumn, TextColumn
+
+    columns = (SpinnerColumn(finished_text="✓"), TextColumn("{task.description}"), TextColumn("{task.elapsed:.1f} s"))
+    with Progress(*columns, console=Console(stderr=True)) as shown:
+
+        def finish() -> None:
+            for task in shown.tasks:
+                if not task.finished:
+                    shown.update(task.id, completed=1)
+                    shown.stop_task(task.id)
+
+        def begin(name: str) -> None:
+            finish()
+            shown.add_task(name, total=1)
+
+        yield begin
+        finish()
+
+
+def no_stage(_: str) -> None:
+    """Show nothing of the stage that begins."""
+
+
+def _shown(wanted: bool | None) -> bool:
+    return sys.stderr.isatty() if wanted is None else wanted
+
+
+def _html_cell(value: object) -> str:
+    if isinstance(value, float):
+        return f'<td style="text-align: right">{value:.4f}</td>'
+    return f"<td>{escape('' if value is None else str(value))}</td>"

@@ -1,45 +1,22 @@
-"""Whole spaces through a translator, a head or a projection, and the judgement on held-out keys."""
+"""Whole spaces through a fit, a translator, a head or a projection."""
 
 import numpy as np
 import pytest
 
 import relatent as rl
 from relatent import deliver
-from relatent._atomic import FileError
 from relatent.deliver import (
-    Relevance,
     anchor_rows,
     candidate_count,
     fit_spaces,
-    judge,
     map_space,
     project_space,
-    read_relevance,
     select_anchors,
     stitch_space,
     translate_space,
 )
 from relatent.spaces import held_out, key_hashes
 from relatent.translate import SpaceMismatchError, Translator
-
-
-@pytest.fixture
-def spaces(rng, orthogonal):
-    x = rng.normal(size=(600, 8)) * np.linspace(2, 0.5, 8)
-    keys = [f"k{i}" for i in range(600)]
-    order = rng.permutation(600)
-    old = rl.Space(x.astype(np.float32), keys, "old", rl.Fingerprint(8, "old"), others={"half": ["a", "b"] * 300})
-    new = rl.Space(
-        (x @ orthogonal(8)).astype(np.float32)[order], [keys[i] for i in order], "new", rl.Fingerprint(8, "new")
-    )
-    return old, new
-
-
-@pytest.fixture
-def translator(spaces):
-    t = Translator()
-    fit_spaces(t, *spaces)
-    return t
 
 
 def test_what_is_held_out_follows_from_the_keys_alone(spaces, rng):
@@ -72,31 +49,7 @@ def test_the_keys_that_were_seen_survive_saving(translator, tmp_path):
     np.testing.assert_array_equal(rl.load(tmp_path / "t.safetensors").seen_keys_, translator.seen_keys_)
 
 
-def test_only_unseen_keys_are_judged(spaces, translator):
-    verdict = judge(translator, *spaces)
-    assert verdict.go
-    assert verdict.queries == verdict.gallery == 600 - translator.n_pairs_
-    seen = np.isin(key_hashes(spaces[0].keys), translator.seen_keys_)
-    with pytest.raises(ValueError, match="was fitted on all"):
-        judge(translator, spaces[0].subset(np.flatnonzero(seen)), spaces[1])
-
-
-def test_keys_named_as_relevant_come_first(spaces, translator):
-    keys = [key for key, out in zip(spaces[0].keys, held_out(key_hashes(spaces[0].keys), 0.2), strict=True) if out]
-    pairs = Relevance(keys[-10:-5], keys[-5:])
-    verdict = judge(translator, *spaces, relevant=pairs, max_rows=20)
-    assert (verdict.queries, verdict.gallery) == (5, 20)
-
-
-def test_slices_are_a_column_of_either_space(spaces, translator):
-    assert {line.slice for line in judge(translator, *spaces, slices="half").report} == {"all", "a", "b"}
-    with pytest.raises(ValueError, match=r"no column 'hal' to slice by\. Did you mean 'half'"):
-        judge(translator, *spaces, slices="hal")
-
-
 def test_spaces_are_checked_before_anything_is_read(spaces, translator, tmp_path):
-    with pytest.raises(SpaceMismatchError):
-        judge(translator, spaces[1], spaces[0])
     with pytest.raises(SpaceMismatchError):
         translate_space(translator, spaces[1], tmp_path / "x.npy")
     with pytest.raises(ValueError, match="A relative_encoder was given: expected a translator"):
@@ -193,18 +146,3 @@ def test_integer_keys_find_anchors_written_as_text(rng, tmp_path):
     space = rl.Space(rng.normal(size=(30, 4)), keys=list(range(30)))
     known = project_space(space, ["3", "5", "7"], tmp_path / "x.parquet")
     assert (known.dim, rl.read_space(tmp_path / "x.parquet").shape) == (3, (30, 3))
-
-
-def test_pairs_of_keys_come_from_tables(tmp_path):
-    (tmp_path / "a.csv").write_text('item,query\n007,"x, y"\n')
-    found = read_relevance(tmp_path / "a.csv")
-    assert (found.queries, found.items) == (["x, y"], ["007"])
-    (tmp_path / "a.tsv").write_text("q\td\n1\t2\n3\n")
-    with pytest.raises(FileError, match=r"Line 2 of .* has 1 values and the header 2"):
-        read_relevance(tmp_path / "a.tsv")
-    (tmp_path / "b.tsv").write_text("q\n1\n")
-    with pytest.raises(FileError, match="has 1 columns: expected two"):
-        read_relevance(tmp_path / "b.tsv")
-    (tmp_path / "c.txt").write_text("q\n")
-    with pytest.raises(FileError, match=r"ends in '.txt'"):
-        read_relevance(tmp_path / "c.txt")

@@ -7,7 +7,7 @@ import pytest
 import relatent as rl
 from relatent.evaluate import compare as measured
 from relatent.evaluate import pairwise
-from relatent.evaluate.readings import READINGS
+from relatent.evaluate.measures import ANCHORS, MEASURES
 
 
 @pytest.fixture
@@ -20,6 +20,8 @@ ALONE = {
     "cka": rl.evaluate.cka,
     "procrustes_angle": rl.evaluate.procrustes,
     "procrustes_squared": lambda x, y: rl.evaluate.procrustes(x, y, distance="squared"),
+    "whitened_procrustes": rl.evaluate.whitened_procrustes,
+    "permutation_angle": rl.evaluate.permutation_angle,
     "cca": rl.evaluate.cca,
     "svcca": rl.evaluate.svcca,
     "pwcca": rl.evaluate.pwcca,
@@ -34,7 +36,7 @@ ALONE = {
 
 def test_every_score_is_what_the_measure_says_alone(xp, pair):
     scores = rl.compare(*map(xp, pair))
-    assert [s.name for s in scores] == list(READINGS)
+    assert [s.name for s in scores] == list(MEASURES)
     for name, measure in ALONE.items():
         assert scores[name].value == pytest.approx(float(measure(*pair))), name
 
@@ -50,7 +52,7 @@ def test_the_null_is_what_the_measure_says_of_shuffled_rows(rng, pair, name):
 
 def test_a_true_pairing_does_not_warn_and_beats_its_null(pair):
     for score in rl.compare(*pair):
-        assert (score.value > score.null) is score.reading.larger_is_closer
+        assert (score.value > score.null) is score.measure.larger_is_closer
         assert score.p_value < 0.05
 
 
@@ -103,9 +105,9 @@ def test_same_seed_same_table(pair):
 def test_the_table_is_text_and_json(pair):
     scores = rl.compare(*pair)
     text = str(scores)
-    for name, reading in READINGS.items():
+    for name, measure in MEASURES.items():
         assert name in text
-        assert reading.unchanged_by.split(",")[0] in text
+        assert measure.unchanged_by.split(",")[0] in text
     assert "150 parallel rows; null: 20 shuffled pairings, seed 0" in text
     assert max(map(len, text.splitlines())) <= 120
     plain = json.loads(json.dumps(scores.to_dict()))
@@ -114,21 +116,60 @@ def test_the_table_is_text_and_json(pair):
         _ = scores["CKA"]
 
 
-def test_the_readings_are_kept(pair, orthogonal):
-    """What a reading promises to leave a score unchanged does."""
+MOVES = {
+    "rotation": lambda y, q: y @ q,
+    "permutation": lambda y, q: y[:, [3, 0, 5, 1, 2, 4]],
+    "one scale": lambda y, q: 2 * y,
+    "offset": lambda y, q: y + 3,
+    "affine": lambda y, q: y @ np.diag([1, 2, 3, 4, 5, 6.0]) @ q + 1,
+}
+
+
+@pytest.mark.parametrize("move", MOVES)
+def test_a_score_is_unchanged_by_what_its_row_names_and_by_nothing_else(pair, orthogonal, move):
     x, y = pair
-    before = rl.compare(x, y)
-    moved = rl.compare(x, 2 * y @ orthogonal(6) + 3)
-    stretched = rl.compare(x, y @ (np.diag([1, 2, 3, 4, 5, 6.0]) @ orthogonal(6)))
+    before, after = rl.compare(x, y), rl.compare(x, MOVES[move](y, orthogonal(6)))
     for score in before:
-        if "offset" in score.reading.unchanged_by:
-            assert moved[score.name].value == pytest.approx(score.value), score.name
-        elif "affine" not in score.reading.unchanged_by:
-            assert moved[score.name].value != pytest.approx(score.value), score.name
-        if score.name in ("cca", "pwcca"):
-            assert stretched[score.name].value == pytest.approx(score.value), score.name
-        else:
-            assert stretched[score.name].value != pytest.approx(score.value), score.name
+        said = score.measure.unchanged_by
+        promised = said.endswith(("affine map", "of y")) or (move in said and "affine" not in said)
+        promised |= move == "permutation" and "rotation" in said
+        if "of x" in said:  # predictivity: of y only what keeps the shares of variance
+            promised = move != "affine"
+        assert (after[score.name].value == pytest.approx(score.value)) is promised, score.name
+
+
+def test_no_p_value_is_below_what_the_shuffles_can_show(pair):
+    few, many = (rl.compare(*pair, permutations=n) for n in (9, 39))
+    assert (few["cka"].p_value, many["cka"].p_value) == (0.1, 0.025)
+    assert "≤0.100" in str(few)
+    assert "≤0.025" in str(many)
+    rng = np.random.default_rng(0)
+    with pytest.warns(UserWarning, match="no better than shuffled"):
+        unrelated = rl.compare(*rng.normal(size=(2, 100, 3)), permutations=9)
+    for score in unrelated:
+        assert (f"≤{score.p_value:.3f}" in unrelated._p(score)) is (score.p_value == 0.1)
+
+
+def test_the_table_is_a_data_frame_and_html(pair):
+    scores = rl.compare(*pair)
+    frame = scores.to_pandas()
+    assert frame["name"].tolist() == list(MEASURES)
+    assert frame["value"].tolist() == [s.value for s in scores]
+    assert scores._repr_html_().count("<tr>") == 1 + len(MEASURES)
+
+
+def test_stages_are_named_as_they_begin(pair):
+    begun = []
+    rl.compare(*pair, permutations=3, on_stage=begun.append)
+    assert [words.split()[0] for words in begun] == ["linear", "pairwise"]
+
+
+def test_relative_similarity_uses_so_many_anchors(pair, rng):
+    """Of 150 rows half are anchors; every draw of them says about the same."""
+    x, y = pair
+    assert len(x) // 2 < ANCHORS
+    drawn = [float(rl.evaluate.relative_similarity(x, y, rng.choice(150, 75, replace=False))) for _ in range(20)]
+    assert rl.compare(x, y)["relative_similarity"].value == pytest.approx(np.mean(drawn), abs=4 * np.std(drawn))
 
 
 def test_bad_input(pair):
@@ -139,7 +180,7 @@ def test_bad_input(pair):
         rl.compare(np.ones_like(x), y)
     with pytest.raises(ValueError, match="holds NaN or infinity"):
         rl.compare(x, np.where(y > 2, np.nan, y))
-    with pytest.raises(ValueError, match="149 neighbours were asked for among 149 rows"):
+    with pytest.raises(ValueError, match=r"149 neighbors were asked for among 149 rows.*ask for at most 148"):
         rl.compare(x, y, k=149)
     with pytest.raises(ValueError, match="permutations is 0"):
         rl.compare(x, y, permutations=0)

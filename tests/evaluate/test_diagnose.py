@@ -34,7 +34,7 @@ def test_opposite_anchors_are_collinear_and_not_duplicates(rng):
 @pytest.mark.parametrize(
     ("spoil", "words"),
     [
-        (lambda a: a + 5, "the space is off centre: center first"),
+        (lambda a: a + 5, "the space is off center: center first"),
         (lambda a: np.concatenate([a, np.zeros((3, 8))]), "3 of 43 anchors are zero vectors"),
         (lambda a: a * ([1.0] * 7 + [0.0]), "span 7 of 8 directions"),
         (lambda a: a * ([1.0] * 7 + [1e-6]), "prune, or use a ridge"),

@@ -5,7 +5,7 @@ import torch
 from relatent.evaluate import (
     arr,
     cosine,
-    fidelity,
+    fidelity_report,
     gain_recovered,
     mse,
     norm_ratio,
@@ -70,7 +70,7 @@ def test_r2_far_from_the_origin_in_float32(rng):
 
 
 def test_the_report_agrees_with_each_measure(pair):
-    report = fidelity(*pair, slices=["a", "b"] * 40)
+    report = fidelity_report(*pair, slices=["a", "b"] * 40)
     for name, value in by_definition(*pair).items():
         assert report[name].value == pytest.approx(value)
         assert report[name].low < value < report[name].high
@@ -136,4 +136,4 @@ def test_bad_input(pair):
     with pytest.raises(ValueError, match="only zero vectors"):
         norm_ratio(x, np.zeros_like(y))
     with pytest.raises(ValueError, match="slices has 3 entries and there are 80 rows"):
-        fidelity(x, y, slices=["a", "b", "c"])
+        fidelity_report(x, y, slices=["a", "b", "c"])

@@ -157,8 +157,8 @@ def test_approximate_search_mends_short_answers(rng):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"k": 21}, "21 neighbours were asked for but there are only 20 rows"),
-        ({"k": 20, "exclude_self": True}, "20 neighbours were asked for but there are only 19"),
+        ({"k": 21}, "21 neighbors were asked for but there are only 20 rows"),
+        ({"k": 20, "exclude_self": True}, "20 neighbors were asked for but there are only 19"),
         ({"k": 0}, "at least 1"),
         ({"metric": "cosin"}, "Did you mean 'cosine'"),
         ({"method": "fast"}, "There is no method 'fast'"),

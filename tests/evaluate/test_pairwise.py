@@ -93,6 +93,11 @@ def test_cknna_by_definition(xp, pair):
     assert cknna(*map(xp, pair)) == pytest.approx(expected)
 
 
+def test_cknna_of_all_neighbors_is_not_linear_cka(pair):
+    unit = [a / np.linalg.norm(a, axis=1, keepdims=True) for a in pair]
+    assert abs(cknna(*pair, k=88) - number(cka(*unit))) > 0.01
+
+
 @pytest.mark.parametrize("center", [True, False])
 def test_relative_similarity_by_definition(xp, pair, center):
     relative = []
@@ -161,9 +166,9 @@ def test_bad_options(pair):
         rsa(*pair, dissimilarity="euclid")
     with pytest.raises(ValueError, match="Did you mean 'spearman'"):
         rsa(*pair, correlation="spearmann")
-    with pytest.raises(ValueError, match="89 neighbours were asked for among 89 rows"):
+    with pytest.raises(ValueError, match="89 neighbors were asked for among 89 rows"):
         mutual_knn(*pair, k=89)
-    with pytest.raises(ValueError, match="90 neighbours"):
+    with pytest.raises(ValueError, match="90 neighbors"):
         cknna(*pair, k=90)
     with pytest.raises(ValueError, match="max_rows is 2"):
         rsa(*pair, max_rows=2)

@@ -33,7 +33,7 @@ def test_norms_by_scipy(xp, rng):
     assert d.normality == pytest.approx(jarque_bera(length).statistic)
     assert d.normality_p == pytest.approx(jarque_bera(length).pvalue, abs=1e-12)
     assert d.counts.sum() == 500
-    assert "500 vectors of length" in str(d)
+    assert "500 vectors of norm" in str(d)
 
 
 def test_normal_lengths_pass_and_skewed_ones_do_not(rng):

@@ -17,7 +17,7 @@ def noisy_pairs(n, d=12, noise=0.6, seed=0):
 def seen(t, x, y):
     """What fresh items show, the index being their targets."""
     metric = "cosine" if t.target_map_ is None else "inner"
-    found = rl.evaluate.retrieval(t.transform(x), t.transform_target(y), 10, metric)
+    found = rl.evaluate.retrieval_report(t.transform(x), t.transform_target(y), 10, metric)
     return {"recall@1": found["top1"].value, "recall@10": found["recall"].value, "mrr": found["mrr"].value}
 
 

@@ -4,6 +4,6 @@ Nothing heavy is imported before a command runs, so that help and completion ans
 """
 
 from relatent.cli import spaces, translators
-from relatent.cli.frame import ERROR, NO_GO, OK, USAGE, app
+from relatent.cli.frame import ERROR, NO_GO, NO_VERDICT, OK, USAGE, app
 
-__all__ = ["ERROR", "NO_GO", "OK", "USAGE", "app", "spaces", "translators"]
+__all__ = ["ERROR", "NO_GO", "NO_VERDICT", "OK", "USAGE", "app", "spaces", "translators"]

@@ -16,12 +16,13 @@ from typing import Annotated, Any, get_type_hints
 
 import typer
 
-__all__ = ["ERROR", "NO_GO", "OK", "USAGE", "Answer", "app", "command"]
+__all__ = ["ERROR", "NO_GO", "NO_VERDICT", "OK", "USAGE", "Answer", "app", "command"]
 
 OK = 0
 ERROR = 1
 USAGE = 2
 NO_GO = 3
+NO_VERDICT = 4
 
 ABOUT = """Let independently trained models understand each other's vectors.
 
@@ -37,7 +38,7 @@ folders and globs of them, and remote paths (s3://…, with the extra remote).
 
 \b
 Exit codes: 0 done, or GO; 1 an error, said in one line; 2 wrong usage;
-3 NO-GO, from evaluate.
+3 NO-GO and 4 no verdict, from evaluate.
 """
 
 app = typer.Typer(
@@ -51,7 +52,7 @@ app = typer.Typer(
 
 Json = Annotated[bool, typer.Option("--json", help="Answer in JSON on the standard output.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing but errors: no answer, notes or progress.")]
-Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Show the traceback of an error.")]
+Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Show stages of work, and the traceback of an error.")]
 NoVerify = Annotated[bool, typer.Option("--no-verify", help="Read our own files without comparing checksums.")]
 MaxMemory = Annotated[
     int | None, typer.Option("--max-memory", help="Bytes that a file may ask for at once.", show_default=False)
@@ -91,7 +92,7 @@ def command(function: Callable[..., Answer]) -> Callable[..., None]:
     @wraps(function)
     def run(json_: bool, quiet: bool, verbose: bool, no_verify: bool, max_memory: int | None, **given: Any) -> None:
         if bar:
-            given["progress"] = False if quiet else None  # None: on a terminal only
+            given["progress"] = False if quiet else verbose or None  # None: on a terminal only
         with _at_work(function.__name__, not bar and not quiet), _reading(no_verify, max_memory):
             answer = _answered(function, given, quiet, verbose)
         if json_:
@@ -111,7 +112,7 @@ def command(function: Callable[..., Answer]) -> Callable[..., None]:
 
 @contextmanager
 def _at_work(name: str, wanted: bool) -> Iterator[None]:
-    """Turn a wheel on a terminal while a command without a bar of its own is at work."""
+    """Show a spinner on a terminal while a command without a bar of its own is at work."""
     if not (wanted and sys.stderr.isatty()):
         yield
         return

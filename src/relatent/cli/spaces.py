@@ -186,12 +186,16 @@ def compare(
     new: TargetSpace,
     k: K = 10,
     max_rows: Annotated[int, typer.Option("--rows", help="Rows in common to use at most.")] = 5_000,
+    permutations: Annotated[
+        int, typer.Option("--permutations", help="Shuffled pairings; no p-value falls below 1 / (1 + N).")
+    ] = 20,
     seed: Seed = 0,
     vector: Vector = None,
     key: Key = None,
     target_vector: TargetVector = None,
     target_key: TargetKey = None,
     by_row: ByRow = False,
+    progress: bool | None = None,
 ) -> Answer:
     """Compare two spaces by every measure.
 
@@ -199,10 +203,13 @@ def compare(
 
     Examples:
       relatent compare old.parquet new.parquet
+      relatent compare old.parquet new.parquet --permutations 999
       relatent compare old.npy new.npy --rows 2000 --json
     """
     from relatent.deliver import compare_spaces
 
     first, second = two_spaces(old, new, vector, key, target_vector, target_key, by_row)
-    found = compare_spaces(first, second, max_rows=max_rows, k=k, seed=seed)
+    found = compare_spaces(
+        first, second, max_rows=max_rows, k=k, permutations=permutations, seed=seed, progress=progress
+    )
     return Answer(str(found), found.to_dict())

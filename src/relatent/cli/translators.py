@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from relatent.cli.frame import NO_GO, OK, Answer, command
+from relatent.cli.frame import NO_GO, NO_VERDICT, OK, Answer, command
 from relatent.cli.options import (
     Accept,
     ByRow,
@@ -26,6 +26,8 @@ from relatent.cli.options import (
 from relatent.cli.options import spaces as two_spaces
 
 __all__ = ["demo", "evaluate", "fit", "stitch", "translate"]
+
+EXIT_CODES = {"GO": OK, "NO-GO": NO_GO, "no verdict": NO_VERDICT}
 
 
 @command
@@ -86,11 +88,30 @@ def evaluate(
     ] = None,
     relevant: Annotated[
         Path | None,
-        typer.Option("--relevant", help="Table of a query's and an item's key; pairs of held-out keys count."),
+        typer.Option(
+            "--relevant", help="Judged pairs of held-out keys: a table of query, item and perhaps grade, or TREC qrels."
+        ),
     ] = None,
     slices: Annotated[str | None, typer.Option("--slices", help="Column to give figures per value of.")] = None,
     k: K = 10,
-    arr: Annotated[float, typer.Option("--arr", help="Lower bound of ARR@k that GO takes.")] = 0.95,
+    margin: Annotated[
+        float, typer.Option("--margin", help="How much worse than staying a translation may be, in nDCG@k.")
+    ] = 0.01,
+    min_overlap: Annotated[
+        float | None, typer.Option("--min-overlap", help="Without --relevant: lower bound of overlap@k that GO takes.")
+    ] = None,
+    candidates: Annotated[
+        int, typer.Option("--candidates", help="Items that the cascade ranks by the new model, per query.")
+    ] = 200,
+    reembed_rows: Annotated[
+        int | None, typer.Option("--reembed-rows", help="Rows that re-embedding would encode, to weigh its cost.")
+    ] = None,
+    rows_per_second: Annotated[
+        float | None, typer.Option("--rows-per-second", help="How fast the new model encodes.")
+    ] = None,
+    price: Annotated[float | None, typer.Option("--price", help="What a million rows cost to encode.")] = None,
+    max_hours: Annotated[float, typer.Option("--max-hours", help="Hours that re-embedding may take.")] = 24.0,
+    budget: Annotated[float, typer.Option("--budget", help="What re-embedding may cost.")] = 100.0,
     max_rows: Annotated[int, typer.Option("--rows", help="Held-out rows to search among at most.")] = 10_000,
     seed: Seed = 0,
     vector: Vector = None,
@@ -99,24 +120,29 @@ def evaluate(
     target_key: TargetKey = None,
     by_row: ByRow = False,
     accept: Accept = False,
+    progress: bool | None = None,
 ) -> Answer:
-    """Search three ways among held-out items: GO or NO-GO.
+    """Recommend to stay, translate, cascade or re-embed.
 
-    The three are the old model as it is, translated vectors, and re-embedding everything with the new model.
-    Without --relevant, the relevant items are the k nearest under the new model: the figure then says how alike the
-    results are, which is far stricter than whether they are good. With your own pairs it says what your users see.
-    Exits with 0 for GO and 3 for NO-GO; the rule is printed with the verdict.
+    Each is tried on held-out items: staying is the old model with the old index; the cascade takes candidates from
+    the translated search and ranks them by the new model's own vectors; re-embedding uses the new model throughout.
+    With --relevant, nDCG@k decides by 95 % intervals of paired differences; the rule is printed with the verdict.
+    Without it, overlap@k says how alike the results are to re-embedding, not how good: no verdict, unless
+    --min-overlap makes it a gate. Exits with 0 for GO (translate or cascade), 3 for NO-GO (stay or re-embed) and 4 for
+    no verdict.
 
     Examples:
-      relatent evaluate t.safetensors old.parquet new.parquet
-      relatent evaluate t.safetensors old.parquet new.parquet --relevant clicks.tsv --slices language
+      relatent evaluate t.safetensors old.parquet new.parquet --relevant clicks.tsv
+      relatent evaluate t.safetensors old.parquet new.parquet --relevant test.qrels --slices language
+      relatent evaluate t.safetensors old.parquet new.parquet --min-overlap 0.6
       relatent evaluate queries.safetensors new.parquet old.parquet --side queries --json
     """
-    from relatent.deliver import judge, load, read_relevance
-    from relatent.evaluate import Rule
+    from relatent.deliver import evaluate_spaces, load, read_relevance
+    from relatent.evaluate import Cost, Rule
 
     source, target = two_spaces(old, new, vector, key, target_vector, target_key, by_row)
-    verdict = judge(
+    cost = None if reembed_rows is None else Cost(reembed_rows, rows_per_second, price, max_hours, budget)
+    verdict = evaluate_spaces(
         load(translator),
         source,
         target,
@@ -124,12 +150,15 @@ def evaluate(
         relevant=None if relevant is None else read_relevance(relevant),
         slices=slices,
         k=k,
+        candidates=candidates,
         max_rows=max_rows,
-        rule=Rule(arr=arr),
+        rule=Rule(margin, min_overlap=min_overlap),
+        cost=cost,
         accept=accept,
         seed=seed,
+        progress=progress,
     )
-    return Answer(str(verdict), verdict.to_dict(), OK if verdict.go else NO_GO)
+    return Answer(str(verdict), verdict.to_dict(), EXIT_CODES[verdict.decision.verdict])
 
 
 @command

@@ -1,12 +1,13 @@
-"""DELIVER: the stages on whole files, a verdict on a migration, and fitted things that come back."""
+"""DELIVER: the stages on whole files, a verdict on whether a translation pays, and fitted things that come back."""
 
 from relatent.deliver.anchors import STRATEGIES, anchor_rows, candidate_count, select_anchors
 from relatent.deliver.compare import compare_spaces
-from relatent.deliver.evaluate import Relevance, judge, read_relevance
+from relatent.deliver.evaluate import evaluate_spaces
 from relatent.deliver.fit import FitReport, fit_spaces, unseen_rows
 from relatent.deliver.info import Fitted, describe
 from relatent.deliver.loading import load
 from relatent.deliver.project import project_space
+from relatent.deliver.relevance import Relevance, read_relevance
 from relatent.deliver.stitch import Stitched, stitch_space
 from relatent.deliver.translate import map_space, translate_space
 
@@ -20,8 +21,8 @@ __all__ = [
     "candidate_count",
     "compare_spaces",
     "describe",
+    "evaluate_spaces",
     "fit_spaces",
-    "judge",
     "load",
     "map_space",
     "project_space",

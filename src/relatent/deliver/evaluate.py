@@ -1,45 +1,36 @@
-"""Judge a translator on the two spaces it joins, by the keys that it was not fitted on."""
+"""`relatent evaluate`: whether a translator pays, on keys that it was not fitted on."""
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from relatent._array import suggest
-from relatent._atomic import FileError
+from relatent._terminal import stages
 from relatent.deliver.fit import unseen_rows
-from relatent.deliver.translate import check_translator
-from relatent.evaluate.verdict import Rule, Search, Verdict, migration
-from relatent.spaces.files import AnyPath
-from relatent.spaces.join import match_keys
+from relatent.deliver.relevance import Relevance
+from relatent.deliver.translate import check_translator, warn_two_sided
+from relatent.evaluate.checks import check_fewer
+from relatent.evaluate.options import CANDIDATES, Search, score_options
+from relatent.evaluate.rule import Cost, Rule
+from relatent.evaluate.verdict import Verdict, verdict_of
+from relatent.spaces.join import Matched, match_keys
 from relatent.spaces.keys import key_hashes
 from relatent.spaces.space import Space
-from relatent.spaces.table import read_table
 from relatent.translate import Translator
 
-__all__ = ["Relevance", "judge", "read_relevance"]
+__all__ = ["evaluate_spaces"]
 
 SIDES = ("documents", "queries")
 # An exact search of so many rows among each other takes seconds.
 MOST_ROWS = 10_000
 
 
-@dataclass(frozen=True)
-class Relevance:
-    """Which item should be found for which query, as two lists of keys in step."""
-
-    queries: Sequence[Any]
-    items: Sequence[Any]
-    name: str = "the pairs given"
-
-
-def judge(
+def evaluate_spaces(
     translator: Translator,
     source: Space,
     target: Space,
@@ -48,104 +39,137 @@ def judge(
     relevant: Relevance | None = None,
     slices: str | None = None,
     k: int = 10,
+    candidates: int = CANDIDATES,
     max_rows: int = MOST_ROWS,
     rule: Rule | None = None,
+    cost: Cost | None = None,
     accept: bool = False,
     seed: int = 0,
+    progress: bool | None = False,
 ) -> Verdict:
-    """Search three ways among the held-out items and say GO or NO-GO (:func:`relatent.evaluate.verdict`).
+    """Return the verdict on a translator: stay, translate, cascade or re-embed (:func:`relatent.evaluate.verdict_of`).
 
     ``side="documents"``: the source is the old model; its translated vectors are the index, and the target's vectors
     ask. ``side="queries"``: the source is the new model; its translated vectors ask in the target's index, which is
     not touched. By default the side follows from the goal of the translator: retrieval translates queries.
-    ``slices`` names a column of either space; ``accept`` lets spaces pass whose fingerprints are others'.
+
+    Only items that the translator was not fitted on are searched among. Where the queries of ``relevant`` are never
+    items, as in TREC qrels, they are not searched among either. ``slices`` names a column of either space; ``accept``
+    lets spaces pass whose fingerprints are others'.
     """
     side = _side(translator, side)
     if accept:
         translator.accept(source).accept(target)
     translator.endpoints_.check(source, "source")
     translator.endpoints_.check(target, "target")
-    matched = match_keys(source, target)
+    with stages(progress) as stage:
+        stage("joining keys")
+        task = _search_task(translator, match_keys(source, target), relevant, max_rows)
+        check_fewer(k, len(task.items) - task.are_items)
+        labels = None if slices is None else _labels(slices, source, target, task)
+        stage(f"translating {len(task.items):,} items and {len(task.queries):,} queries")
+        searches = _searches(translator, source, target, task, side)
+        stage("searching every way")
+        own = task.own if task.are_items else None
+        scores = score_options(**searches, own=own, relevant=task.relevant, k=k, candidates=candidates)
+        stage("drawing intervals")
+        name = f"the {k} nearest under the new model" if relevant is None else relevant.name
+        return verdict_of(scores, relevance=name, slices=labels, rule=rule, cost=cost, seed=seed)
+
+
+@dataclass(frozen=True, eq=False)
+class _SearchTask:
+    """Which matched rows are searched among and which ask, as rows of source and target.
+
+    ``own`` is the place of each query among the items, where queries ``are_items``. ``relevant`` gives for each query
+    the places among the items that should be found, with grades.
+    """
+
+    items: np.ndarray
+    queries: np.ndarray
+    are_items: bool
+    relevant: list[dict[int, float]] | None
+    matched: Matched
+
+    @property
+    def own(self) -> np.ndarray:
+        return np.searchsorted(self.items, self.queries)
+
+    def vectors(self, source: Space, target: Space, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Read the vectors of matched rows in both spaces."""
+        return source.take(self.matched.x_rows[rows]), target.take(self.matched.y_rows[rows])
+
+
+def _search_task(translator: Translator, matched: Matched, relevant: Relevance | None, max_rows: int) -> _SearchTask:
     if not len(translator.seen_keys_):
-        warnings.warn("The translator does not know the keys it was fitted on: some may be judged here.", stacklevel=2)
+        warnings.warn(
+            "The translator does not know the keys it was fitted on: some may be searched here.", stacklevel=3
+        )
     named = () if relevant is None else [*relevant.queries, *relevant.items]
     rows = unseen_rows(translator, matched, max_rows, named)
-    wanted = None if relevant is None else _wanted(relevant, matched.keys[rows])
-    own = np.arange(len(rows)) if wanted is None else np.asarray(list(wanted), dtype=np.intp)
-    x_rows, y_rows = matched.x_rows[rows], matched.y_rows[rows]
-    labels = None if slices is None else _labels(slices, source, x_rows, target, y_rows)[own]
-    return migration(
-        **_searches(translator, source.take(x_rows), target.take(y_rows), own, side),
-        own=own,
-        relevant=None if wanted is None else list(wanted.values()),
-        relevance="" if relevant is None else relevant.name,
-        slices=labels,
-        k=k,
-        rule=rule,
-        seed=seed,
-    )
+    if relevant is None:
+        return _SearchTask(rows, rows, True, None, matched)
+    hashes = key_hashes(matched.keys[rows])
+    judged = _judged(relevant, hashes)
+    asks = np.asarray(list(judged), dtype=np.intp)
+    are_items = bool(np.isin(key_hashes(relevant.queries), key_hashes(relevant.items)).any())
+    items = np.arange(len(rows)) if are_items else np.flatnonzero(~np.isin(hashes, key_hashes(relevant.queries)))
+    place = {int(row): i for i, row in enumerate(items)}
+    wanted = [{place[row]: grade for row, grade in found.items()} for found in judged.values()]
+    return _SearchTask(rows[items], rows[asks], are_items, wanted, matched)
 
 
-def read_relevance(path: AnyPath) -> Relevance:
-    """Read pairs of a query's and an item's key: the first two columns of a table.
-
-    Columns named ``query`` and ``item`` (or ``document``) are used wherever they stand.
-    """
-    path = Path(path)
-    table = read_table(path)
-    names = table.column_names
-    if len(names) < 2:
-        raise FileError(f"{path} has {len(names)} columns: expected two, the key of a query and that of an item.")
-    queries = "query" if "query" in names else names[0]
-    items = next((name for name in ("item", "document") if name in names), names[1])
-    return Relevance(table.column(queries).to_pylist(), table.column(items).to_pylist(), f"the pairs in {path.name}")
+def _judged(relevant: Relevance, hashes: np.ndarray) -> dict[int, dict[int, float]]:
+    """Return the rows to be found with their grades, for each query that is there, by the query's row."""
+    row_of = {key: row for row, key in enumerate(hashes.tolist())}
+    grades = [1.0] * len(relevant.queries) if relevant.grades is None else relevant.grades
+    keys = (key_hashes(relevant.queries).tolist(), key_hashes(relevant.items).tolist())
+    judged: dict[int, dict[int, float]] = {}
+    for query, item, grade in zip(*keys, grades, strict=True):
+        if query in row_of and item in row_of and query != item and grade > 0:
+            judged.setdefault(row_of[query], {})[row_of[item]] = float(grade)
+    if not judged:
+        raise ValueError(
+            f"None of {relevant.name} has both keys among the {len(hashes)} that are held out: check the keys, and "
+            "hold more out."
+        )
+    return judged
 
 
 def _side(translator: Translator, side: str | None) -> str:
     check_translator(translator)
     if side is None:
-        return "queries" if translator.goal == "retrieval" else "documents"
+        side = "queries" if translator.goal == "retrieval" else "documents"
     if side not in SIDES:
         raise ValueError(f"There is no side {side!r}.{suggest(side, SIDES)}")
-    if side == "documents" and translator.target_map_ is not None:
+    if side == "documents" and translator.metric_ == "inner":
         raise ValueError(
-            "This translator ranks the target's items for queries of the source: judge it with side 'queries', or fit "
-            "one with goal 'vectors' to translate documents."
+            "This translator ranks the target's items for queries of the source: evaluate it with side 'queries', or "
+            "fit one with goal 'vectors' to translate documents."
         )
+    warn_two_sided(translator, "source")
     return side
 
 
-def _searches(t: Translator, x: np.ndarray, y: np.ndarray, asks: np.ndarray, side: str) -> dict[str, Any]:
-    old, new = (x, y) if side == "documents" else (y, x)
-    metric = "cosine" if t.target_map_ is None else "inner"
-    z, index = np.asarray(t.transform(x)), np.asarray(t.transform_target(y))
-    translated = (index, z) if side == "documents" else (z, index)
-    return {
-        "old": Search(old[asks], old),
-        "untranslated": Search(new[asks], old) if old.shape == new.shape else None,
-        "translated": Search(translated[0][asks], translated[1], metric),
-        "new": Search(new[asks], new),
-    }
+def _searches(t: Translator, source: Space, target: Space, task: _SearchTask, side: str) -> dict[str, Any]:
+    """Return the three searches, and new queries in the old index where the dimensions allow it."""
+    x, y = task.vectors(source, target, task.items)
+    ask_x, ask_y = (x[task.own], y[task.own]) if task.are_items else task.vectors(source, target, task.queries)
+    if side == "documents":
+        old, new = Search(ask_x, x), Search(ask_y, y)
+        translated = Search(t.transform_target(ask_y), t.transform(x), metric)
+    else:
+        old, new = Search(ask_y, y), Search(ask_x, x)
+        translated = Search(t.transform(ask_x), t.transform_target(y), metric)
+    mixed = Search(new.queries, old.gallery) if x.shape[1] == y.shape[1] else None
+    return {"stay": old, "translate": translated, "reembed": new, "untranslated": mixed}
 
 
-def _wanted(relevant: Relevance, keys: np.ndarray) -> dict[int, list[int]]:
-    """Give the rows to be found for each query that is there, by the query's row."""
-    row_of = {key: row for row, key in enumerate(key_hashes(keys).tolist())}
-    wanted: dict[int, list[int]] = {}
-    for query, item in zip(key_hashes(relevant.queries).tolist(), key_hashes(relevant.items).tolist(), strict=True):
-        if query in row_of and item in row_of and query != item:
-            wanted.setdefault(row_of[query], []).append(row_of[item])
-    if not wanted:
-        raise ValueError(
-            f"None of {relevant.name} has both keys among the {len(keys)} that are held out: check the keys, and hold "
-            "more out."
-        )
-    return wanted
-
-
-def _labels(column: str, source: Space, x_rows: np.ndarray, target: Space, y_rows: np.ndarray) -> np.ndarray:
-    for space, rows in ((source, x_rows), (target, y_rows)):
-        if column in space.schema.names:
-            return np.asarray([str(v) for v in space.others.column(column).take(pa.array(rows)).to_pylist()])
-    every = dict.fromkeys([*source.schema.names, *target.schema.names])
-    raise ValueError(f"There is no column {column!r} to slice by.{suggest(column, every)}")
+def _labels(name: str, source: Space, target: Space, task: _SearchTask) -> np.ndarray:
+    """Return the value of a column for each query."""
+    for space, rows in ((source, task.matched.x_rows), (target, task.matched.y_rows)):
+        if name in space.others.column_names:
+            values = space.others.column(name).take(pa.array(rows[task.queries]))
+            return np.asarray([str(value) for value in values.to_pylist()])
+    every = dict.fromkeys([*source.others.column_names, *target.others.column_names])
+    raise ValueError(f"There is no column {name!r} to slice by.{suggest(name, every)}")

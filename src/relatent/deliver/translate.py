@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -16,7 +17,7 @@ from relatent.spaces.fingerprint import Fingerprint
 from relatent.spaces.space import Space
 from relatent.translate import Translator
 
-__all__ = ["check_new", "check_translator", "map_space", "translate_space"]
+__all__ = ["check_new", "check_translator", "map_space", "translate_space", "warn_two_sided"]
 
 
 def translate_space(
@@ -42,6 +43,7 @@ def translate_space(
     if accept:
         translator.accept(space)
     translator.endpoints_.check(space, side)
+    warn_two_sided(translator, side)
     transform = translator.transform if side == "source" else translator.transform_target
     there = side == "target" and translator.target_map_ is None
     width = space.dim if there else (translator.target_map_ or translator.map_).width
@@ -113,3 +115,15 @@ def check_translator(translator: Any) -> None:
     if not isinstance(translator, Translator):
         kind = getattr(translator, "kind", type(translator).__name__)
         raise ValueError(f"A {kind} was given: expected a translator, such as relatent fit writes.")
+
+
+def warn_two_sided(translator: Translator, side: str) -> None:
+    """Warn that a translator which moves both sides is of no use on one side only."""
+    if translator.target_map_ is not None:
+        other = "target" if side == "source" else "source"
+        warnings.warn(
+            f"This translator moves both sides: the {side}'s vectors can only be compared, by inner product, with the "
+            f"{other}'s that went through it too (relatent translate --side {other}). For an index that stays as it "
+            "is, fit with --frozen-target.",
+            stacklevel=3,
+        )

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from relatent._terminal import render
-from relatent.deliver import Relevance, fit_spaces, judge, translate_space
+from relatent.deliver import Relevance, evaluate_spaces, fit_spaces, translate_space
 from relatent.demo.digits import OLD_IMAGES, Upgrade, digits_upgrade
 from relatent.demo.picture import draw
 from relatent.evaluate import Verdict, nearest
@@ -81,7 +81,9 @@ def _migrate(upgrade: Upgrade, files: dict[str, str]) -> tuple[Translator, Verdi
     translator.save(files["translator"])
     translate_space(translator, old, files["translated"], overwrite=True, progress=False)
     queries, items = zip(*pairs, strict=True)
-    return translator, judge(translator, old, new, relevant=Relevance(queries, items, "images of the same digit"))
+    return translator, evaluate_spaces(
+        translator, old, new, relevant=Relevance(queries, items, "images of the same digit")
+    )
 
 
 def _accuracy(upgrade: Upgrade, translator: Translator) -> dict[str, float]:

@@ -1,4 +1,4 @@
-"""EVALUATE: compare two spaces, and judge a translation."""
+"""EVALUATE: compare two spaces, score a translation, and decide whether it pays."""
 
 from relatent.evaluate.comparison import Comparison, Score, compare
 from relatent.evaluate.diagnose import AnchorDiagnosis, diagnose_anchors
@@ -6,7 +6,7 @@ from relatent.evaluate.fidelity import (
     TaskKept,
     arr,
     cosine,
-    fidelity,
+    fidelity_report,
     gain_recovered,
     mse,
     norm_ratio,
@@ -25,7 +25,9 @@ from relatent.evaluate.linear import (
     pwcca,
     svcca,
 )
+from relatent.evaluate.measures import MEASURES, Measure
 from relatent.evaluate.neighbors import Neighbors, nearest
+from relatent.evaluate.options import OptionScores, Search, score_options
 from relatent.evaluate.pairwise import (
     cknna,
     distance_correlation,
@@ -34,16 +36,34 @@ from relatent.evaluate.pairwise import (
     relative_similarity,
     rsa,
 )
-from relatent.evaluate.retrieval import hubness, jaccard, mean_rank, mrr, precision, recall, retrieval, top1
+from relatent.evaluate.retrieval import (
+    hubness,
+    jaccard,
+    mean_rank,
+    mrr,
+    ndcg,
+    precision,
+    recall,
+    reciprocal_ranks,
+    retrieval_report,
+    top1,
+)
+from relatent.evaluate.rule import Cost, Decision, Rule
 from relatent.evaluate.scale import NormDistribution, ScaleCurve, norms, rescale, rescaled, scale_curve
-from relatent.evaluate.verdict import Rule, Search, Verdict, migration
+from relatent.evaluate.shape import permutation_angle, soft_matching, whitened_procrustes
+from relatent.evaluate.verdict import Verdict, verdict_of
 
 __all__ = [
+    "MEASURES",
     "AnchorDiagnosis",
     "Comparison",
+    "Cost",
+    "Decision",
     "Estimate",
+    "Measure",
     "Neighbors",
     "NormDistribution",
+    "OptionScores",
     "Report",
     "Rule",
     "ScaleCurve",
@@ -61,34 +81,44 @@ __all__ = [
     "cosine",
     "diagnose_anchors",
     "distance_correlation",
-    "fidelity",
+    "fidelity_report",
     "gain_recovered",
     "hubness",
     "jaccard",
     "kernel_cka",
     "mean_rank",
-    "migration",
     "minibatch_cka",
     "mrr",
     "mse",
     "mutual_knn",
+    "ndcg",
     "nearest",
     "norm_ratio",
     "norms",
+    "permutation_angle",
     "precision",
     "predictivity",
     "procrustes",
     "pwcca",
     "r2",
     "recall",
+    "reciprocal_ranks",
     "reconstruction_mse",
     "relative_similarity",
     "rescale",
     "rescaled",
-    "retrieval",
+    "retrieval_report",
     "rsa",
     "scale_curve",
+    "score_options",
+    "soft_matching",
     "svcca",
     "task_kept",
     "top1",
+    "verdict_of",
+    "whitened_procrustes",
 ]
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -14,7 +14,7 @@ from relatent.evaluate.neighbors import Neighbors
 __all__ = ["approximate"]
 
 # Training vectors per list, and the share of lists that a query visits. The tests hold the result to 0.9 of the true
-# neighbours on small clustered data; nothing larger was measured.
+# neighbors on small clustered data; nothing larger was measured.
 TRAIN_PER_LIST = 64
 VISITED_SHARE = 0.05
 CHUNK_ROWS = 2**16

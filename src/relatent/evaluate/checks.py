@@ -8,14 +8,15 @@ __all__ = ["check_fewer", "check_varies"]
 
 
 def check_fewer(k: int, n: int) -> int:
-    """Check that k neighbours are fewer than the rows: of all rows, every two sets of neighbours are equal."""
-    k = check_count(k, n, "neighbours")
-    if k == n:
+    """Check that k neighbors are fewer than the n rows: of all rows, every two sets of neighbors are equal."""
+    if n < 2:
+        raise ValueError(f"There are {n} rows to search among: expected at least 2. Give more rows.")
+    if k >= n:
         raise ValueError(
-            f"{k} neighbours were asked for among {n} rows: all of them, which every query finds. "
-            f"Ask for at most {n - 1}, and for far fewer to learn something."
+            f"{k} neighbors were asked for among {n} rows, all of which every query would find: ask for at most "
+            f"{n - 1}, and for far fewer to learn something."
         )
-    return k
+    return check_count(k, n, "neighbors")
 
 
 def check_varies(**named: Array) -> None:

@@ -1,4 +1,4 @@
-"""Anchors under the lens: whether they can be inverted, whether they cover the space, and what to do if not."""
+"""Diagnosis of anchors: whether they can be inverted, whether they cover the space, and what to do if not."""
 
 from __future__ import annotations
 
@@ -48,14 +48,14 @@ class AnchorDiagnosis:
     recommendations: tuple[str, ...]
 
     def __str__(self) -> str:
-        """Say it in a few lines for a person."""
+        """Return a few lines for a person."""
         return "\n".join([str(self.conditioning), *(f"- {line}" for line in self.recommendations)])
 
 
 def diagnose_anchors(anchors: Array, x: Array | None = None) -> AnchorDiagnosis:
-    r"""Measure anchors, and say in words what to do about them.
+    r"""Return what can be measured of anchors, and in words what to do about them.
 
-    Condition number and effective rank are of the anchors as given; give them centred if they are used centred. With
+    Condition number and effective rank are of the anchors as given; give them centered if they are used centered. With
     samples x, coverage is :math:`\min_j 1 - \cos(x_i, a_j)`.
 
     >>> print(diagnose_anchors(np.asarray([[1.0, 0.0], [1.0, 0.001], [-1.0, 1.0]])))
@@ -108,7 +108,7 @@ def _recommendations(
     if zero:
         words.append(f"{zero} of {k} anchors are zero vectors, which have no direction: drop them.")
     if mean_cosine > OFF_CENTER:
-        words.append(f"The mean cosine between anchors is {mean_cosine:.2f}, the space is off centre: center first.")
+        words.append(f"The mean cosine between anchors is {mean_cosine:.2f}, the space is off center: center first.")
     if duplicates:
         words.append(f"{duplicates} of {k} anchors are within {NEAR} of another: prune or pick by farthest point.")
     if collinear > duplicates:

@@ -14,15 +14,16 @@ import numpy as np
 from relatent._array import Array, array_namespace, as_labels, as_parallel, as_same_space, to_numpy
 from relatent._linalg import row_norms, unit_norm
 from relatent.evaluate.checks import check_varies
-from relatent.evaluate.interval import Estimate, Report, bootstrap, report
+from relatent.evaluate.interval import Estimate, Report, bootstrap, column, ratio, report, share_of_gain
+from relatent.evaluate.judged import Relevant
 from relatent.evaluate.neighbors import nearest
-from relatent.evaluate.retrieval import Relevant, recall_rows
+from relatent.evaluate.retrieval import recall_rows
 
 __all__ = [
     "TaskKept",
     "arr",
     "cosine",
-    "fidelity",
+    "fidelity_report",
     "gain_recovered",
     "mse",
     "norm_ratio",
@@ -33,9 +34,9 @@ __all__ = [
 
 
 def cosine(x: Array, y: Array) -> Array:
-    r"""Mean cosine between translated and target vectors: :math:`\frac1n \sum_i \cos(x_i, y_i)`.
+    r"""Return the mean cosine between translated and target vectors: :math:`\frac1n \sum_i \cos(x_i, y_i)`.
 
-    Unchanged by the length of either vector; a zero vector counts 0. Differentiable.
+    Unchanged by the norm of either vector; a zero vector counts 0. Differentiable.
 
     References: Maiorca et al., 2023 and 2024 (lcos).
 
@@ -47,7 +48,7 @@ def cosine(x: Array, y: Array) -> Array:
 
 
 def mse(x: Array, y: Array) -> Array:
-    r"""Mean squared error per coordinate: :math:`\frac1{nd} \sum_i \lVert x_i - y_i \rVert^2`.
+    r"""Return the mean squared error per coordinate: :math:`\frac1{nd} \sum_i \lVert x_i - y_i \rVert^2`.
 
     Unchanged when one rotation or offset is applied to both. Differentiable.
 
@@ -61,7 +62,7 @@ def mse(x: Array, y: Array) -> Array:
 
 
 def r2(x: Array, y: Array) -> Array:
-    r"""Share of the target's variance that the translation explains.
+    r"""Return the share of the target's variance that the translation explains.
 
     .. math:: 1 - \frac{\sum_i \lVert x_i - y_i \rVert^2}{\sum_i \lVert y_i - \bar y \rVert^2}
 
@@ -79,42 +80,42 @@ def r2(x: Array, y: Array) -> Array:
 
 
 def norm_ratio(x: Array, y: Array) -> Array:
-    r"""Mean length of the translated vectors over that of the targets: below 1 the translation shrinks.
+    r"""Return the mean norm of the translated vectors over that of the targets: below 1 the translation shrinks.
 
     >>> float(norm_ratio(np.eye(2), 2 * np.eye(2)))
     0.5
     """
     x, y = _pair(x, y)
-    check_has_length(y)
+    check_not_zero(y)
     xp = array_namespace(x)
     return xp.mean(row_norms(x)) / xp.mean(row_norms(y))
 
 
-def fidelity(x: Array, y: Array, slices: Any = None, *, seed: int = 0) -> Report:
-    """Report cosine, MSE, R² and norm ratio of translated against target vectors, with bootstrap intervals.
+def fidelity_report(x: Array, y: Array, slices: Any = None, *, seed: int = 0) -> Report:
+    """Return cosine, MSE, R² and norm ratio of translated against target vectors, with bootstrap intervals.
 
     ``slices`` gives each row a label, and the report one line per label; R² of a slice is against the slice's own
     mean squared distance from the mean of all rows.
 
     >>> y = np.random.default_rng(0).normal(size=(100, 4))
-    >>> f = fidelity(0.9 * y, y, slices=["even", "odd"] * 50)
+    >>> f = fidelity_report(0.9 * y, y, slices=["even", "odd"] * 50)
     >>> round(f["norm_ratio"].value, 6), round(f["odd", "cosine"].value, 6)
     (0.9, 1.0)
     """
     x, y = _pair(x, y)
     check_varies(y=y)
-    check_has_length(y)
+    check_not_zero(y)
     measures = {
-        "cosine": lambda means: means[:, 0],
+        "cosine": column(0),
         "mse": lambda means: means[:, 1] / y.shape[1],
         "r2": lambda means: 1 - means[:, 1] / means[:, 2],
-        "norm_ratio": lambda means: means[:, 3] / means[:, 4],
+        "norm_ratio": ratio(3, 4),
     }
     return report(_columns(x, y), measures, slices, seed=seed)
 
 
 def reconstruction_mse(decoded: Array, original: Array, slices: Any = None, *, seed: int = 0) -> Report:
-    """Report the mean squared error of decoded outputs, of any shape (n, …), against what was encoded.
+    """Return the mean squared error of decoded outputs, of any shape (n, …), against what was encoded.
 
     >>> float(reconstruction_mse(np.zeros((9, 2, 2)), np.ones((9, 2, 2)))["mse"])
     1.0
@@ -124,7 +125,7 @@ def reconstruction_mse(decoded: Array, original: Array, slices: Any = None, *, s
         raise ValueError(f"decoded has shape {decoded.shape} and original {original.shape}: expected the same.")
     x, y = as_parallel(decoded=decoded.reshape(len(decoded), -1), original=original.reshape(len(original), -1))
     error = np.mean((x - y) ** 2, axis=1, keepdims=True, dtype=np.float64)
-    return report(np.asarray(error), {"mse": lambda means: means[:, 0]}, slices, seed=seed)
+    return report(np.asarray(error), {"mse": column(0)}, slices, seed=seed)
 
 
 @dataclass(frozen=True)
@@ -142,8 +143,9 @@ class TaskKept:
 
 
 def task_kept(stitched: Any, own: Any, untranslated: Any, *, seed: int = 0) -> TaskKept:
-    """Compare scores per row (say, 1 where the prediction is right) of one decoder under three encoders.
+    """Return what a task keeps, from scores per row of one decoder under three encoders.
 
+    A score is, say, 1 where the prediction is right.
     ``own`` reads the vectors it was trained on, ``untranslated`` the other encoder's as they are, ``stitched`` the
     translated ones.
 
@@ -156,13 +158,13 @@ def task_kept(stitched: Any, own: Any, untranslated: Any, *, seed: int = 0) -> T
         stitched=bootstrap(columns[:, 0], seed=seed),
         own=bootstrap(columns[:, 1], seed=seed),
         untranslated=bootstrap(columns[:, 2], seed=seed),
-        kept=bootstrap(columns, lambda m: m[:, 0] / m[:, 1], seed=seed),
+        kept=bootstrap(columns, ratio(0, 1), seed=seed),
         recovered=gain_recovered(stitched, untranslated, own, seed=seed),
     )
 
 
 def gain_recovered(translated: Any, old: Any, new: Any, *, seed: int = 0) -> Estimate:
-    r"""Share of the gain of a new model that translation recovers, from scores per row.
+    r"""Return the share of the gain of a new model that translation recovers, from scores per row.
 
     .. math:: \frac{\text{translated} - \text{old}}{\text{new} - \text{old}}
 
@@ -172,7 +174,7 @@ def gain_recovered(translated: Any, old: Any, new: Any, *, seed: int = 0) -> Est
     0.5
     """
     columns = _scores(translated=translated, old=old, new=new)
-    return bootstrap(columns, _share_of_gain, seed=seed)
+    return bootstrap(columns, share_of_gain(0, 1, 2), seed=seed)
 
 
 def arr(
@@ -182,11 +184,11 @@ def arr(
     y_gallery: Array,
     k: int = 10,
     metric: str = "cosine",
-    relevant: Relevant = None,
+    relevant: Relevant | None = None,
     *,
     seed: int = 0,
 ) -> Estimate:
-    r"""Recall@k of translated queries relative to having re-embedded everything.
+    r"""Return the recall@k of translated queries relative to having re-embedded everything.
 
     .. math:: \frac{\operatorname{recall@k}(x \to \text{gallery})}{\operatorname{recall@k}(y \to \text{y\_gallery})}
 
@@ -202,13 +204,13 @@ def arr(
         relevant = nearest(y, y_gallery, k, metric).indices
     now = recall_rows(x, gallery, k, metric, relevant)
     ideal = recall_rows(y, y_gallery, k, metric, relevant)
-    return bootstrap(np.stack([now, ideal], axis=1), lambda m: m[:, 0] / m[:, 1], seed=seed)
+    return bootstrap(np.stack([now, ideal], axis=1), ratio(0, 1), seed=seed)
 
 
-def check_has_length(y: Array) -> None:
+def check_not_zero(y: Array) -> None:
     """Check that not every target vector is zero."""
     if not bool(array_namespace(y).any(y != 0)):
-        raise ValueError("y holds only zero vectors: expected vectors with a length.")
+        raise ValueError("y holds only zero vectors: expected vectors with a norm above 0.")
 
 
 def _pair(x: Array, y: Array) -> tuple[Array, Array]:
@@ -228,17 +230,11 @@ def _row_cosine(x: Array, y: Array) -> Array:
 
 
 def _columns(x: Array, y: Array) -> np.ndarray:
-    """Of each row: cosine, squared error, squared distance of the target from its mean, and both lengths."""
+    """Return for each row: cosine, squared error, squared distance of the target from its mean, and both norms."""
     xp = array_namespace(x)
     square, variance = xp.sum((x - y) ** 2, axis=1), xp.sum(_apart(y) ** 2, axis=1)
     columns = [_row_cosine(x, y), square, variance, row_norms(x), row_norms(y)]
     return np.stack([to_numpy(column).astype(np.float64) for column in columns], axis=1)
-
-
-def _share_of_gain(means: np.ndarray) -> np.ndarray:
-    translated, old, new = means.T
-    gain = np.where(new == old, np.nan, new - old)
-    return np.asarray((translated - old) / gain)
 
 
 def _scores(**named: Any) -> np.ndarray:

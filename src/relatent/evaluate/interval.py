@@ -1,4 +1,4 @@
-"""Numbers with their uncertainty: bootstrap intervals, for all rows and per slice, and the table that shows them."""
+"""Estimates with their uncertainty: bootstrap intervals, for all rows and per slice, and the table that shows them."""
 
 from __future__ import annotations
 
@@ -9,9 +9,20 @@ from typing import Any
 import numpy as np
 
 from relatent._array import as_labels, random_generator
-from relatent._terminal import render
+from relatent._terminal import Tabular, render
 
-__all__ = ["Estimate", "Measured", "Report", "bootstrap", "report"]
+__all__ = [
+    "LEVEL",
+    "Estimate",
+    "Measured",
+    "Report",
+    "bootstrap",
+    "column",
+    "difference",
+    "ratio",
+    "report",
+    "share_of_gain",
+]
 
 DRAWS = 1_000
 LEVEL = 0.95
@@ -38,15 +49,15 @@ class Estimate:
     high: float
 
     def __float__(self) -> float:
-        """Give the number alone."""
+        """Return the number alone."""
         return self.value
 
     def __str__(self) -> str:
-        """One line for a person."""
+        """Return one line for a person."""
         return f"{self.value:.4f} [{self.low:.4f}, {self.high:.4f}]"
 
     def to_dict(self) -> dict[str, float]:
-        """Give plain numbers, for JSON."""
+        """Return plain numbers, for JSON."""
         return {"value": self.value, "low": self.low, "high": self.high}
 
 
@@ -61,17 +72,17 @@ class Measured:
 
 
 @dataclass(frozen=True)
-class Report:
+class Report(Tabular):
     """Measures with their intervals, over all rows and per slice. Iterate for its lines, print it for a table."""
 
     lines: tuple[Measured, ...]
 
     def __iter__(self) -> Iterator[Measured]:
-        """Go through the lines."""
+        """Return an iterator over the lines."""
         return iter(self.lines)
 
     def __getitem__(self, key: str | tuple[str, str]) -> Estimate:
-        """Find a measure over all rows by its name, or over a slice by (slice, name)."""
+        """Return a measure over all rows by its name, or over a slice by (slice, name)."""
         wanted = ("all", key) if isinstance(key, str) else key
         for line in self.lines:
             if (line.slice, line.measure) == wanted:
@@ -80,20 +91,20 @@ class Report:
         raise KeyError(f"{key!r} is not in the report. There are: {known}.")
 
     def __str__(self) -> str:
-        """Lay the table out for a person."""
+        """Return the table as text for a person."""
         cells = [
             (m.slice, m.measure, f"{m.estimate.value:.4f}", f"{m.estimate.low:.4f}", f"{m.estimate.high:.4f}", m.rows)
             for m in self.lines
         ]
         return render(("slice", "measure", "value", "low", "high", "rows"), cells, numbers=(2, 3, 4, 5))
 
-    def to_dict(self) -> list[dict[str, Any]]:
-        """Give plain values, for JSON."""
+    def records(self) -> list[dict[str, Any]]:
+        """Return one record of plain values per line, for JSON and tables."""
         return [{"slice": m.slice, "measure": m.measure, **m.estimate.to_dict(), "rows": m.rows} for m in self.lines]
 
 
 def bootstrap(columns: np.ndarray, statistic: Statistic | None = None, *, seed: int = 0) -> Estimate:
-    r"""Estimate a function of column means, with a percentile interval from 1,000 draws of the rows.
+    r"""Return an estimate of a function of column means, with a percentile interval from 1,000 draws of the rows.
 
     .. math:: \theta = g(\bar c_1, \dots, \bar c_m)
 
@@ -109,11 +120,34 @@ def bootstrap(columns: np.ndarray, statistic: Statistic | None = None, *, seed: 
     """
     columns = np.asarray(columns, dtype=np.float64)
     columns = columns[:, None] if columns.ndim == 1 else columns
-    return _estimates(columns, [_first if statistic is None else statistic], seed)[0]
+    return _estimates(columns, [column(0) if statistic is None else statistic], seed)[0]
+
+
+def column(i: int) -> Statistic:
+    """Return the statistic that is the mean of one column."""
+    return lambda means: means[:, i]
+
+
+def difference(i: int, j: int) -> Statistic:
+    """Return the statistic column i − column j."""
+    return lambda means: means[:, i] - means[:, j]
+
+
+def ratio(i: int, j: int) -> Statistic:
+    """Return the statistic column i / column j, undefined (NaN) where column j is 0.
+
+    Of translated over re-embedded scores it is the ARR.
+    """
+    return lambda means: means[:, i] / _nonzero(means[:, j])
+
+
+def share_of_gain(i: int, low: int, high: int) -> Statistic:
+    r"""Return the statistic :math:`(c_i - c_{low}) / (c_{high} - c_{low})`, undefined (NaN) without a gain."""
+    return lambda means: (means[:, i] - means[:, low]) / _nonzero(means[:, high] - means[:, low])
 
 
 def report(columns: np.ndarray, measures: Mapping[str, Statistic], slices: Any = None, *, seed: int = 0) -> Report:
-    """Estimate several measures from the same columns, over all rows and over each slice."""
+    """Return estimates of several measures of the same columns, over all rows and over each slice."""
     columns = np.asarray(columns, dtype=np.float64)
     lines = []
     for name, rows in _slices(len(columns), slices):
@@ -124,7 +158,7 @@ def report(columns: np.ndarray, measures: Mapping[str, Statistic], slices: Any =
 
 
 def _estimates(columns: np.ndarray, statistics: list[Statistic], seed: int) -> list[Estimate]:
-    """Estimate several statistics from the same draws."""
+    """Return estimates of several statistics from the same draws."""
     rng = random_generator(seed)
     drawn = _drawn_means(*_grouped(columns, rng), rng)
     mean = np.mean(columns, axis=0, keepdims=True)
@@ -150,12 +184,12 @@ def _slices(n: int, slices: Any) -> Iterator[tuple[str, Any]]:
         yield str(name), labels == name
 
 
-def _first(means: np.ndarray) -> np.ndarray:
-    return means[:, 0]
+def _nonzero(values: np.ndarray) -> np.ndarray:
+    return np.where(values == 0, np.nan, values)
 
 
 def _grouped(columns: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-    """Sum the rows in at most GROUPS random groups, and count how many rows each holds."""
+    """Return sums of the rows in at most GROUPS random groups, and how many rows each holds."""
     n = len(columns)
     if n <= GROUPS:
         return columns, np.ones(n)

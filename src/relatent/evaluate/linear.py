@@ -1,4 +1,4 @@
-"""Linear measures of similarity between two spaces, all functions of their centred second moments.
+"""Linear measures of similarity between two spaces, all functions of their centered second moments.
 
 Each takes two parallel matrices, or one summary of them (:class:`relatent.Summary`). CKA and the
 Procrustes distance are differentiable in torch; what inverts a covariance is computed in NumPy, in float64.
@@ -29,10 +29,12 @@ __all__ = [
 ]
 
 DISTANCES = ("angular", "squared")
+# Share of the variance that the leading axes of SVCCA hold.
+VARIANCE = 0.99
 
 
 def cka(x: Any, y: Any = None, *, unbiased: bool = False) -> Array:
-    r"""Centred kernel alignment with the linear kernel, in its feature form: O(n d²), never n × n.
+    r"""Return the centered kernel alignment with the linear kernel, in its feature form: O(n d²), never n × n.
 
     .. math:: \frac{\lVert X^\top Y \rVert_F^2}{\lVert X^\top X \rVert_F \, \lVert Y^\top Y \rVert_F}
 
@@ -55,7 +57,7 @@ def cka(x: Any, y: Any = None, *, unbiased: bool = False) -> Array:
 
 
 def minibatch_cka(batches: Iterable[tuple[Array, Array]]) -> float:
-    r"""Linear CKA of a stream: the unbiased estimates of HSIC are averaged over batches, then divided.
+    r"""Return the linear CKA of a stream: the unbiased estimates of HSIC are averaged over batches, then divided.
 
     .. math:: \frac{\sum_b \operatorname{HSIC}(X_b, Y_b)}
                    {\sqrt{\sum_b \operatorname{HSIC}(X_b, X_b) \sum_b \operatorname{HSIC}(Y_b, Y_b)}}
@@ -77,7 +79,7 @@ def minibatch_cka(batches: Iterable[tuple[Array, Array]]) -> float:
 
 
 def procrustes(x: Any, y: Any = None, *, distance: str = "angular") -> Array:
-    r"""Distance that remains after the best rotation, both spaces centred and scaled to size 1.
+    r"""Return the distance that remains after the best rotation, both spaces centered and scaled to size 1.
 
     .. math:: \cos\theta = \frac{\lVert X^\top Y \rVert_*}{\lVert X \rVert_F \lVert Y \rVert_F}, \quad
               \text{angular: } \theta, \quad \text{squared: } 2 - 2\cos\theta
@@ -104,7 +106,7 @@ def procrustes(x: Any, y: Any = None, *, distance: str = "angular") -> Array:
 
 
 def canonical_correlations(x: Any, y: Any = None) -> np.ndarray:
-    r"""Correlations of the best matched directions of two spaces, largest first.
+    r"""Return the correlations of the best matched directions of two spaces, largest first.
 
     .. math:: \operatorname{svd}\left(\Sigma_x^{-1/2} \Sigma_{xy} \Sigma_y^{-1/2}\right)
 
@@ -124,7 +126,7 @@ def canonical_correlations(x: Any, y: Any = None) -> np.ndarray:
 
 
 def cca(x: Any, y: Any = None) -> float:
-    """Mean canonical correlation.
+    """Return the mean canonical correlation.
 
     1: one space is an invertible affine map of the other (or of a part of it). Near 0: uncorrelated, given many more
     rows than coordinates. Unchanged by any invertible affine map of either side.
@@ -138,8 +140,8 @@ def cca(x: Any, y: Any = None) -> float:
     return float(np.mean(canonical_correlations(x, y)))
 
 
-def svcca(x: Any, y: Any = None, *, variance: float = 0.99) -> float:
-    """Mean canonical correlation of the leading axes, those that hold 99 % of each space's variance.
+def svcca(x: Any, y: Any = None, *, variance: float = VARIANCE) -> float:
+    """Return the mean canonical correlation of the leading axes, those that hold 99 % of each space's variance.
 
     Unchanged by rotation, one scale and an offset; an invertible map changes which axes lead. With ``variance=1`` it
     is :func:`cca`.
@@ -159,7 +161,7 @@ def svcca(x: Any, y: Any = None, *, variance: float = 0.99) -> float:
 
 
 def pwcca(x: Any, y: Any = None) -> float:
-    r"""Canonical correlations averaged with the weight that each direction has in x.
+    r"""Return the canonical correlations averaged with the weight that each direction has in x.
 
     .. math:: \frac{\sum_i \alpha_i \rho_i}{\sum_i \alpha_i}, \quad \alpha_i = \sum_j |\langle h_i, x_j \rangle|
 
@@ -180,7 +182,7 @@ def pwcca(x: Any, y: Any = None) -> float:
 
 
 def predictivity(x: Any, y: Any = None) -> float:
-    r"""Share of the variance of y that a linear map of x explains, adjusted for the number of coordinates.
+    r"""Return the share of the variance of y that a linear map of x explains, adjusted for the number of coordinates.
 
     .. math:: R^2 = \frac{\operatorname{tr}(\Sigma_{yx} \Sigma_x^{-1} \Sigma_{xy})}{\operatorname{tr} \Sigma_y},
               \quad 1 - (1 - R^2) \frac{n - 1}{n - 1 - r}
@@ -206,33 +208,33 @@ def predictivity(x: Any, y: Any = None) -> float:
 
 
 def crossed(ax: Axes, ay: Axes, xy: Array) -> np.ndarray:
-    """Express the cross moments in the principal axes of both sides."""
+    """Return the cross moments in the principal axes of both sides."""
     return np.asarray(ax.vectors.T @ to_numpy(xy).astype(np.float64, copy=False) @ ay.vectors)
 
 
-def leading(axes: Axes, variance: float) -> Axes:
-    """Keep as many axes as hold a share of the variance."""
+def leading(axes: Axes, variance: float = VARIANCE) -> Axes:
+    """Return as many axes as hold a share of the variance."""
     share = np.cumsum(axes.values) / np.sum(axes.values)
     kept = int(np.searchsorted(share, variance * (1 - 1e-12))) + 1
     return Axes(axes.values[:kept], axes.vectors[:, :kept])
 
 
 def canonical(ax: Axes, ay: Axes, cross: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Canonical directions of x, in its whitened axes, and correlations, from crossed moments."""
+    """Return the canonical directions of x, in its whitened axes, and correlations, from crossed moments."""
     whitened = cross / np.sqrt(ax.values)[:, None] / np.sqrt(ay.values)
     u, rho, _ = thin_svd(whitened)
     return u, np.minimum(rho, 1.0)
 
 
 def weighted(ax: Axes, u: np.ndarray, rho: np.ndarray) -> float:
-    """Average correlations by how much of x each canonical direction carries."""
+    """Return the correlations averaged by how much of x each canonical direction carries."""
     # hᵀx = Uᵀ Σx^½ Vᵀ: how much of every coordinate of x each canonical variable carries.
     weight = np.sum(np.abs((u.T * np.sqrt(ax.values)) @ ax.vectors.T), axis=1)
     return float(np.sum(weight * rho) / np.sum(weight))
 
 
 def explained(n: float, ax: Axes, ay: Axes, cross: np.ndarray) -> float:
-    """Give the adjusted R² from crossed moments."""
+    """Return the adjusted R² from crossed moments."""
     share = min(float(np.sum(np.sum(cross**2, axis=1) / ax.values) / np.sum(ay.values)), 1.0)
     spare = n - 1 - len(ax.values)
     return 1 - (1 - share) * (n - 1) / spare if spare > 0 else 1.0
@@ -259,10 +261,10 @@ def _unbiased_cka(x: Any, y: Any) -> Array:
 
 
 def _unbiased_hsic(x: Any, y: Any) -> tuple[Array, Array, Array]:
-    r"""Unbiased HSIC of (x, y), (x, x) and (y, y), up to one common factor.
+    r"""Return the unbiased HSIC of (x, y), (x, x) and (y, y), up to one common factor.
 
-    The estimate uses the Gram matrices K, L with zeros on their diagonals. Of centred rows K1 = 0, so that all three
-    of its terms are moments and sums over rows of the squared lengths k, l.
+    The estimate uses the Gram matrices K, L with zeros on their diagonals. Of centered rows K1 = 0, so that all three
+    of its terms are moments and sums over rows of the squared norms k, l.
     """
     x, y = as_parallel(x=x, y=y)
     n = x.shape[0]
@@ -272,8 +274,8 @@ def _unbiased_hsic(x: Any, y: Any) -> tuple[Array, Array, Array]:
     m = as_moments(x, y, wide=False)
     kl, kk, ll = 0.0, 0.0, 0.0
     for a, b in centered_chunks(x, y, wide=False):
-        k, length = (xp.astype(xp.sum(rows**2, axis=1), xp.float64) for rows in (a, b))
-        kl, kk, ll = kl + xp.sum(k * length), kk + xp.sum(k * k), ll + xp.sum(length * length)
+        k, norms = (xp.astype(xp.sum(rows**2, axis=1), xp.float64) for rows in (a, b))
+        kl, kk, ll = kl + xp.sum(k * norms), kk + xp.sum(k * k), ll + xp.sum(norms * norms)
     tx, ty = _trace(m.xx), _trace(m.yy)
 
     def hsic(product: Array, diagonal: Array, traces: Array) -> Array:
@@ -287,7 +289,7 @@ def _trace(m: Array) -> Array:
 
 
 def _of_dtype(value: Array, x: Any, y: Any) -> Array:
-    """Give the value the dtype of float32 rows; what comes from a summary stays float64."""
+    """Return the value in the dtype of float32 rows; what comes from a summary stays float64."""
     xp = array_namespace(value)
     single = y is not None and all(getattr(a, "dtype", None) == xp.float32 for a in (x, y))
     return xp.astype(value, xp.float32) if single else value

@@ -1,4 +1,4 @@
-"""Nearest neighbours: one blocked search for every metric, in memory that does not grow with the spaces.
+"""Nearest neighbors: one blocked search for every metric, in memory that does not grow with the spaces.
 
 A block of queries meets a block of the gallery in one matrix product; of the result only the k best per query stay.
 Whatever the metric, the score of a pair is a product plus a number per gallery row, so that one loop serves them all.
@@ -24,7 +24,7 @@ METHODS = ("auto", "exact", "approximate")
 # A block of scores is QUERY_ROWS × GALLERY_ROWS: 64 MiB in float32, large enough to keep the matrix product busy.
 QUERY_ROWS = 512
 GALLERY_ROWS = 2**15
-# Neighbours that CSLS averages over to tell how crowded the surroundings of a vector are.
+# Neighbors that CSLS averages over to tell how crowded the surroundings of a vector are.
 CROWD = 10
 # Pairs beyond which an exact search takes minutes, and an approximate one is used where FAISS is installed.
 EXACT_PAIRS = 5 * 10**10
@@ -53,7 +53,7 @@ def nearest(
     exclude_self: bool = False,
     method: str = "auto",
 ) -> Neighbors:
-    r"""Find the k nearest rows of the gallery for every row of x.
+    r"""Return the k nearest rows of the gallery for every row of x.
 
     ================  ==========================================================================================
     ``cosine``        :math:`\hat x \cdot \hat y`
@@ -64,7 +64,7 @@ def nearest(
     ================  ==========================================================================================
 
     A query that is itself in the gallery finds itself; ``exclude_self`` (row i of x *is* row i of the gallery) leaves
-    it out. Equal similarities are ordered by row number; which of several equals takes the k-th place is not defined.
+    it out. Equal similarities are ordered by row number; which of several ties takes the k-th place is not defined.
     ``method="auto"`` is exact up to 5·10¹⁰ pairs and beyond that approximate where FAISS is installed (the extra
     ``faiss``); "exact" and "approximate" ask for one of them. CSLS is always exact.
 
@@ -77,7 +77,7 @@ def nearest(
     n, m = x.shape[0], gallery.shape[0]
     if exclude_self and n != m:
         raise ValueError(f"x has {n} rows and the gallery {m}: exclude_self expects row i of both to be the same item.")
-    k = check_count(k, m - exclude_self, "neighbours")
+    k = check_count(k, m - exclude_self, "neighbors")
     search = _search(metric, method, n * m)
     found = search(x, gallery, k + exclude_self)
     return _without_self(found) if exclude_self else found
@@ -86,7 +86,7 @@ def nearest(
 def score_blocks(
     x: Array, gallery: Array, metric: str, bias: np.ndarray | None = None
 ) -> Iterator[tuple[slice, slice, Array]]:
-    """Score every query against every gallery row, block by block: rows of x, rows of the gallery, their scores.
+    """Return the scores of every query against every gallery row, in blocks: rows of x, of the gallery, their scores.
 
     Within a query scores rank as similarities do. ``bias`` is added per gallery row. A block is valid until the next.
     """
@@ -164,7 +164,7 @@ def _added(gallery: Array, metric: str, bias: np.ndarray | None) -> Array | None
 
 
 def _buffer(x: Array, gallery: Array) -> np.ndarray | None:
-    """Give room for the largest block, because fresh memory of this size costs as much as a pass over it."""
+    """Return room for the largest block, because fresh memory of this size costs as much as a pass over it."""
     if not isinstance(x, np.ndarray):
         return None
     return np.empty(min(QUERY_ROWS, x.shape[0]) * min(GALLERY_ROWS, gallery.shape[0]), dtype=x.dtype)
@@ -178,7 +178,7 @@ def _product(x: Array, gallery: Array, buffer: np.ndarray | None) -> Array:
 
 
 def _best(block: Array, k: int) -> tuple[np.ndarray, np.ndarray]:
-    """Give the k largest of every row and their columns, in no order."""
+    """Return the k largest of every row and their columns, in no order."""
     if not isinstance(block, np.ndarray):
         top = block.topk(k, dim=1, sorted=False)
         return to_numpy(top.values), to_numpy(top.indices)
@@ -226,7 +226,7 @@ def _as_index(rows: np.ndarray, gallery: Array) -> Any:
 
 
 def _without_self(found: Neighbors) -> Neighbors:
-    """Drop the query's own row, or the last neighbour where equals have crowded the own row out."""
+    """Drop the query's own row, or the last neighbor where ties have crowded the own row out."""
     own = found.indices == np.arange(len(found.indices))[:, None]
     own[:, -1] |= ~np.any(own, axis=1)
     shape = (len(own), own.shape[1] - 1)

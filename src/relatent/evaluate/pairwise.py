@@ -1,7 +1,7 @@
 """Measures that compare how the rows of each space relate to one another.
 
-Each describes a space by one n × n matrix, its relation: centred kernel, ranked dissimilarities, centred distances, or
-the sparse graph of neighbours. Two spaces are as similar as the cosine between their relations. The dense ones take a
+Each describes a space by one n × n matrix, its relation: centered kernel, ranked dissimilarities, centered distances,
+or the sparse graph of neighbors. Two spaces are as similar as the cosine between their relations. The dense ones take a
 seeded sample of the rows beyond ``max_rows``, because n × n numbers have to fit in memory.
 """
 
@@ -43,19 +43,19 @@ CORRELATIONS = ("spearman", "pearson", "kendall")
 
 
 def alignment(a: Any, b: Any) -> Any:
-    r"""Cosine between two relations: :math:`\langle A, B \rangle / (\lVert A \rVert \lVert B \rVert)`."""
+    r"""Return the cosine between two relations: :math:`\langle A, B \rangle / (\lVert A \rVert \lVert B \rVert)`."""
     return _total(a * b) / (_total(a * a) * _total(b * b)) ** 0.5
 
 
 def kernel_cka(x: Array, y: Array, *, bandwidth: float = 1.0, max_rows: int = MAX_ROWS, seed: int = 0) -> Array:
-    r"""Centred kernel alignment with the Gaussian kernel.
+    r"""Return the centered kernel alignment with the Gaussian kernel.
 
     .. math:: \frac{\langle HKH, HLH \rangle}{\lVert HKH \rVert \lVert HLH \rVert}, \quad
               K_{ij} = \exp\left(-\frac{\lVert x_i - x_j \rVert^2}{2 \sigma^2}\right)
 
     σ is ``bandwidth`` × the median distance, taken in each space. 1: equal up to rotation, reflection, one scale and
     an offset, none of which changes it. 0: independent (few rows: somewhat above). Small bandwidths look at
-    neighbourhoods, large ones at what linear CKA sees. Differentiable; the median counts as a constant.
+    neighborhoods, large ones at what linear CKA sees. Differentiable; the median counts as a constant.
 
     References: Kornblith et al., ICML 2019; Gretton et al., 2005.
 
@@ -76,11 +76,11 @@ def rsa(
     max_rows: int = MAX_ROWS,
     seed: int = 0,
 ) -> float:
-    r"""Representational similarity analysis: correlate all pairwise dissimilarities of one space with the other's.
+    r"""Return the correlation of all pairwise dissimilarities of two spaces: representational similarity analysis.
 
     .. math:: \operatorname{corr}\left(\{D^x_{ij}\}_{i<j}, \{D^y_{ij}\}_{i<j}\right)
 
-    ``dissimilarity`` is "cosine", "correlation" (centre each row, then cosine) or "euclidean"; ``correlation`` is
+    ``dissimilarity`` is "cosine", "correlation" (center each row, then cosine) or "euclidean"; ``correlation`` is
     "spearman" (ranks), "pearson" or "kendall" (τ-b, slow). 1: the same order of all pairs; 0: unrelated. Unchanged by
     rotation and one scale; by an offset only when Euclidean.
 
@@ -103,7 +103,7 @@ def rsa(
 
 
 def distance_correlation(x: Array, y: Array, *, max_rows: int = MAX_ROWS, seed: int = 0) -> float:
-    r"""Correlation of the doubly centred distances, which is 0 only for independent spaces.
+    r"""Return the correlation of the doubly centered distances, which is 0 only for independent spaces.
 
     .. math:: \sqrt{\frac{\langle A, B \rangle}{\lVert A \rVert \lVert B \rVert}}, \quad A = H D^x H
 
@@ -121,12 +121,12 @@ def distance_correlation(x: Array, y: Array, *, max_rows: int = MAX_ROWS, seed: 
 
 
 def mutual_knn(x: Array, y: Array, k: int = 10, metric: str = "cosine") -> float:
-    r"""Share of the k nearest neighbours that two spaces agree on, each in its own space, without the row itself.
+    r"""Return the share of the k nearest neighbors that two spaces agree on, each in its own space.
 
     .. math:: \frac1{nk} \sum_i |\operatorname{kNN}_X(i) \cap \operatorname{kNN}_Y(i)|
 
-    1: all; k/(n−1): chance. Symmetric, and the two need not have the same width. Unchanged by rotation and one scale of
-    either side.
+    A row is no neighbor of itself. 1: all; k/(n−1): chance. Symmetric, and the two need not have the same width.
+    Unchanged by rotation and one scale of either side.
 
     References: Huh et al., ICML 2024, appendix A.
 
@@ -140,13 +140,14 @@ def mutual_knn(x: Array, y: Array, k: int = 10, metric: str = "cosine") -> float
 
 
 def cknna(x: Array, y: Array, k: int = 10) -> float:
-    r"""Kernel alignment restricted to shared neighbours.
+    r"""Return the kernel alignment restricted to shared neighbors.
 
     .. math:: \frac{\sum_{ij} \alpha_{ij} \bar K_{ij} \bar L_{ij}}{\sqrt{\sum a_{ij} \bar K_{ij}^2
               \sum b_{ij} \bar L_{ij}^2}}, \quad \alpha_{ij} = a_{ij} b_{ij}
 
-    K holds the cosines of x less the mean of each row, a marks the k nearest neighbours; L and b the same for y. As
-    k grows it approaches linear CKA of unit rows. Unchanged by rotation and one scale of either side.
+    K holds the cosines of x less the mean of each row, a marks the k nearest neighbors; L and b the same for y. It is
+    not linear CKA at any k: K is centered by rows only, and a row is no neighbor of itself. Unchanged by rotation and
+    one scale of either side.
 
     References: Huh et al., ICML 2024, appendix A.
 
@@ -160,12 +161,12 @@ def cknna(x: Array, y: Array, k: int = 10) -> float:
 
 
 def relative_similarity(x: Array, y: Array, anchor_rows: np.ndarray, *, center: bool = True) -> Array:
-    r"""Mean cosine between the relative representations of the same row in two spaces.
+    r"""Return the mean cosine between the relative representations of the same row in two spaces.
 
     .. math:: \frac1n \sum_i \cos\left(\cos(x_i, A_X), \cos(y_i, A_Y)\right)
 
     Both use the same ``anchor_rows``. 1: equal up to rotation, reflection and one scale (and an offset, as rows are
-    centred by the mean of the anchors; ``center=False`` is the paper's setting, where an offset makes everything look
+    centered by the mean of the anchors; ``center=False`` is the paper's setting, where an offset makes everything look
     alike). 0: unrelated. Differentiable.
 
     References: Moschella et al., ICLR 2023, section 4.2.
@@ -201,16 +202,16 @@ def gaussian_relation(x: Array, bandwidth: float = 1.0) -> Array:
         raise ValueError(
             "More than half of the rows are equal, so the median distance is 0: drop duplicates, or use cka."
         )
-    return _doubly_centred(xp.exp(-(distance**2) / (2 * sigma**2)))
+    return _doubly_centered(xp.exp(-(distance**2) / (2 * sigma**2)))
 
 
 def distance_relation(x: Array) -> np.ndarray:
-    """Doubly centred Euclidean distances."""
-    return np.asarray(_doubly_centred(-to_numpy(euclidean(x, x)).astype(np.float64)))
+    """Return doubly centered Euclidean distances."""
+    return np.asarray(_doubly_centered(-to_numpy(euclidean(x, x)).astype(np.float64)))
 
 
 def rank_relation(x: Array, dissimilarity: str = "cosine", *, ranked: bool = True) -> np.ndarray:
-    """Standardised dissimilarities, or their ranks, of all pairs i < j."""
+    """Return standardized dissimilarities, or their ranks, of all pairs i < j."""
     values = _upper(_dissimilarities(x, dissimilarity)).astype(np.float64)
     if ranked:
         from scipy.stats import rankdata
@@ -222,7 +223,7 @@ def rank_relation(x: Array, dissimilarity: str = "cosine", *, ranked: bool = Tru
 
 
 def neighbor_relation(x: Array, k: int, metric: str = "cosine", *, weighted: bool = False) -> Any:
-    """Graph of the k nearest neighbours; with weights, of their cosines less the mean cosine of the row."""
+    """Return the graph of the k nearest neighbors; with weights, of their cosines less the mean cosine of the row."""
     from scipy.sparse import csr_array
 
     found = nearest(x, x, k, metric, exclude_self=True)
@@ -235,14 +236,14 @@ def neighbor_relation(x: Array, k: int, metric: str = "cosine", *, weighted: boo
 
 
 def relative_relation(x: Array, anchors: Array, *, center: bool = True) -> Array:
-    """Describe rows by their cosines to the anchors, scaled to unit length."""
+    """Return rows as their cosines to the anchors, scaled to unit norm."""
     if center:
         x, anchors = centered(x, anchors)
     return unit_norm(cosine(x, anchors))
 
 
 def permuted(relation: Any, order: np.ndarray) -> Any:
-    """Give the relation of the same rows in another order."""
+    """Return the relation of the same rows in another order."""
     return relation[np.ix_(order, order)]
 
 
@@ -261,7 +262,7 @@ def _dissimilarities(x: Array, kind: str) -> np.ndarray:
     return 1 - to_numpy(cosine(x, x))
 
 
-def _doubly_centred(relation: Array) -> Array:
+def _doubly_centered(relation: Array) -> Array:
     xp = array_namespace(relation)
     row = xp.mean(relation, axis=1, keepdims=True)
     return relation - row - xp.matrix_transpose(row) + xp.mean(row)

@@ -1,4 +1,4 @@
-"""Scale: how the lengths of vectors are distributed, and what a model makes of vectors of another length."""
+"""Scale: how the norms of vectors are distributed, and what a model makes of vectors of another norm."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from relatent._terminal import render
 
 __all__ = ["NormDistribution", "ScaleCurve", "norms", "rescale", "rescaled", "scale_curve"]
 
-# A length is an outlier beyond this many quartile ranges outside of the middle half (Tukey's fences).
+# A norm is an outlier beyond this many quartile ranges outside of the middle half (Tukey's fences).
 FENCE = 1.5
 
 
 @dataclass(frozen=True)
 class NormDistribution:
-    """How long the vectors of a space are.
+    """The norms of the vectors of a space.
 
     ``outlier_share`` lies beyond Tukey's fences. ``normality`` is the Jarque–Bera statistic, near 2 for a normal
-    distribution, and ``normality_p`` the probability of one at least as large from normal lengths. ``counts`` are the
-    lengths between consecutive ``edges``.
+    distribution, and ``normality_p`` the probability of one at least as large from normal ones. ``counts`` are the
+    norms between consecutive ``edges``.
     """
 
     n: int
@@ -40,40 +40,40 @@ class NormDistribution:
     edges: np.ndarray
 
     def __str__(self) -> str:
-        """One line for a person."""
+        """Return one line for a person."""
         return (
-            f"{self.n} vectors of length {self.mean:.4g} ± {self.std:.3g}, skew {self.skew:.2f}, "
+            f"{self.n} vectors of norm {self.mean:.4g} ± {self.std:.3g}, skew {self.skew:.2f}, "
             f"{self.outlier_share:.1%} outliers, normality {self.normality:.3g} (p = {self.normality_p:.2g})"
         )
 
 
 def norms(x: Array, bins: int = 50) -> NormDistribution:
-    r"""Describe the distribution of lengths.
+    r"""Return the distribution of norms.
 
     .. math:: \text{normality} = \frac n6 \left(S^2 + \frac{K^2}{4}\right)
 
-    S is the skew, K the excess kurtosis. A relative or cosine decoder can only lose the length of a vector; where
-    lengths are nearly normal and narrow, one mean length replaces them at little cost. Unchanged by rotation.
+    S is the skew, K the excess kurtosis. A relative or cosine decoder can only lose the norm of a vector; where
+    norms are nearly normal and narrow, one mean norm replaces them at little cost. Unchanged by rotation.
 
     References: Maiorca et al., 2024 (well-behaved scale distributions); Jarque & Bera, 1980.
 
     >>> norms(np.eye(3)).mean, norms(np.eye(3)).std
     (1.0, 0.0)
     """
-    length = to_numpy(row_norms(as_matrix(x))).astype(np.float64)
-    mean, std = float(np.mean(length)), float(np.std(length))
-    # Lengths that differ by rounding only have no shape.
-    z = (length - mean) / std if std > 1e-6 * mean else np.zeros_like(length)
+    norm = to_numpy(row_norms(as_matrix(x))).astype(np.float64)
+    mean, std = float(np.mean(norm)), float(np.std(norm))
+    # Norms that differ by rounding only have no shape.
+    z = (norm - mean) / std if std > 1e-6 * mean else np.zeros_like(norm)
     skew, kurtosis = float(np.mean(z**3)), float(np.mean(z**4)) - 3 if np.any(z) else 0.0
     normality = len(z) / 6 * (skew**2 + kurtosis**2 / 4)
-    counts, edges = np.histogram(length, bins=bins)
+    counts, edges = np.histogram(norm, bins=bins)
     p = float(np.exp(-normality / 2))  # the tail of χ² with two degrees of freedom
-    outliers = _outlier_share(length)
+    outliers = _outlier_share(norm)
     return NormDistribution(len(z), mean, std, skew, kurtosis, outliers, normality, p, counts, edges)
 
 
 def rescale(x: Array, alpha: float) -> Array:
-    r"""Give every vector the length α: :math:`\alpha\, x / \lVert x \rVert`. A zero vector stays zero.
+    r"""Return every vector with the norm α: :math:`\alpha\, x / \lVert x \rVert`. A zero vector stays zero.
 
     >>> rescale(np.asarray([[3.0, 4.0]]), 10).tolist()
     [[6.0, 8.0]]
@@ -83,7 +83,7 @@ def rescale(x: Array, alpha: float) -> Array:
 
 @contextmanager
 def rescaled(model: Any, layer: str | None, alpha: float, *, axis: int | None = None) -> Iterator[Any]:
-    """Let a torch model compute with the output of one layer rescaled to length α, while the context is open.
+    """Let a torch model compute with the output of one layer rescaled to norm α, while the context is open.
 
     ``layer`` is a name from ``model.named_modules()``; None is the model's input. ``axis=None`` takes all that a
     sample has at that layer for one vector; ``axis=-1`` rescales each token or position. The hook is removed when the
@@ -103,7 +103,7 @@ def rescaled(model: Any, layer: str | None, alpha: float, *, axis: int | None = 
 
 @dataclass(frozen=True)
 class ScaleCurve:
-    """Accuracy of a model as a function of the length α of the vectors at one layer; ``unchanged`` is without."""
+    """Accuracy of a model as a function of the norm α of the vectors at one layer; ``unchanged`` is without."""
 
     layer: str | None
     alphas: tuple[float, ...]
@@ -111,7 +111,7 @@ class ScaleCurve:
     unchanged: float
 
     def __str__(self) -> str:
-        """Lay the table out for a person."""
+        """Return the table as text for a person."""
         rows = [("unchanged", f"{self.unchanged:.4f}")]
         rows += [(f"{a:g}", f"{acc:.4f}") for a, acc in zip(self.alphas, self.accuracies, strict=True)]
         return render(("alpha", "accuracy"), rows, numbers=(0, 1))
@@ -126,7 +126,7 @@ def scale_curve(
     layer: str | None = None,
     axis: int | None = None,
 ) -> ScaleCurve:
-    """Measure accuracy when vectors are rescaled to each length, at the input or at a named layer.
+    """Return the accuracy when vectors are rescaled to each norm, at the input or at a named layer.
 
     ``model`` maps x to labels, or to one score per class. At the input it may be any function; a named layer needs a
     torch module. Gradients are not recorded.
@@ -162,8 +162,8 @@ def _rescaled(output: Any, alpha: float, axis: int | None) -> Any:
     xp = array_namespace(output)
     shape = (output.shape[0], -1) if axis is None else output.shape
     flat = xp.reshape(output, shape)
-    length = xp.linalg.vector_norm(flat, axis=-1 if axis is None else axis, keepdims=True)
-    return xp.reshape(alpha * flat / xp.where(length == 0, xp.ones_like(length), length), output.shape)
+    norm = xp.linalg.vector_norm(flat, axis=-1 if axis is None else axis, keepdims=True)
+    return xp.reshape(alpha * flat / xp.where(norm == 0, xp.ones_like(norm), norm), output.shape)
 
 
 def _named(model: Any, layer: str) -> Any:
@@ -173,8 +173,8 @@ def _named(model: Any, layer: str) -> Any:
     return known[layer]
 
 
-def _outlier_share(length: np.ndarray) -> float:
-    low, high = np.quantile(length, [0.25, 0.75])
+def _outlier_share(norm: np.ndarray) -> float:
+    low, high = np.quantile(norm, [0.25, 0.75])
     # Rounding alone does not make an outlier of a unit vector.
     fence = FENCE * (high - low) + 1e-6 * high
-    return float(np.mean((length < low - fence) | (length > high + fence)))
+    return float(np.mean((norm < low - fence) | (norm > high + fence)))

@@ -1,232 +1,278 @@
-"""Whether a translation may replace re-embedding: three searches of the same queries, and a rule that decides."""
+"""Whether a translation pays: the options side by side with intervals, and the one that the rule recommends."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from relatent._array import Array
-from relatent._terminal import render
-from relatent.evaluate.checks import check_fewer
-from relatent.evaluate.interval import Estimate, Measured, Report, report
-from relatent.evaluate.neighbors import nearest
-from relatent.evaluate.retrieval import wanted_rows
+from relatent._terminal import Tabular, render, wrap
+from relatent.evaluate.interval import Estimate, Report, bootstrap, column, difference, ratio, report, share_of_gain
+from relatent.evaluate.options import OPTIONS, OptionScores
+from relatent.evaluate.rule import Cost, Decision, Evidence, Rule, decide, decide_by_overlap, in_words
 
-__all__ = ["Rule", "Search", "Verdict", "migration"]
+__all__ = ["Verdict", "verdict_of"]
 
-ARMS = {
-    "old": "old model, as today",
+LABELS = {"recall": "recall@{k}", "mrr": "MRR@{k}", "ndcg": "nDCG@{k}", "overlap": "overlap@{k}"}
+# The measure that decides: it sees grades, places and what is missing.
+DECIDING = "ndcg"
+MEANINGS = {
+    "stay": "stay (old model, old index)",
     "untranslated": "untranslated (new queries, old index)",
-    "translated": "translated",
-    "new": "re-embedded (ceiling)",
+    "translate": "translate",
+    "cascade": "cascade (top {candidates}, ranked by new model)",
+    "re-embed": "re-embed (ceiling)",
 }
-IMPOSSIBLE = ("–", "dimensions differ")
-NEIGHBOURS = "the {k} nearest under the new model"
-STRICT = (
-    "That asks for the same results, which is far stricter than good ones. Judge by your own pairs if you have any."
-)
-
-
-@dataclass(frozen=True, eq=False)
-class Search:
-    """Queries that are looked up in a gallery, both in one space."""
-
-    queries: Array
-    gallery: Array
-    metric: str = "cosine"
+# Candidates beyond this share of the items make the cascade look better than it will be in a larger index.
+LARGE_SHARE = 0.1
 
 
 @dataclass(frozen=True)
-class Rule:
-    """When to go: enough of the ceiling, no group clearly worse off than today, and enough queries to tell."""
+class Verdict(Tabular):
+    """The options side by side, how each differs from staying, and the one that is recommended, with the reasons.
 
-    arr: float = 0.95
-    slice_queries: int = 50
-    queries: int = 100
+    ``options`` holds a report per option, over all queries and per slice; ``changes`` the paired differences against
+    staying. ``arr`` is translate over re-embed, ``gain`` the share of the step from staying to re-embedding that
+    translating recovers, ``break_even`` translate over stay, all of the deciding measure: translating beats staying
+    when ARR × (new/old) > 1. ``itself`` is the share of queries whose own item comes first in the translated search.
+    ``go`` tells whether translate or cascade is recommended.
+    """
 
-    def words(self, k: int) -> str:
-        """Say the rule."""
-        return (
-            f"GO when the lower bound of ARR@{k} is at least {self.arr}, no slice of {self.slice_queries} queries or "
-            f"more is clearly below the old model, and there are at least {self.queries} queries."
+    decision: Decision
+    rule: str
+    relevance: str
+    scores: OptionScores
+    options: Mapping[str, Report]
+    changes: Mapping[str, Report]
+    arr: Estimate
+    gain: Estimate
+    break_even: Estimate
+    itself: Estimate | None
+    cost: Cost | None
+
+    @property
+    def go(self) -> bool:
+        """Whether translate or cascade is recommended."""
+        return self.decision.recommended in ("translate", "cascade")
+
+    @property
+    def queries(self) -> int:
+        """How many queries were asked."""
+        return len(self.scores.by_option["stay"])
+
+    def __getitem__(self, option: str) -> Report:
+        """Return the measures of an option by its name."""
+        if option not in self.options:
+            raise KeyError(f"{option!r} is no option here. There are: {', '.join(self.options)}.")
+        return self.options[option]
+
+    def records(self) -> list[dict[str, Any]]:
+        """Return one record per option, slice and measure: the estimate, and its change against staying."""
+        return [
+            {"option": option, **record, **_change(self.changes.get(option), record)}
+            for option, measured in self.options.items()
+            for record in measured.records()
+        ]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values, for JSON; what is not defined is None."""
+        estimates = {name: getattr(self, name) for name in ("arr", "gain", "break_even", "itself")}
+        return {
+            "verdict": self.decision.verdict,
+            "recommended": self.decision.recommended,
+            "reasons": list(self.decision.reasons),
+            "rule": self.rule,
+            "relevance": self.relevance,
+            "k": self.scores.k,
+            "queries": self.queries,
+            "items": self.scores.items,
+            "candidates": self.scores.candidates,
+            **{name: None if e is None else _finite(e.to_dict()) for name, e in estimates.items()},
+            "cost": None if self.cost is None else {"hours": self.cost.hours, "total": self.cost.total},
+            "measures": [_finite(record) for record in self.records()],
+        }
+
+    def __str__(self) -> str:
+        """Return all of it as text for a person: the tables, the slices, the decision and the rule."""
+        recommended = self.decision.recommended
+        head = f"{self.decision.verdict}: {recommended}." if recommended else f"{self.decision.verdict}."
+        said = [*(f"- {reason}" for reason in self.decision.reasons), f"Rule: {self.rule}"]
+        return "\n".join([*self._tables(), *self._figures(), *self._about(), "", head, *map(wrap, said)])
+
+    def _label(self, measure: str) -> str:
+        return LABELS[measure].format(k=self.scores.k)
+
+    def _tables(self) -> list[str]:
+        labels = [self._label(measure) for measure in self.scores.measures]
+        numbers = range(1, len(labels) + 1)
+        rows = [
+            (MEANINGS[option].format(candidates=self.scores.candidates), *self._cells(self.options.get(option)))
+            for option in OPTIONS
+        ]
+        changes = [(option, *self._cells(change, "+")) for option, change in self.changes.items()]
+        tables = [
+            render(("option", *labels), rows, numbers),
+            "",
+            render(("against staying", *labels), changes, numbers),
+        ]
+        return tables + self._slices()
+
+    def _cells(self, measured: Report | None, sign: str = "") -> list[str]:
+        if measured is None:
+            return ["dimensions differ"] * len(self.scores.measures)
+        return [in_words(measured[measure], sign) for measure in self.scores.measures]
+
+    def _slices(self) -> list[str]:
+        deciding = _deciding(self.scores)
+        lines = [line for line in self.changes["translate"] if line.measure == deciding and line.slice != "all"]
+        if not lines:
+            return []
+        shown = [option for option in OPTIONS if option in self.options and option != "untranslated"]
+        cells = [
+            (
+                line.slice,
+                *(f"{self.options[option][line.slice, deciding].value:.3f}" for option in shown),
+                in_words(line.estimate, "+"),
+                line.rows,
+            )
+            for line in lines
+        ]
+        header = (f"{self._label(deciding)} of slice", *shown, "translate against stay", "queries")
+        return ["", render(header, cells, range(1, len(header)))]
+
+    def _figures(self) -> list[str]:
+        figures = []
+        if DECIDING in self.scores.measures:
+            stay, new = (self.options[option][DECIDING].value for option in ("stay", "re-embed"))
+            step = f"{self.arr.value:.3f} × {new / stay if stay else float('nan'):.3f}"
+            figures.append(
+                f"break-even: ARR × (new/old) = {step} = {in_words(self.break_even)} of {self._label(DECIDING)}; "
+                "above 1, translating gains"
+            )
+            if self.changes["re-embed"][DECIDING].low > 0:
+                figures.append(f"gain recovered, of the step from old to new: {in_words(self.gain)}")
+        if self.itself is not None:
+            figures.append(f"translated search that finds the very item first: {in_words(self.itself)}")
+        return ["", *figures] if figures else []
+
+    def _about(self) -> list[str]:
+        t = self.scores
+        about = [f"{self.queries:,} queries, {t.items:,} items; relevant: {self.relevance}."]
+        if t.candidates > LARGE_SHARE * t.items:
+            about.append(
+                f"The cascade's {t.candidates:,} candidates are {t.candidates / t.items:.0%} of the items: "
+                "in a larger index it finds less."
+            )
+        return about
+
+
+def verdict_of(
+    scores: OptionScores,
+    *,
+    relevance: str = "as given",
+    slices: Any = None,
+    rule: Rule | None = None,
+    cost: Cost | None = None,
+    seed: int = 0,
+) -> Verdict:
+    r"""Return the verdict on a translation: one option is recommended, by paired differences against staying.
+
+    .. math:: \text{ARR} = \frac{\text{translate}}{\text{re-embed}}, \qquad
+              \text{ARR} \cdot \frac{\text{new}}{\text{old}} > 1 \iff \text{translate} > \text{stay}
+
+    With relevant items, nDCG@k decides; the rule is printed with the verdict (:class:`Rule`). Without them, the
+    overlap with re-embedding is shown beside that of staying, and there is no verdict unless the rule has a
+    ``min_overlap``. ``slices`` gives each query a label.
+
+    What breaks it: queries that are not those that users ask, and a gallery much smaller than the index served.
+
+    References: Drift-Adapter, EMNLP 2025 (ARR); Efron & Tibshirani, 1993 (paired bootstrap).
+
+    >>> from relatent.evaluate import Search, score_options
+    >>> y = np.random.default_rng(0).normal(size=(300, 8))
+    >>> same = Search(y, y)
+    >>> scored = score_options(same, same, same, own=np.arange(300), relevant=[[(i + 1) % 300] for i in range(300)])
+    >>> verdict_of(scored).decision.recommended
+    'translate'
+    """
+    rule = rule or Rule()
+    _check_rule(scores, rule)
+    options = {option: _measured(scores, option, slices, seed) for option in scores.by_option}
+    changes = {option: _changes(scores, option, slices, seed) for option in scores.by_option if option != "stay"}
+    three = _columns(scores, _deciding(scores), "translate", "stay", "re-embed")
+    above = bootstrap(three, difference(2, 0), seed=seed)
+    decision, words = _decision(scores, options, changes, above, rule, cost)
+    return Verdict(
+        decision,
+        words,
+        relevance,
+        scores,
+        options,
+        changes,
+        arr=bootstrap(three, ratio(0, 2), seed=seed),
+        gain=bootstrap(three, share_of_gain(0, 1, 2), seed=seed),
+        break_even=bootstrap(three, ratio(0, 1), seed=seed),
+        itself=None if scores.itself is None else bootstrap(scores.itself, seed=seed),
+        cost=cost,
+    )
+
+
+def _decision(
+    scores: OptionScores,
+    options: Mapping[str, Report],
+    changes: Mapping[str, Report],
+    above_translate: Estimate,
+    rule: Rule,
+    cost: Cost | None,
+) -> tuple[Decision, str]:
+    """Return the decision by what was judged relevant, or by the overlap, and the rule in words."""
+    measure, queries = _deciding(scores), len(scores.by_option["stay"])
+    label = LABELS[measure].format(k=scores.k)
+    if measure == DECIDING:
+        evidence = Evidence(changes, above_translate, measure, label, queries)
+        return decide(evidence, rule, cost), rule.words(label)
+    overlap = {option: measured[measure] for option, measured in options.items()}
+    return decide_by_overlap(overlap, rule, label, queries), rule.words_of_overlap(label)
+
+
+def _deciding(scores: OptionScores) -> str:
+    return DECIDING if DECIDING in scores.measures else scores.measures[0]
+
+
+def _check_rule(scores: OptionScores, rule: Rule) -> None:
+    if rule.min_overlap is not None and DECIDING in scores.measures:
+        raise ValueError(
+            "A least overlap was given, and relevant items too: expected one of them. With relevant items the margin "
+            "against staying decides; leave the least overlap out."
         )
 
 
-@dataclass(frozen=True)
-class Verdict:
-    """Three searches side by side, what translation keeps of re-embedding, and the decision with its reasons.
-
-    ``report`` holds, over all queries and per slice: ``old``, ``untranslated`` (where dimensions allow), ``translated``
-    and ``new``, each the recall@k of that search; ``arr``, translated over new; ``gain``, the share of the step from
-    old to new that translation recovers; ``above_old``, translated minus old; ``itself``, the share of queries whose
-    own row comes first.
-    """
-
-    go: bool
-    reasons: tuple[str, ...]
-    rule: str
-    relevance: str
-    k: int
-    queries: int
-    gallery: int
-    report: Report
-
-    def __str__(self) -> str:
-        """Lay it out for a person: the table, the slices, the decision and the rule."""
-        r, k = self.report, self.k
-        present = {line.measure for line in r}
-        cells = [(words, *(_figures(r[arm]) if arm in present else IMPOSSIBLE)) for arm, words in ARMS.items()]
-        parts = [
-            render(("search", f"recall@{k}", "95 % interval"), cells, numbers=(1, 2)),
-            f"ARR@{k}, recall relative to re-embedding: {_words(r['arr'])}",
-            f"gain recovered, of the step from old to new: {self._gain()}",
-        ]
-        if "itself" in present:
-            parts.append(f"translated search that finds the very item first: {_words(r['itself'])}")
-        parts += [*self._slices(), f"{self.queries:,} queries, {self.gallery:,} items; relevant: {self.relevance}."]
-        if self.relevance == NEIGHBOURS.format(k=k):
-            parts.append(STRICT)
-        decision = f"{'GO' if self.go else 'NO-GO'}: {' '.join(self.reasons)}"
-        return "\n".join([*parts, "", decision, f"Rule: {self.rule}"])
-
-    def to_dict(self) -> dict[str, Any]:
-        """Give plain values, for JSON; what is not defined is None."""
-        plain = {name: getattr(self, name) for name in ("rule", "relevance", "k", "queries", "gallery")}
-        lines = [{name: _finite(v) for name, v in line.items()} for line in self.report.to_dict()]
-        return {"verdict": "GO" if self.go else "NO-GO", "reasons": list(self.reasons), **plain, "measures": lines}
-
-    def _gain(self) -> str:
-        old, new = self.report["old"], self.report["new"]
-        if new.low <= old.high and old.low <= new.high:
-            return f"not defined, old ({old.value:.3f}) and new ({new.value:.3f}) do not clearly differ"
-        return _words(self.report["gain"])
-
-    def _slices(self) -> list[str]:
-        names = list(dict.fromkeys(line.slice for line in self.report if line.slice != "all"))
-        if not names:
-            return []
-        r, rows = self.report, {line.slice: line.rows for line in self.report}
-        cells = [
-            (
-                name,
-                *(f"{r[name, m].value:.3f}" for m in ("old", "translated", "new")),
-                _words(r[name, "arr"]),
-                rows[name],
-            )
-            for name in names
-        ]
-        return [render(("slice", "old", "translated", "new", f"ARR@{self.k}", "queries"), cells, numbers=(1, 2, 3, 5))]
+def _measured(scores: OptionScores, option: str, slices: Any, seed: int) -> Report:
+    statistics = {measure: column(i) for i, measure in enumerate(scores.measures)}
+    return report(scores.by_option[option], statistics, slices, seed=seed)
 
 
-def migration(
-    old: Search,
-    translated: Search,
-    new: Search,
-    *,
-    untranslated: Search | None = None,
-    own: np.ndarray | None = None,
-    relevant: Sequence[Any] | None = None,
-    relevance: str = "as given",
-    slices: Any = None,
-    k: int = 10,
-    rule: Rule | None = None,
-    seed: int = 0,
-) -> Verdict:
-    r"""Judge a translation by three searches of the same queries among the same items.
-
-    .. math:: \text{ARR@k} = \frac{\text{recall@k of translated}}{\text{recall@k of new}}
-              \qquad \text{gain} = \frac{\text{translated} - \text{old}}{\text{new} - \text{old}}
-
-    ``relevant`` gives for each query the gallery rows that should be found. Without it they are the k that the new
-    model finds: then the ceiling is 1, and the figure says how alike the results are, which is far stricter than
-    whether they are good. ``own`` gives the gallery row that each query itself is, which is not counted as found.
-
-    References: Drift-Adapter, EMNLP 2025 (ARR).
-
-    >>> y = np.random.default_rng(0).normal(size=(200, 8))
-    >>> same = Search(y, y)
-    >>> migration(same, same, same, own=np.arange(200)).go
-    True
-    """
-    rule = rule or Rule()
-    searches = {"old": old, "untranslated": untranslated, "translated": translated, "new": new}
-    n, m = len(new.queries), len(new.gallery)
-    check_fewer(k + (own is not None), m)
-    found = {name: _found(s, own, k) for name, s in searches.items() if s is not None}
-    words = relevance if relevant is not None else NEIGHBOURS.format(k=k)
-    wanted = wanted_rows(found["new"][0] if relevant is None else relevant, n, m)
-    columns = {name: _recall(rows, wanted) for name, (rows, _) in found.items()}
-    if own is not None:
-        columns["itself"] = found["translated"][1]
-    measured = report(np.stack(list(columns.values()), axis=1), _measures(list(columns)), slices, seed=seed)
-    reasons = _reasons(measured, rule, n, k)
-    kept = (
-        f"the lower bound of ARR@{k} is {measured['arr'].low:.3f}; against the old model recall@{k} changes by "
-        f"{_words(measured['above_old'])}."
-    )
-    return Verdict(not reasons, tuple(reasons) or (kept,), rule.words(k), words, k, n, m, measured)
+def _changes(scores: OptionScores, option: str, slices: Any, seed: int) -> Report:
+    """Return the paired differences between an option and staying."""
+    columns = np.concatenate([scores.by_option[option], scores.by_option["stay"]], axis=1)
+    count = len(scores.measures)
+    statistics = {measure: difference(i, i + count) for i, measure in enumerate(scores.measures)}
+    return report(columns, statistics, slices, seed=seed)
 
 
-def _found(search: Search, own: np.ndarray | None, k: int) -> tuple[np.ndarray, np.ndarray]:
-    """Give the k nearest rows without the query's own, and whether the own row came first."""
-    rows = nearest(search.queries, search.gallery, k + (own is not None), search.metric).indices
-    if own is None:
-        return rows, np.zeros(len(rows), dtype=bool)
-    others = rows != own[:, None]
-    others[others.all(axis=1), -1] = False  # the own row was not found: the last of k + 1 goes instead
-    return rows[others].reshape(len(rows), k), rows[:, 0] == own
+def _columns(scores: OptionScores, measure: str, *options: str) -> np.ndarray:
+    i = scores.measures.index(measure)
+    return np.stack([scores.by_option[option][:, i] for option in options], axis=1)
 
 
-def _recall(found: np.ndarray, wanted: np.ndarray) -> np.ndarray:
-    hits = np.zeros(len(found))
-    for column in wanted.T:
-        hits += (found == column[:, None]).any(axis=1) & (column >= 0)
-    return np.asarray(hits / np.sum(wanted >= 0, axis=1))
+def _change(changes: Report | None, record: dict[str, Any]) -> dict[str, float | None]:
+    if changes is None:
+        return {"change": None, "change_low": None, "change_high": None}
+    e = changes[record["slice"], record["measure"]]
+    return {"change": e.value, "change_low": e.low, "change_high": e.high}
 
 
-def _measures(names: list[str]) -> dict[str, Any]:
-    at = {name: i for i, name in enumerate(names)}
-    measures: dict[str, Any] = {name: (lambda means, i=i: means[:, i]) for name, i in at.items()}
-    old, translated, new = at["old"], at["translated"], at["new"]
-
-    def gain(means: np.ndarray) -> np.ndarray:
-        step = means[:, new] - means[:, old]
-        return np.asarray((means[:, translated] - means[:, old]) / np.where(step == 0, np.nan, step))
-
-    measures["arr"] = lambda means: means[:, translated] / np.where(means[:, new] == 0, np.nan, means[:, new])
-    measures["gain"] = gain
-    measures["above_old"] = lambda means: means[:, translated] - means[:, old]
-    return measures
-
-
-def _reasons(measured: Report, rule: Rule, n: int, k: int) -> list[str]:
-    reasons = []
-    if n < rule.queries:
-        reasons.append(f"there are only {n} queries, too few to tell.")
-    low = measured["arr"].low
-    if not low >= rule.arr:
-        reasons.append(f"the lower bound of ARR@{k} is {low:.3f}, below {rule.arr}.")
-    worse = [line for line in measured if _clearly_below(line, rule)]
-    reasons += [f"slice {line.slice!r} is below the old model by {-line.estimate.value:.3f}." for line in worse]
-    return reasons
-
-
-def _clearly_below(line: Measured, rule: Rule) -> bool:
-    """Tell whether a large slice, not the whole, has an interval that lies below the old model's recall."""
-    large = line.slice != "all" and line.rows >= rule.slice_queries
-    return line.measure == "above_old" and large and line.estimate.high < 0
-
-
-def _figures(e: Estimate) -> tuple[str, str]:
-    return f"{e.value:.3f}", f"{e.low:.3f} – {e.high:.3f}"
-
-
-def _words(e: Estimate) -> str:
-    return f"{e.value:.3f} ({e.low:.3f} – {e.high:.3f})"
-
-
-def _finite(value: Any) -> Any:
-    return None if isinstance(value, float) and not np.isfinite(value) else value
+def _finite(record: dict[str, Any]) -> dict[str, Any]:
+    return {name: None if isinstance(v, float) and not np.isfinite(v) else v for name, v in record.items()}

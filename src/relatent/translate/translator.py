@@ -189,10 +189,15 @@ class Translator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         return self
 
     def transform(self, X: Array | Space) -> Array | Space:
-        """Translate vectors of the source. A space gives a space, if its fingerprint is that of the source."""
+        """Translate vectors of the source. A space gives a space, if its fingerprint is that of the source.
+
+        Of an array of 20 rows or more, some are looked at, and those that look like another space's give a warning.
+        """
         if isinstance(X, Space):
             return self._translated(X, "source")
         x = self._checked(X)
+        if isinstance(x, np.ndarray):
+            self.endpoints_.check_array(x)
         return self.map_(x)
 
     def transform_target(self, Y: Array | Space) -> Array | Space:
@@ -305,10 +310,10 @@ class Translator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
     def _translated(self, space: Space, side: str) -> Space:
         self._check_fitted()
         self.endpoints_.check(space, side)
-        transform = self.transform if side == "source" else self.transform_target
-        vectors = transform(space.vectors)
-        if side == "target" and self.target_map_ is None:
+        folded = self.map_ if side == "source" else self.target_map_
+        if folded is None:
             return space
+        vectors = folded(as_matrix(space.vectors, "X"))
         keys = space.key_column()
         return Space(vectors, keys, space.name, self.endpoints_.outcome(vectors.shape[1]))
 
