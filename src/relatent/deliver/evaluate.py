@@ -157,10 +157,10 @@ def _searches(t: Translator, source: Space, target: Space, task: _SearchTask, si
     ask_x, ask_y = (x[task.own], y[task.own]) if task.are_items else task.vectors(source, target, task.queries)
     if side == "documents":
         old, new = Search(ask_x, x), Search(ask_y, y)
-        translated = Search(t.transform_target(ask_y), t.transform(x), metric)
+        translated = Search(t.transform_target(ask_y), t.transform(x), t.metric_)
     else:
         old, new = Search(ask_y, y), Search(ask_x, x)
-        translated = Search(t.transform(ask_x), t.transform_target(y), metric)
+        translated = Search(t.transform(ask_x), t.transform_target(y), t.metric_)
     mixed = Search(new.queries, old.gallery) if x.shape[1] == y.shape[1] else None
     return {"stay": old, "translate": translated, "reembed": new, "untranslated": mixed}
 
