@@ -156,3 +156,14 @@ def test_what_does_not_fit_is_named():
     for given in (rl.Translator(), nn.Linear(2, 2)):
         with pytest.raises(TypeError, match="expected a fitted Translator"):
             rl.nn.Translation(given)
+
+
+def test_two_thin_factors_are_one_layer_and_come_back(rng):
+    x, y = rng.normal(size=(5, 40)), rng.normal(size=(5, 30))
+    translator = rl.RelativeTranslator().fit(x, y)
+    assert translator.map_.second is not None
+    layer = rl.nn.Translation(translator, trainable=True)
+    np.testing.assert_allclose(layer(torch.from_numpy(x)).detach().numpy(), translator.transform(x), atol=1e-12)
+    assert {tuple(p.shape) for p in layer.parameters()} == {(40, 5), (5, 30)}
+    assert "40 → 30" in repr(layer)
+    np.testing.assert_array_equal(layer.to_translator().transform(x), translator.transform(x))
