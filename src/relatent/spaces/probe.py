@@ -45,7 +45,7 @@ ROWS_PER_CHUNK = 1_024
 # Fewer rows than this say little.
 ENOUGH_ROWS = 20
 # At least this much agreement is one space, less than that is another; between them it may be either.
-SAME, FOREIGN = 0.35, 0.05
+SAME, FOREIGN = 0.45, 0.02
 # A probe that could reach no more agreement than this with its own space cannot tell: the space is isotropic.
 TELLING = 0.2
 # Mean norms that differ by more than the first factor are suspicious, by more than the second another space.
