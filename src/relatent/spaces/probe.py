@@ -191,10 +191,11 @@ def compare_probes(a: Probe, b: Probe, dim: int) -> Match:
     agreement, possible = _agreement(a, b, dim)
     if possible < TELLING:
         return Match("same", "the dimensions are equal and the probes cannot tell more")
-    said = f"their probes agree to {agreement:.2f} (one space: at least {SAME}, another: less than {FOREIGN})"
+    limit = min(SAME, possible / 2)  # fewer rows of a space agree less with it
+    said = f"their probes agree to {agreement:.2f} (one space: at least {limit:.2f}, another: less than {FOREIGN})"
     if agreement < FOREIGN:
         return Match("foreign", f"{said}: these look like different models, or very different data", agreement)
-    if agreement < SAME:
+    if agreement < limit:
         return Match("unsure", f"{said}: a related model, or very different data", agreement)
     if high > NORM_UNSURE * low:
         return Match("unsure", norms, agreement)
