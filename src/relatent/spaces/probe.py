@@ -130,7 +130,7 @@ class ProbeBuilder:
             return None
         mean, square = self._sums / self._rows
         std = np.sqrt(np.maximum(square - mean**2, 0))
-        short = [[float(f"{value:.4g}") for value in values] for values in (mean, std)]
+        short = [_rounded(values).tolist() for values in (mean, std)]
         return Probe(self._rows, short[0][0], short[1][0], tuple(short[0][1:]), tuple(short[1][1:]))
 
 
@@ -245,6 +245,14 @@ def _directions(dim: int) -> np.ndarray:
     signs = np.unpackbits(bits.astype("<u8").view(np.uint8))[: dim * DIRECTIONS].reshape(dim, DIRECTIONS)
     directions = 2.0 * signs - 1.0
     return np.asarray((directions - directions.mean(axis=0)) / np.sqrt(dim))
+
+
+def _rounded(values: np.ndarray, digits: int = 4) -> np.ndarray:
+    """Round to significant digits, so that the probe is short as text."""
+    places = digits - 1 - np.floor(np.log10(np.maximum(np.abs(values), 1e-300)))
+    up, down = 10.0 ** np.maximum(places, 0), 10.0 ** np.maximum(-places, 0)
+    rounded: np.ndarray = np.round(values * up / down) * down / up
+    return np.where(np.isfinite(rounded), rounded, values)
 
 
 def _spaced(n: int, most: int) -> np.ndarray:
