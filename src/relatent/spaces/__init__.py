@@ -2,10 +2,10 @@
 
 from relatent.spaces.chunks import Chunk
 from relatent.spaces.files import SpaceWriter, check_new, read_space, space_writer, write_space
-from relatent.spaces.fingerprint import Fingerprint, Match, Probe
+from relatent.spaces.fingerprint import Fingerprint, Match, Probe, SpaceWarning
 from relatent.spaces.inspect import Inspection, inspect_space
 from relatent.spaces.join import Matched, Parallel, duplicate_keys, match_keys, parallel
-from relatent.spaces.keys import held_out, key_hashes
+from relatent.spaces.keys import held_out, key_hashes, key_texts
 from relatent.spaces.normalize import Normalizer, live_dimensions
 from relatent.spaces.space import Space
 
@@ -19,12 +19,14 @@ __all__ = [
     "Parallel",
     "Probe",
     "Space",
+    "SpaceWarning",
     "SpaceWriter",
     "check_new",
     "duplicate_keys",
     "held_out",
     "inspect_space",
     "key_hashes",
+    "key_texts",
     "live_dimensions",
     "match_keys",
     "parallel",

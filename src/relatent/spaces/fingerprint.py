@@ -97,5 +97,5 @@ def one_model(a: str, b: str) -> bool:
 def _parts(model: str) -> tuple[str, str]:
     """Split "organization/name"; any other path, such as that of a local copy, has no organization."""
     parts = PurePosixPath(model.replace("\\", "/")).parts
-    is_hub = len(parts) == 2 and parts[0] not in ("/", ".", "..", "~")
+    is_hub = len(parts) == 2 and not model.startswith((".", "/", "~"))
     return (parts[0].casefold() if is_hub else "", parts[-1].casefold() if parts else "")

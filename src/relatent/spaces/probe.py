@@ -45,7 +45,7 @@ ROWS_PER_CHUNK = 1_024
 # Fewer rows than this say little.
 ENOUGH_ROWS = 20
 # At least this much agreement is one space, less than that is another; between them it may be either.
-SAME, FOREIGN = 0.35, 0.05
+SAME, FOREIGN = 0.45, 0.02
 # A probe that could reach no more agreement than this with its own space cannot tell: the space is isotropic.
 TELLING = 0.2
 # Mean norms that differ by more than the first factor are suspicious, by more than the second another space.
@@ -130,7 +130,7 @@ class ProbeBuilder:
             return None
         mean, square = self._sums / self._rows
         std = np.sqrt(np.maximum(square - mean**2, 0))
-        short = [[float(f"{value:.4g}") for value in values] for values in (mean, std)]
+        short = [_rounded(values).tolist() for values in (mean, std)]
         return Probe(self._rows, short[0][0], short[1][0], tuple(short[0][1:]), tuple(short[1][1:]))
 
 
@@ -191,10 +191,11 @@ def compare_probes(a: Probe, b: Probe, dim: int) -> Match:
     agreement, possible = _agreement(a, b, dim)
     if possible < TELLING:
         return Match("same", "the dimensions are equal and the probes cannot tell more")
-    said = f"their probes agree to {agreement:.2f} (one space: at least {SAME}, another: less than {FOREIGN})"
+    limit = min(SAME, possible / 2)  # fewer rows of a space agree less with it
+    said = f"their probes agree to {agreement:.2f} (one space: at least {limit:.2f}, another: less than {FOREIGN})"
     if agreement < FOREIGN:
         return Match("foreign", f"{said}: these look like different models, or very different data", agreement)
-    if agreement < SAME:
+    if agreement < limit:
         return Match("unsure", f"{said}: a related model, or very different data", agreement)
     if high > NORM_UNSURE * low:
         return Match("unsure", norms, agreement)
@@ -244,6 +245,14 @@ def _directions(dim: int) -> np.ndarray:
     signs = np.unpackbits(bits.astype("<u8").view(np.uint8))[: dim * DIRECTIONS].reshape(dim, DIRECTIONS)
     directions = 2.0 * signs - 1.0
     return np.asarray((directions - directions.mean(axis=0)) / np.sqrt(dim))
+
+
+def _rounded(values: np.ndarray, digits: int = 4) -> np.ndarray:
+    """Round to significant digits, so that the probe is short as text."""
+    places = digits - 1 - np.floor(np.log10(np.maximum(np.abs(values), 1e-300)))
+    up, down = 10.0 ** np.maximum(places, 0), 10.0 ** np.maximum(-places, 0)
+    rounded: np.ndarray = np.round(values * up / down) * down / up
+    return np.where(np.isfinite(rounded), rounded, values)
 
 
 def _spaced(n: int, most: int) -> np.ndarray:
