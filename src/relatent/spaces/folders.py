@@ -13,6 +13,7 @@ from relatent.spaces.chunks import Chunk, Joined, Rows
 from relatent.spaces.formats import FORMATS, format_of, module_of
 from relatent.spaces.formats.columns import ReadOptions
 from relatent.spaces.formats.errors import readable
+from relatent.spaces.formats.matrix import Shape, check_inflation
 
 __all__ = ["join_files", "list_files", "open_local", "visible"]
 
@@ -91,7 +92,9 @@ def _open_file(path: Path, options: ReadOptions) -> Rows:
     with readable(path):
         before = _identity(path)
         _check_content(path, kind)
-        return UnchangedFile(module_of(kind).open_rows(path, options), path, before)
+        rows: Rows = module_of(kind).open_rows(path, options)
+        check_inflation(path, Shape(rows.shape, rows.dtype), options)
+        return UnchangedFile(rows, path, before)
 
 
 class UnchangedFile:
