@@ -396,7 +396,7 @@ def test_nulls_ragged_rows_and_nan(here, translator):
     for name, rows, says in (
         ("null", [good, None], "1 null vectors, first in row 1"),
         ("ragged", [good, good[:-1]], "in row 1"),
-        ("nan", [good, [np.nan] * OLD_DIM], "Row 1 of nan holds NaN or infinity"),
+        ("nan", [good, [np.nan] * OLD_DIM], "Row 1 (key 'b') of nan.parquet holds NaN or infinity"),
     ):
         pq.write_table(pa.table({"id": ["a", "b"], "v": pa.array(rows, pa.list_(pa.float32()))}), f"{name}.parquet")
         refused("translate", translator, f"{name}.parquet", "-o", "x.parquet", "--accept", says=says)
@@ -428,6 +428,25 @@ def test_nothing_is_replaced_unless_forced_and_never_in_place(here, translator):
     rl.write_space(rl.read_space("old.parquet"), "folder/a.parquet")
     for source, out in (("folder", "folder/b.parquet"), ("folder/*.parquet", "folder/c.parquet"), ("folder", "folder")):
         refused("translate", translator, source, "-o", out, "--force", says="nothing is written in place")
+    for words in (
+        ("translate", translator, "old.parquet", "-o", translator),
+        ("fit", "old.parquet", "new.parquet", "-o", "new.parquet"),
+        ("project", "old.parquet", "-a", "x.parquet", "-o", "x.parquet"),
+    ):
+        kept = Path(words[-1]).read_bytes()
+        refused(*words, "--force", says=("nothing is written in place", ".safetensors")[words[0] == "fit"])
+        assert Path(words[-1]).read_bytes() == kept
+    refused("fit", "old.parquet", "new.parquet", "-o", "e.txt", says="e.txt does not end in .safetensors")
+
+
+def test_damaged_vectors_are_refused_unless_asked_for(here, translator):
+    rl.write_space(rl.read_space("old.parquet"), "old.npy")
+    raw = bytearray(Path("old.npy").read_bytes())
+    raw[1000] ^= 1
+    Path("old.npy").write_bytes(raw)
+    refused("translate", translator, "old.npy", "-o", "x.npy", says=("old.npy is damaged", "--no-verify"))
+    run("translate", translator, "old.npy", "-o", "x.npy", "--no-verify")
+    refused("info", "x.npy", "--max-memory", "10", says=("x.npy states", "--max-memory"))
 
 
 def test_no_folder(here, translator):

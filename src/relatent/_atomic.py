@@ -186,7 +186,7 @@ def _land(aside: Path, path: Path, replace: bool, prepare: Callable[[Path, Path]
 
 
 def _link(new: Path, path: Path) -> None:
-    """Give a file its name unless the name is taken, in one step."""
+    """Name a file unless the name is taken, in one step."""
     try:
         os.link(new, path)
     except FileExistsError as error:

@@ -19,6 +19,7 @@ from relatent._atomic import FileError, atomic_write
 __all__ = [
     "FORMAT_VERSION",
     "Saved",
+    "check_suffix",
     "from_bytes",
     "is_saved",
     "read_saved",
@@ -39,6 +40,15 @@ class Saved:
     kind: str
     arrays: dict[str, np.ndarray]
     about: dict[str, Any] = field(default_factory=dict)
+
+
+def check_suffix(path: str | os.PathLike[str]) -> None:
+    """Refuse a path whose suffix says that it is something else than what is saved there.
+
+    >>> check_suffix("t.safetensors")
+    """
+    if Path(path).suffix != ".safetensors":
+        raise FileError(f"{path} does not end in .safetensors, as a translator's file must: write to such a path.")
 
 
 def write_saved(path: str | os.PathLike[str], saved: Saved) -> None:

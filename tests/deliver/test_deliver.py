@@ -65,6 +65,22 @@ def test_translated_files_equal_translated_arrays(spaces, translator, tmp_path, 
     assert back.dtype == ("float64" if dtype == "float64" else "float32")
 
 
+@pytest.mark.parametrize(("value", "says"), [(np.nan, "holds NaN or infinity"), (3e38, "becomes infinite in float32")])
+def test_a_row_that_cannot_be_translated_is_named_by_file_and_key(spaces, translator, tmp_path, value, says):
+    """Every number of the row is finite in float32, and yet a sum of eight of them is not."""
+    vectors = spaces[0].vectors.astype(np.float32)
+    (tmp_path / "old").mkdir()
+    for i, name in enumerate(("a.parquet", "b.parquet")):
+        part = vectors.copy()
+        if i == 1:
+            part[7] = value * np.sign(translator.transform(np.eye(8, dtype=np.float32))[:, 0])
+        rl.write_space(rl.Space(part, spaces[0].keys, fingerprint=rl.Fingerprint(8, "old")), tmp_path / "old" / name)
+    key = spaces[0].keys[7]
+    with pytest.raises(ValueError, match=rf"Row 7 \(key {key!r}\) of .*b\.parquet {says}"):
+        translate_space(translator, rl.read_space(tmp_path / "old"), tmp_path / "x.parquet")
+    assert not (tmp_path / "x.parquet").exists()
+
+
 def test_an_empty_space_stays_one(translator, tmp_path):
     empty = rl.Space(np.empty((0, 8), np.float32), [], fingerprint=rl.Fingerprint(8, "old"))
     translate_space(translator, empty, tmp_path / "x.parquet")

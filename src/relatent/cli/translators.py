@@ -60,10 +60,12 @@ def fit(
       relatent fit old/ new/ -o t.safetensors --pairs 20000 --target-vector embedding
       relatent fit new.parquet old.parquet --goal retrieval --frozen-target -o queries.safetensors
     """
+    from relatent._saved import check_suffix
     from relatent.deliver import fit_spaces
     from relatent.spaces import check_new, read_space
     from relatent.translate import Translator
 
+    check_suffix(out)
     check_new(out, old, new, anchors, overwrite=force)
     source, target = two_spaces(old, new, vector, key, target_vector, target_key, by_row)
     keys = None if anchors is None else read_space(anchors).keys

@@ -81,7 +81,7 @@ def _open(place: Path | str, options: ReadOptions) -> Rows:
 
 @contextmanager
 def read_defaults(*, verify: bool = True, max_memory: int | None = None) -> Iterator[None]:
-    """Set what :func:`read_space` does in this block unless it is told more: for commands that read several files."""
+    """Set how :func:`read_space` reads in this block, for a command that reads several files."""
     token = _DEFAULTS.set(ReadOptions(verify=verify, max_memory=max_memory))
     try:
         yield

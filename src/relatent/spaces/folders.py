@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import stat
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path, PurePath
 
+import pyarrow as pa
+
 from relatent._atomic import FileError
-from relatent.spaces.chunks import Joined, Rows
+from relatent.spaces.chunks import Chunk, Joined, Rows
 from relatent.spaces.formats import FORMATS, format_of, module_of
 from relatent.spaces.formats.columns import ReadOptions
 from relatent.spaces.formats.errors import readable
+from relatent.spaces.formats.matrix import Shape, check_inflation
 
 __all__ = ["join_files", "list_files", "open_local", "visible"]
 
@@ -87,9 +90,41 @@ def _open_file(path: Path, options: ReadOptions) -> Rows:
     if options.keys is not None and kind != "npy":
         raise ValueError(f"keys= names the ids of an .npy file, and {path} is none: say key= for a column of it.")
     with readable(path):
+        before = _identity(path)
         _check_content(path, kind)
         rows: Rows = module_of(kind).open_rows(path, options)
-    return rows
+        check_inflation(path, Shape(rows.shape, rows.dtype), options)
+        return UnchangedFile(rows, path, before)
+
+
+class UnchangedFile:
+    """The rows of a file, as long as it is the one that was opened: old vectors never meet the keys of a new file."""
+
+    def __init__(self, rows: Rows, path: Path, identity: tuple[int, ...]) -> None:
+        self._rows, self._path, self._opened = rows, path, identity
+        self.shape, self.dtype, self.layout = rows.shape, rows.dtype, rows.layout
+        self.fingerprint, self.schema = rows.fingerprint, rows.schema
+
+    def chunks(self, start: int, stop: int, size: int) -> Iterator[Chunk]:
+        """Yield the chunks of the file."""
+        for chunk in self._rows.chunks(start, stop, size):
+            self._check()
+            yield chunk
+
+    def others(self, names: list[str] | None = None) -> pa.Table:
+        """Return every column but the vectors, or some of them."""
+        table = self._rows.others(names)
+        self._check()
+        return table
+
+    def _check(self) -> None:
+        if _identity(self._path) != self._opened:
+            raise FileError(f"{self._path} was changed or replaced after it was opened: read it again from the start.")
+
+
+def _identity(path: Path) -> tuple[int, ...]:
+    about = path.stat()
+    return about.st_ino, about.st_size, about.st_mtime_ns
 
 
 def _check_content(path: Path, kind: str) -> None:

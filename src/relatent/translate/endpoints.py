@@ -71,13 +71,8 @@ class Endpoints:
         if match.outcome != "same":
             warnings.warn(
                 f"These vectors may not be of the {side} {self._name(side)} that this translator was fitted on: "
-<<<<<<< HEAD
                 f"{match.reason}. Give vectors of the model that it was fitted on, prepared in the same way; if you "
                 "know that they are, accept them: translator.accept(Space(x)).",
-=======
-                f"{match.reason}. Give vectors of the model that it was fitted on, prepared in the same way; if "
-                "you know that they are, accept them: translator.accept(Space(x)).",
->>>>>>> keys
                 SpaceWarning,
                 stacklevel=3,
             )

@@ -1,4 +1,4 @@
-"""Say in words what a reader stumbled over."""
+"""Say in words what a reader met."""
 
 from __future__ import annotations
 
@@ -14,6 +14,12 @@ from relatent._atomic import FileError
 
 __all__ = ["readable"]
 
+# What the libraries underneath raise over bytes that they did not expect; NumPy parses headers as Python, hence syntax.
+UNREADABLE = (
+    *(pa.ArrowException, zipfile.BadZipFile, zlib.error, EOFError, OSError, ValueError, LookupError),
+    *(RuntimeError, TypeError, OverflowError, SyntaxError),
+)
+
 
 @contextmanager
 def readable(path: Any) -> Iterator[None]:
@@ -24,7 +30,7 @@ def readable(path: Any) -> Iterator[None]:
         raise
     except FileNotFoundError as error:
         raise FileNotFoundError(f"There is no file {path}: check the path.") from error
-    except (pa.ArrowException, zipfile.BadZipFile, zlib.error, EOFError, OSError, ValueError, KeyError) as error:
+    except UNREADABLE as error:
         said = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise FileError(
             f"{path} cannot be read ({said}): it is cut short, damaged, or not what its suffix says. Get a new copy."

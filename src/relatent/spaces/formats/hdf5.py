@@ -28,7 +28,7 @@ from relatent.spaces.formats.arrays import (
     open_container,
 )
 from relatent.spaces.formats.columns import ReadOptions
-from relatent.spaces.formats.matrix import ReadRows, Shape, check_inflation, check_size
+from relatent.spaces.formats.matrix import ReadRows, Shape, check_size
 
 __all__ = ["Writer", "open_rows"]
 
@@ -41,7 +41,6 @@ def open_rows(path: Path, options: ReadOptions) -> Rows:
         shapes = {name: Shape(item.shape, item.dtype) for name, item in found.items()}
 
         def matrix(name: str, _sums: np.ndarray | None) -> _Hdf5Matrix:
-            check_inflation(path, shapes[name], found[name].id.get_storage_size(), options)
             block = Shape(found[name].chunks or (0,), found[name].dtype)
             check_size(path, "one block of vectors", block.nbytes, options)
             return _Hdf5Matrix(path, name, shapes[name].shape, shapes[name].dtype)  # type: ignore[arg-type]

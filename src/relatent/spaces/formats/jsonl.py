@@ -78,7 +78,8 @@ class JsonRows:
                 matrix = np.asarray(vectors, dtype=self.dtype).reshape(len(objects), self.shape[1])
             finite = np.isfinite(matrix).all(axis=1)
         except OverflowError:  # an integer of hundreds of digits
-            finite = np.asarray([all(abs(v) <= np.finfo(self.dtype).max for v in vector) for vector in vectors])
+            largest = float(np.finfo(self.dtype).max)
+            finite = np.asarray([all(abs(v) <= largest for v in vector) for vector in vectors])
         if not finite.all():
             row = int(np.argmin(finite))
             raise FileError(

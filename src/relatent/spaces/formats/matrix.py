@@ -129,10 +129,10 @@ class StoredMatrix:
         return rows.astype(self.dtype, copy=False)
 
 
-def check_inflation(path: Path, shape: Shape, stored: int, options: ReadOptions) -> None:
-    """Refuse a compressed matrix that claims far more than its bytes can hold and more than may be used."""
-    if shape.nbytes > INFLATION * max(stored, 1):
-        check_size(path, f"{stored:,} bytes of vectors", shape.nbytes, options)
+def check_inflation(path: Path, shape: Shape, options: ReadOptions) -> None:
+    """Refuse vectors that claim far more than a file of this size can hold, and more than may be used."""
+    if shape.nbytes > INFLATION * path.stat().st_size:
+        check_size(path, "its vectors", shape.nbytes, options)
 
 
 def check_size(path: Path, what: str, nbytes: int, options: ReadOptions) -> None:

@@ -21,7 +21,7 @@ from relatent.spaces.formats.arrays import (
     open_container,
 )
 from relatent.spaces.formats.columns import ReadOptions, refuse_keys
-from relatent.spaces.formats.matrix import Shape, StoredMatrix, check_inflation, check_size
+from relatent.spaces.formats.matrix import Shape, StoredMatrix, check_size
 from relatent.spaces.formats.npy import NpyVectors, read_header
 
 __all__ = ["Writer", "open_rows"]
@@ -82,7 +82,6 @@ class _Members:
             sums=sums,
         )
         matrix.check_length(self._path.stat().st_size if stored else header.info.file_size)
-        check_inflation(self._path, header.shape, header.info.compress_size, self._options)
         return matrix
 
     def _begin(self, info: zipfile.ZipInfo) -> int:
