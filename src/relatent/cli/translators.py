@@ -20,6 +20,7 @@ from relatent.cli.options import (
     TargetSpace,
     TargetVector,
     TranslatorFile,
+    TranslatorOut,
     Vector,
 )
 from relatent.cli.options import spaces as two_spaces
@@ -31,10 +32,10 @@ __all__ = ["demo", "evaluate", "fit", "stitch", "translate"]
 def fit(
     old: SourceSpace,
     new: TargetSpace,
-    out: Out,
+    out: TranslatorOut,
     goal: Annotated[str, typer.Option("--goal", help="vectors, retrieval (moves queries) or stitching.")] = "vectors",
     map_: Annotated[str, typer.Option("--map", help="auto, or a map by name: orthogonal, ridge, …")] = "auto",
-    normalize: Annotated[str, typer.Option("--normalize", help="Preparation of both sides.")] = "iso",
+    normalize: Annotated[str, typer.Option("--normalize", help="Normalization of both sides.")] = "iso",
     frozen_target: Annotated[bool, typer.Option(help="For retrieval in an index that cannot be touched.")] = False,
     held_out: Annotated[float, typer.Option("--held-out", help="Share of keys kept for evaluate.")] = 0.2,
     max_pairs: Annotated[int, typer.Option("--pairs", help="Pairs to fit on at most.")] = 100_000,
@@ -49,7 +50,7 @@ def fit(
     """Fit a translator on the keys that two spaces share.
 
     Part of the keys is held out for evaluate. Which ones follows from the keys alone, so every run holds out the
-    same. The file remembers, as numbers, the keys that it was fitted on; evaluate leaves them out.
+    same. The file remembers hashes of the keys that it was fitted on; evaluate leaves them out.
 
     Examples:
       relatent fit old.parquet new.parquet -o t.safetensors
