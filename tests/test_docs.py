@@ -26,6 +26,14 @@ def test_every_public_name_is_on_a_page():
     assert {f"relatent.{name}" for name in front} <= set(PUBLIC)
 
 
+def test_files_that_contributors_are_sent_to_exist():
+    """A path in backticks is one from the root of the repository or of the package."""
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf8")
+    named = set(re.findall(r"`([\w./]+(?:\.py|\.md|\.txt|/))`", text))
+    assert named
+    assert [path for path in named if not any((ROOT / base / path).exists() for base in (".", "src/relatent"))] == []
+
+
 @pytest.mark.slow
 def test_pages_hold_public_names_and_need_no_network(tmp_path):
     pytest.importorskip("sphinx", reason="pip install 'relatent[docs]'")
