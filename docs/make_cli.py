@@ -75,7 +75,7 @@ def argument(parameter: Any) -> str:
 
 
 def words_of(parameter: Any) -> str:
-    """Give the help of a parameter and its default."""
+    """Return the help of a parameter and its default."""
     if parameter.required and parameter.param_type_name == "option":
         return f"{parameter.help} Required."
     default = parameter.default

@@ -496,6 +496,32 @@ def test_wrong_options(here):
     refused("fit", "old.parquet", "new.parquet", "-o", "x.safetensors", "--key", "labl", says="no column 'labl'")
 
 
+def test_a_translator_is_saved_as_safetensors(here):
+    said = run("fit", "old.parquet", "new.parquet", "-o", "e.txt", code=USAGE).stderr
+    assert "e.txt does not end in .safetensors" in said
+    assert not Path("e.txt").exists()
+
+
+def test_a_remedy_is_an_option_and_no_argument_of_python(here, tmp_path):
+    pytest.importorskip("onnxruntime")
+    wrong = ("encode", "docs.txt", "--kind", "onnx", "-m", onnx_without_tokenizer(tmp_path), "-o", "x.npy")
+    Path("docs.txt").write_text("a text")
+    refused(*wrong, says="Put it beside the model.")
+    with pytest.raises(FileNotFoundError, match="tokenizer="):
+        rl.encode.onnx_text(tmp_path / "model.onnx")
+
+
+def onnx_without_tokenizer(folder):
+    """Write the smallest model that loads: its input, given back."""
+    from onnx import TensorProto, helper, save
+
+    ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [None, 2]) for name in ("x", "y")]
+    graph = helper.make_graph([helper.make_node("Identity", ["x"], ["y"])], "same", ends[:1], ends[1:])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+    save(model, folder / "model.onnx")
+    return folder / "model.onnx"
+
+
 # How it speaks.
 
 

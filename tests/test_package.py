@@ -21,6 +21,17 @@ def test_importing_loads_no_heavy_module():
     assert heavy.isdisjoint(name.split(".")[0] for name in loaded)
 
 
+MODULES = ["anchors", "deliver", "encode", "evaluate", "nn", "project", "spaces", "stitching", "translate"]
+
+
+def test_public_modules_are_there_without_another_import():
+    """In a fresh interpreter: what another test has imported must not help."""
+    code = f"import relatent as rl; print(*(getattr(rl, name).__name__ for name in {MODULES}))"
+    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    assert shown == [f"relatent.{name}" for name in MODULES]
+    assert {name for name, home in relatent._HOME.items() if home == "relatent"} == set(MODULES)
+
+
 @pytest.mark.parametrize("name", relatent.__all__)
 def test_every_announced_name_exists(name):
     assert getattr(relatent, name) is not None

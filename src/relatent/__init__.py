@@ -7,7 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from relatent import anchors, deliver, encode, evaluate, nn
+    from relatent import anchors, deliver, encode, evaluate, nn, project, spaces, stitching, translate
     from relatent.deliver import load
     from relatent.evaluate import compare
     from relatent.project import (
@@ -48,13 +48,17 @@ _HOME = {
     "load": "relatent.deliver",
     "nn": "relatent",
     "parallel": "relatent.spaces",
+    "project": "relatent",
     "read_head": "relatent.stitching",
     "read_space": "relatent.spaces",
     "relative_projection": "relatent.project",
     "similarity": "relatent.project",
+    "spaces": "relatent",
     "stitch": "relatent.stitching",
+    "stitching": "relatent",
     "stitching_matrix": "relatent.stitching",
     "summarize": "relatent.translate",
+    "translate": "relatent",
     "write_space": "relatent.spaces",
 }
 
@@ -86,13 +90,17 @@ __all__ = [
     "load",
     "nn",
     "parallel",
+    "project",
     "read_head",
     "read_space",
     "relative_projection",
     "similarity",
+    "spaces",
     "stitch",
+    "stitching",
     "stitching_matrix",
     "summarize",
+    "translate",
     "write_space",
 ]
 

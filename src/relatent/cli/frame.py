@@ -16,6 +16,8 @@ from typing import Annotated, Any, get_type_hints
 
 import typer
 
+from relatent._remedy import message_for_command
+
 __all__ = ["ERROR", "NO_GO", "NO_VERDICT", "OK", "USAGE", "Answer", "app", "command"]
 
 OK = 0
@@ -79,7 +81,7 @@ class Answer:
 
 
 def command(function: Callable[..., Answer]) -> Callable[..., None]:
-    """Make a command of a function that gives an answer. A parameter ``progress`` is filled in, not asked for."""
+    """Make a command of a function that returns an answer. A parameter ``progress`` is filled in, not asked for."""
     hints = get_type_hints(function, include_extras=True)
     asked = [p.replace(annotation=hints[p.name]) for p in inspect.signature(function).parameters.values()]
     bar = any(p.name == "progress" for p in asked)
@@ -112,7 +114,7 @@ def command(function: Callable[..., Answer]) -> Callable[..., None]:
 
 @contextmanager
 def _at_work(name: str, wanted: bool) -> Iterator[None]:
-    """Show a spinner on a terminal while a command without a bar of its own is at work."""
+    """Show a spinner on a terminal while a command without a progress bar of its own is at work."""
     if not (wanted and sys.stderr.isatty()):
         yield
         return
@@ -154,12 +156,12 @@ def _one_line(error: BaseException) -> str:
         return f"There is no file {error.filename}: check the path."
     if isinstance(error, OSError) and error.strerror:
         return f"{error.strerror}: {error.filename}" if error.filename else f"{error.strerror}."
-    said = error.args[0] if isinstance(error, KeyError) and error.args else error
+    said = error.args[0] if isinstance(error, KeyError) and error.args else message_for_command(error)
     return " ".join(str(said).split()) or type(error).__name__
 
 
 def _plain(value: Any) -> Any:
-    """Give arrays and records of other libraries as JSON can hold them; what is not a finite number is null."""
+    """Return arrays and records of other libraries as JSON can hold them; what is not a finite number is null."""
     if isinstance(value, dict):
         return {str(name): _plain(one) for name, one in value.items()}
     if isinstance(value, list | tuple):

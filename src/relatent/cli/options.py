@@ -20,6 +20,7 @@ __all__ = [
     "TargetSpace",
     "TargetVector",
     "TranslatorFile",
+    "TranslatorOut",
     "Vector",
     "spaces",
 ]
@@ -28,6 +29,17 @@ SourceSpace = Annotated[str, typer.Argument(metavar="OLD", help="Vectors to tran
 TargetSpace = Annotated[str, typer.Argument(metavar="NEW", help="Vectors of the same items in the other space.")]
 TranslatorFile = Annotated[Path, typer.Argument(metavar="TRANSLATOR", help="What `relatent fit` wrote.")]
 Out = Annotated[str, typer.Option("--out", "-o", help="Where to write; the suffix tells the format.")]
+
+
+def _translator_path(path: str) -> str:
+    if not path.endswith(".safetensors"):
+        raise typer.BadParameter(f"{path} does not end in .safetensors, which is how a translator is saved.")
+    return path
+
+
+TranslatorOut = Annotated[
+    str, typer.Option("--out", "-o", callback=_translator_path, help="Where to write: a .safetensors file.")
+]
 Force = Annotated[bool, typer.Option("--force", help="Replace what is there.")]
 Vector = Annotated[str | None, typer.Option("--vector", help="Column of the vectors, where the guess is wrong.")]
 Key = Annotated[str | None, typer.Option("--key", help="Column of the keys, where the guess is wrong.")]
@@ -36,7 +48,7 @@ TargetKey = Annotated[str | None, typer.Option("--target-key", help="Column of N
 ByRow = Annotated[bool, typer.Option("--by-row", help="Pair row i of OLD with row i of NEW, whatever their keys.")]
 Seed = Annotated[int, typer.Option("--seed", help="The same seed gives the same result.")]
 K = Annotated[int, typer.Option("-k", help="How many neighbors to look at.")]
-Accept = Annotated[bool, typer.Option("--accept", help="Let spaces pass that look like another model's.")]
+Accept = Annotated[bool, typer.Option("--accept", help="Accept spaces that look like another model's.")]
 
 
 def spaces(

@@ -69,9 +69,9 @@ def encode(
     column: Annotated[str | None, typer.Option("--column", help="Column of the texts.")] = None,
     key: Key = None,
     pooling: Annotated[str | None, typer.Option("--pooling", help="mean, cls, max or last.")] = None,
-    layer: Annotated[int | None, typer.Option("--layer", help="Hidden state to read, of a transformer.")] = None,
+    layer: Annotated[int | None, typer.Option("--layer", help="Hidden state of a transformer to read.")] = None,
     device: Annotated[str | None, typer.Option("--device", help="cpu, cuda, mps; the fastest by default.")] = None,
-    normalize: Annotated[bool | None, typer.Option("--normalize", help="Scale vectors to unit length.")] = None,
+    normalize: Annotated[bool | None, typer.Option("--normalize", help="Scale vectors to unit norm.")] = None,
     name: Annotated[str | None, typer.Option("--name", help="Name of the model to record.")] = None,
     batch_size: Annotated[int, typer.Option("--batch-size", help="Items at a time.")] = 64,
     cache: Annotated[Path | None, typer.Option("--cache", help="Folder of vectors to resume from.")] = None,
@@ -80,7 +80,7 @@ def encode(
 ) -> Answer:
     """Encode texts or images into vectors.
 
-    The file records the model, its revision, pooling and normalisation.
+    The file records the model, its revision, pooling and normalization.
 
     Examples:
       relatent encode docs.jsonl --column text --key id -m ./all-MiniLM-L6-v2 -o new.parquet --cache cache/
@@ -109,7 +109,7 @@ def encode(
 def anchors(
     space: Input,
     out: Out,
-    k: Annotated[int, typer.Option("-k", help="How many.")] = 1000,
+    k: Annotated[int, typer.Option("-k", help="How many anchors.")] = 1000,
     strategy: Annotated[
         str,
         typer.Option("--strategy", help="kmeans, farthest_point, uniform, stratified or most_frequent."),
@@ -147,8 +147,8 @@ def project(
     anchors: Annotated[str, typer.Option("--anchors", "-a", help="A space of anchors; its keys are looked up.")],
     out: Out,
     similarity: Annotated[str, typer.Option("--similarity", help="cosine, euclidean, angular, …")] = "cosine",
-    normalize: Annotated[str, typer.Option("--normalize", help="Preparation fitted on the anchors.")] = "center",
-    output: Annotated[str, typer.Option("--output", help="Rows afterwards: none, l2 or layer.")] = "none",
+    normalize: Annotated[str, typer.Option("--normalize", help="Normalization by the anchors.")] = "center",
+    output: Annotated[str, typer.Option("--output", help="Normalization of the new rows: none, l2 or layer.")] = "none",
     vector: Vector = None,
     key: Key = None,
     force: Force = False,

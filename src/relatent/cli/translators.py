@@ -21,6 +21,7 @@ from relatent.cli.options import (
     TargetSpace,
     TargetVector,
     TranslatorFile,
+    TranslatorOut,
     Vector,
 )
 from relatent.cli.options import spaces as two_spaces
@@ -34,10 +35,10 @@ EXIT_CODES = {"GO": OK, "NO-GO": NO_GO, "no verdict": NO_VERDICT}
 def fit(
     old: SourceSpace,
     new: TargetSpace,
-    out: Out,
+    out: TranslatorOut,
     goal: Annotated[str, typer.Option("--goal", help="vectors, retrieval (moves queries) or stitching.")] = "vectors",
     map_: Annotated[str, typer.Option("--map", help="auto, or a map by name: orthogonal, ridge, …")] = "auto",
-    normalize: Annotated[str, typer.Option("--normalize", help="Preparation of both sides.")] = "iso",
+    normalize: Annotated[str, typer.Option("--normalize", help="Normalization of both sides.")] = "iso",
     frozen_target: Annotated[bool, typer.Option(help="For retrieval in an index that cannot be touched.")] = False,
     held_out: Annotated[float, typer.Option("--held-out", help="Share of keys kept for evaluate.")] = 0.2,
     max_pairs: Annotated[int, typer.Option("--pairs", help="Pairs to fit on at most.")] = 100_000,

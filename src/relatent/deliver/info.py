@@ -1,4 +1,4 @@
-"""What is in this file: a space, or something fitted."""
+"""What is in a file: a space, or a fitted object."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["Fitted", "describe"]
 
 @dataclass(frozen=True)
 class Fitted:
-    """Something fitted at a glance."""
+    """A fitted object, at a glance."""
 
     kind: str
     joins: str
@@ -42,7 +42,7 @@ class Fitted:
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """Give plain values, for JSON."""
+        """Return plain values, for JSON."""
         return asdict(self)
 
 

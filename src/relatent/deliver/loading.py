@@ -1,4 +1,4 @@
-"""Bring back whatever was saved."""
+"""Load whatever was saved."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ KINDS: dict[str, Any] = {
 
 
 def load(path: str | os.PathLike[str]) -> Any:
-    """Load a fitted thing from its file, whichever kind it is. Runs no code from the file."""
+    """Return the fitted object in a file, whichever kind it is. No code in the file is run."""
     kind = read_saved(path).kind
     if kind not in KINDS:
         raise FileError(f"{path} holds a {kind!r}, which this version of relatent does not know: update relatent.")

@@ -36,23 +36,23 @@ class Encoder:
         out = to_numpy(self.run(batch))
         if out.ndim != 2 or len(out) != len(batch):
             raise ValueError(
-                f"{self.model or 'The encoder'} gave an array of shape {out.shape} for {len(batch)} items: "
+                f"{self.model or 'The encoder'} returned an array of shape {out.shape} for {len(batch)} items: "
                 "expected one vector per item."
             )
         out = out if out.dtype in (np.float32, np.float64) else out.astype(np.float32)
         finite = np.isfinite(out).all(axis=1)
         if not finite.all():
             bad = batch[int(np.argmin(finite))]
-            raise ValueError(f"{self.model or 'The encoder'} gave NaN or infinity for {str(bad)[:80]!r}.")
+            raise ValueError(f"{self.model or 'The encoder'} returned NaN or infinity for {str(bad)[:80]!r}.")
         return out
 
     def fingerprint(self, dim: int) -> Fingerprint:
-        """Give what is recorded of vectors that this encoder makes."""
+        """Return what is recorded of vectors that this encoder makes."""
         return Fingerprint(dim, self.model, self.revision, self.pooling, self.normalization, self.layer)
 
 
 def function(run: Callable[[Sequence[Any]], Any], model: str | None = None, **recorded: Any) -> Encoder:
-    """Make an encoder of any callable that takes a list of items and gives an array of as many vectors.
+    """Make an encoder of any callable that takes a list of items and returns an array of as many vectors.
 
     Name the model, so that its vectors are never mixed with those of another; a cache needs the name too. Further
     names to record: ``revision``, ``pooling``, ``normalization``, ``layer``, ``kind``.

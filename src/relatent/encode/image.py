@@ -27,7 +27,7 @@ class ClipPair:
 
 
 def open_image(item: Any) -> Any:
-    """Give an RGB image from a path, an array (height, width, channels; bytes) or an image."""
+    """Return an RGB image from a path, an array (height, width, channels; bytes) or an image."""
     images = needs("PIL.Image", "image", "open images")
     if isinstance(item, str | Path):
         try:
@@ -48,7 +48,7 @@ def torch_module(
     normalize: bool = False,
     **recorded: Any,
 ) -> Encoder:
-    """Make an encoder of a torch module that takes a batch of image tensors and gives a vector each.
+    """Make an encoder of a torch module that takes a batch of image tensors and returns a vector each.
 
     ``preprocess`` turns one RGB image into one tensor. Feature maps (n, d, height, width) are averaged.
     """

@@ -19,7 +19,7 @@ WEIGHTS = (".safetensors", ".bin", ".onnx", ".pt", ".pth")
 
 
 def best_device(device: str | None = None) -> str:
-    """Give the device asked for, else the fastest that is there."""
+    """Return the device asked for, else the fastest that is there."""
     if device is not None:
         return device
     import torch
@@ -30,7 +30,7 @@ def best_device(device: str | None = None) -> str:
 
 
 def model_name(source: str | Path, name: str | None) -> str:
-    """Give the name to record: the one given, else that of the folder or of the model on a hub."""
+    """Return the name to record: the one given, else that of the folder or of the model on a hub."""
     if name is not None:
         return name
     path = Path(source)
@@ -38,7 +38,7 @@ def model_name(source: str | Path, name: str | None) -> str:
 
 
 def revision_of(source: str | Path, given: str | None, loaded: Any = None) -> str | None:
-    """Give what tells two versions apart: the revision given, the hub's commit, or a digest of local weights."""
+    """Return what tells two versions apart: the revision given, the hub's commit, or a digest of local weights."""
     path = Path(source)
     if path.exists():
         files = [path] if path.is_file() else sorted(p for p in path.rglob("*") if p.suffix in WEIGHTS)
@@ -79,5 +79,5 @@ def pooled(tokens: np.ndarray, mask: np.ndarray | None, pooling: str) -> np.ndar
 
 
 def normalized(vectors: np.ndarray, normalize: bool) -> np.ndarray:
-    """Give unit rows if asked."""
+    """Return unit rows if asked."""
     return np.asarray(unit_norm(vectors)) if normalize else vectors

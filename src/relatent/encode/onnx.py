@@ -11,6 +11,7 @@ import numpy as np
 from relatent._array import suggest
 from relatent._atomic import FileError
 from relatent._extras import needs
+from relatent._remedy import with_remedy
 from relatent.encode.encoder import Encoder
 from relatent.encode.local import check_pooling, model_name, normalized, pooled, revision_of
 
@@ -76,7 +77,11 @@ def _session(path: Path, threads: int | None) -> Any:
 def _tokenizer(path: Path, max_length: int) -> Any:
     library = needs("tokenizers", "onnx", "split texts into tokens")
     if not path.is_file():
-        raise FileNotFoundError(f"There is no file {path}: name the tokenizer.json of the model with tokenizer=…")
+        raise with_remedy(
+            FileNotFoundError(f"There is no file {path}: expected the tokenizer.json of the model."),
+            python="Name it with tokenizer=…",
+            command="Put it beside the model.",
+        )
     splitter = library.Tokenizer.from_file(str(path))
     splitter.enable_truncation(max_length)
     if splitter.padding is None:

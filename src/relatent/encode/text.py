@@ -89,13 +89,13 @@ def transformer(
 
 
 def hidden_state(loaded: Any, layer: int, **inputs: Any) -> np.ndarray:
-    """Run a transformers model and give one of its hidden states, (n, tokens, d)."""
+    """Run a transformers model and return one of its hidden states, (n, tokens, d)."""
     import torch
 
     with torch.inference_mode():
         inputs = {key: value.to(loaded.device) for key, value in inputs.items()}
         out = loaded(**inputs, output_hidden_states=layer != -1)
-        # The last hidden state is the normalised one; in some models the last of all states is not.
+        # The last hidden state is the normalized one; in some models the last of all states is not.
         state = out.last_hidden_state if layer == -1 else out.hidden_states[layer]
         return to_numpy(state.float())
 

@@ -1,0 +1,82 @@
+"""Write the API reference, one page per room, from what each public module announces in ``__all__``.
+
+Sphinx calls it before every build, so that a name cannot be missing or stale.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import relatent
+
+# In the order in which data meets them.
+ROOMS = ("spaces", "anchors", "project", "evaluate", "translate", "stitching", "nn", "encode", "deliver")
+INDEX = """API
+===
+
+Names in ``relatent`` itself come without their room: ``import relatent as rl; rl.Translator``.
+
+.. toctree::
+   :maxdepth: 1
+
+"""
+
+
+def pages() -> dict[str, str]:
+    """Return the text of each page by its name."""
+    rooms = {room: page(room) for room in ROOMS}
+    return {"index": INDEX + "".join(f"   {room}\n" for room in ROOMS), **rooms}
+
+
+def page(room: str) -> str:
+    """Return the page of one room: what it is for, and an entry for every name."""
+    title = f"relatent.{room}"
+    head = f"{title}\n{'=' * len(title)}\n\n.. automodule:: {title}\n   :no-members:\n   :no-index:\n"
+    return "\n".join([head, *(entry(path, value) for path, value in public_names(room))])
+
+
+def public_names(room: str) -> Iterator[tuple[str, Any]]:
+    """Yield what a room announces, each thing under its shortest public path."""
+    yield from _names(import_module(f"relatent.{room}"), f"relatent.{room}")
+
+
+def _names(module: Any, base: str) -> Iterator[tuple[str, Any]]:
+    for name in module.__all__:
+        value = getattr(module, name)
+        on_front = name in relatent.__all__ and getattr(relatent, name) is value
+        path = f"relatent.{name}" if on_front else f"{base}.{name}"
+        if inspect.ismodule(value):
+            yield from _names(value, path)
+        else:
+            yield path, value
+
+
+def entry(path: str, value: Any) -> str:
+    """Return the directive that documents one thing."""
+    if inspect.isclass(value):
+        return f".. autoclass:: {path}\n   :members:\n"
+    if callable(value):
+        return f".. autofunction:: {path}\n"
+    # A table: its own docstring would be that of dict or tuple.
+    home, _, name = path.rpartition(".")
+    return f".. py:data:: {name}\n   :module: {home}\n\n   {', '.join(f'``{one}``' for one in value)}\n"
+
+
+def write(folder: Path) -> None:
+    """Write every page into a folder; what is unchanged keeps its date, so that Sphinx reads it once."""
+    folder.mkdir(exist_ok=True)
+    made = pages()
+    for stale in set(folder.glob("*.rst")) - {folder / f"{name}.rst" for name in made}:
+        stale.unlink()
+    for name, text in made.items():
+        path = folder / f"{name}.rst"
+        if not path.exists() or path.read_text(encoding="utf8") != text:
+            path.write_text(text, encoding="utf8")
+
+
+if __name__ == "__main__":
+    write(Path(__file__).parent / "api")
