@@ -1,0 +1,68 @@
+import numpy as np
+import pytest
+from sklearn.datasets import load_digits
+
+import relatent as rl
+
+
+def two_views(n, seed=0):
+    """Digits through two random layers with different activations: related, not linearly."""
+    pixels = load_digits().data / 16
+    rng = np.random.default_rng(seed)
+    first, second = rng.normal(size=(2, 64, 40)) / 4
+    rows = rng.permutation(len(pixels))[:n]
+    return np.tanh(pixels[rows] @ first), np.maximum(pixels[rows] @ second, 0)
+
+
+def shuffled(x, y, seed=0):
+    """Forget which row of y belongs to which of x, but for 50."""
+    order = np.random.default_rng(seed).permutation(len(x))
+    return x, y[order], (order[:50], np.arange(50)), order
+
+
+def test_few_pairs_grow_into_many():
+    x, y, known, order = shuffled(*two_views(900))
+    grown = rl.grow_pairs(x, y, known)
+    assert grown.succeeded
+    assert grown.after.value > grown.before.value
+    assert len(grown.rows_x) > 500
+    assert np.mean(order[grown.rows_y] == grown.rows_x) > 0.85
+    # The known pairs come first, and no row has two partners.
+    assert np.array_equal(grown.rows_x[:50], known[0])
+    assert len(set(grown.rows_x)) == len(set(grown.rows_y)) == len(grown.rows_x)
+
+
+def test_grown_pairs_make_a_better_translator():
+    x, y = two_views(1700)
+    px, py, known, _ = shuffled(x[:900], y[:900])
+    grown = rl.grow_pairs(px, py, known)
+    few = rl.Translator(goal="retrieval").fit(px[known[0]], py[known[1]])
+    many = rl.Translator(goal="retrieval").fit(px[grown.rows_x], py[grown.rows_y])
+    assert many.score(x[900:], y[900:]) > few.score(x[900:], y[900:]) + 0.1
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_growing_between_strangers_gives_the_known_pairs_back(seed):
+    rng = np.random.default_rng(seed)
+    rows = np.arange(60)
+    grown = rl.grow_pairs(rng.normal(size=(300, 15)), rng.normal(size=(280, 10)), (rows, rows))
+    assert not grown.succeeded
+    assert grown.rows_x.tolist() == grown.rows_y.tolist() == rows.tolist()
+    assert "failed" in str(grown)
+
+
+@pytest.mark.parametrize(
+    ("known", "message"),
+    [
+        (([0, 1, 2],), "two equally long sequences"),
+        (([0, 1], [0]), "two equally long sequences"),
+        (([0.5] * 20, [1.0] * 20), "two equally long sequences of row numbers"),
+        ((range(90, 110), range(20)), "rows 90…109 of x, which has rows 0…99"),
+        ((range(20), [*range(19), 0]), "a row of y twice"),
+        ((range(5), range(5)), "5 known pairs: expected at least 10, better 20"),
+    ],
+)
+def test_bad_known_are_explained(known, message):
+    x = np.random.default_rng(0).normal(size=(100, 4))
+    with pytest.raises(ValueError, match=message):
+        rl.grow_pairs(x, x, known)
