@@ -17,7 +17,6 @@ from relatent.summary import summarize
 from relatent.translate.likelihood import LikelihoodPath
 from relatent.translate.matching import (
     Matches,
-    centered_unit_rows,
     in_principal_axes,
     mutual_matches,
     refine_matches,
@@ -30,13 +29,15 @@ __all__ = ["GrownPairs", "grow_pairs"]
 LEAST_KNOWN, GATE_FOLDS = 10, 4
 # Rounds of assignment and of the likelihood ratio; the gate, which repeats them for each fold, makes do with fewer.
 ROUNDS, GATE_ROUNDS = (40, 6), (16, 2)
+# Principal axes of each side. A rotation matches no better with more; the likelihood ratio uses nearly all.
+ROTATION_AXES, RATIO_AXES = 200, 512
 # Weight of all known pairs together, relative to all matches, for the rotation and for the likelihood ratio.
 ROTATION_SHARE, RATIO_SHARE = 0.5, 0.2
 # Penalties of the likelihood ratio on the known pairs of a fold, which are too few to choose one, and on grown pairs.
 KNOWN_PENALTY, GROWN_PENALTY = 10.0, 1.0
-# Held-out known pairs must rank among this share of the other side, by the geometric mean. Every run that made search
-# worse was above 3 %; random pairs are at 37 %.
-TOP_SHARE = 0.025
+# Held-out known pairs must rank among this share of the other side, by the geometric mean. Of fewer than 20 known pairs
+# less is asked, because a fold starts from too few: FEW / known pairs. Random pairs are at 37 %.
+TOP_SHARE, FEW = 0.025, 0.5
 NO_MATCHES = Matches(np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64), np.zeros(0))
 
 
@@ -86,8 +87,8 @@ def grow_pairs(
        that choose each other.
 
     The gate: all of this is repeated with a quarter of the known pairs held out, four times. It says ``succeeded`` if
-    their ranks improve over the likelihood ratio on the other known pairs, and reach the top 2.5 % of y by the
-    geometric mean. ``progress`` shows a bar (None: on a terminal only).
+    their ranks improve over the likelihood ratio on the other known pairs, and reach the top 2.5 % of y (of ten
+    known pairs: 5 %), both by the geometric mean. ``progress`` shows a bar (None: on a terminal only).
 
     Unchanged by rotating, rescaling or shifting either side. What breaks it: sides of different content (the
     assignment supposes two samples of one distribution), fewer rows than about a thousand a side, spaces that share
@@ -132,7 +133,7 @@ def _checked_known(known: Any, n: int, m: int) -> np.ndarray:
 
 @dataclass(frozen=True)
 class _Sides:
-    """Both spaces: centered unit rows, and the same in their principal axes."""
+    """Both spaces in their principal axes: all that matter for the likelihood ratio, and few for a rotation."""
 
     x: np.ndarray
     y: np.ndarray
@@ -141,7 +142,9 @@ class _Sides:
 
     @staticmethod
     def of(x: np.ndarray, y: np.ndarray) -> _Sides:
-        return _Sides(centered_unit_rows(x), centered_unit_rows(y), in_principal_axes(x), in_principal_axes(y))
+        wide = (in_principal_axes(a, RATIO_AXES).astype(np.float64) for a in (x, y))
+        narrow = (in_principal_axes(a, ROTATION_AXES) for a in (x, y))
+        return _Sides(next(wide), next(wide), next(narrow), next(narrow))
 
 
 def _grow(s: _Sides, known: np.ndarray, rounds: tuple[int, int], seed: int, advance: Callable[[int], None]) -> Matches:
@@ -186,4 +189,4 @@ def _ranks(s: _Sides, pairs: Matches, penalty: float, held: np.ndarray, gallery:
 def _is_safe(before: np.ndarray, after: np.ndarray, size: int) -> bool:
     """Tell whether held-out ranks have improved and are near the top, both by their geometric mean."""
     first, now = (np.exp(np.mean(np.log(ranks))) for ranks in (before, after))
-    return bool(now < first and now <= TOP_SHARE * size)
+    return bool(now < first and now <= max(TOP_SHARE, FEW / len(after)) * size)

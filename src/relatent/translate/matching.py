@@ -25,8 +25,6 @@ __all__ = ["Matches", "centered_unit_rows", "in_principal_axes", "mutual_matches
 BLOCK = 1_000
 # Weight of the past in the running mean of cross-covariances. It averages over what single blocks match wrongly.
 MEMORY = 0.5
-# Principal axes that a rotation is looked for in. The weaker ones match no better, and take cubic time.
-AXES = 200
 # Penalty of the likelihood ratio on matches, many of which are only near misses.
 PENALTY = 1.0
 # Neighbors that a match is compared with.
@@ -51,7 +49,7 @@ def centered_unit_rows(x: np.ndarray) -> np.ndarray:
     return np.asarray(Normalizer.fit(x, "center+l2").apply(x), dtype=np.float64)
 
 
-def in_principal_axes(x: np.ndarray, axes: int = AXES) -> np.ndarray:
+def in_principal_axes(x: np.ndarray, axes: int) -> np.ndarray:
     """Return unit rows about the mean, in the coordinates of the strongest principal axes.
 
     >>> np.abs(in_principal_axes(np.asarray([[3.0, 1.0], [1.0, 1.0]]), axes=1)).tolist()
