@@ -4,7 +4,7 @@
    truth, per pair of spaces, goal and number of anchors.
 2. ``audit`` with 30 % of the anchors swapped: area under the ROC curve of its scores; how much of what is trimmed then
    was swapped, and what is trimmed from clean anchors.
-3. ``bootstrap`` from 50 anchors: MRR on fresh items with the 50 alone and with what was grown from them, for the pairs
+3. ``grow_pairs`` from 50 anchors: MRR on fresh items with the 50 alone and with what was grown from them, for the pairs
    of spaces on which its settings were chosen and for others.
 4. ``Hub`` over four sentence spaces: mean any-to-any MRR beside a translator for each pair of spaces.
 
@@ -151,10 +151,10 @@ def grown(pairs: dict[str, Pair], seeds: int, console: Console) -> dict[str, boo
         made = [f"{np.mean(count):.0f}", f"{np.mean(right):.2f}", f"{sum(says)} of {seeds}"]
         rows.append([name, "" if name in OTHERS else "yes", spread(before), spread(after), *made])
     columns = ["pair", "settings chosen here", "50 alone", "grown", "pairs", "right", "says it succeeded"]
-    console.print(table(f"3. bootstrap from 50 anchors, MRR@10, {seeds} seeds", columns, rows))
+    console.print(table(f"3. grow_pairs from 50 anchors, MRR@10, {seeds} seeds", columns, rows))
     return {
-        "bootstrap: ≥ .85 where 50 alone give < .3, on a pair it was not tuned on": reached,
-        "bootstrap never ends worse": not worse,
+        "grow_pairs: ≥ .85 where 50 alone give < .3, on a pair it was not tuned on": reached,
+        "grow_pairs never ends worse": not worse,
     }
 
 
