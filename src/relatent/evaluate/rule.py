@@ -21,7 +21,9 @@ __all__ = [
     "in_words",
 ]
 
-GO, NO_GO, NO_VERDICT = "GO", "NO-GO", "no verdict"
+GO = "GO"
+NO_GO = "NO-GO"
+NO_VERDICT = "no verdict"
 SECONDS_PER_HOUR = 3_600
 
 
