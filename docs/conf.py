@@ -25,6 +25,8 @@ exclude_patterns = ["_build"]
 autodoc_member_order = "bysource"
 autodoc_typehints = "signature"
 autodoc_typehints_format = "short"
+# Attributes as a list of fields: some are properties with entries of their own.
+napoleon_use_ivar = True
 python_maximum_signature_line_length = 100
 # Arrays of every namespace are Any to a type checker; a reader wants the word.
 autodoc_type_aliases = {name: name for name in ("Array", "AnyPath", "Seed")}
