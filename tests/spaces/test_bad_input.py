@@ -37,6 +37,7 @@ TEXTS = [
     ("x.txt", "the 1 2\nof 1 2 3\nin 1 2 3\n", r"row 0 \(2 numbers\): expected a word and 3 numbers"),
     ("x.txt", "the 1 2 3\nof 1 2 3\nin 1 2 3 4\n", r"row 2 \(4 numbers\): expected a word and 3 numbers"),
     ("x.vec", "2 3\nthe 1 2 3\nof 1 2 3 4\n", r"row 1 \(4 numbers\)"),
+    ("x.txt", "the 1 2 3\nof 1 2x 3\n", r"row 1 \(could not convert .*'2x'\): expected a word and 3 numbers"),
     ("x.txt", "the 1 2 3\nof 1 2 1e39\n", r"float32 cannot hold in row 1 \('of'\)"),
 ]
 

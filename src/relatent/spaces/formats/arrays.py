@@ -68,10 +68,9 @@ def open_container(file: Container, options: ReadOptions) -> StoredRows:
     for name in wanted:
         check_size(file.path, repr(name), file.shapes[name].nbytes, options)
     arrays = {name: file.load(name) for name in wanted}
-    matrix = file.matrix(layout.vector, arrays.pop(SUMS, None))
+    matrix = file.matrix(layout.vector, arrays.get(SUMS))
     if options.verify and CHECKS in file.notes:
-        sums = {} if file.shapes.get(SUMS) is None else {SUMS: file.load(SUMS)}
-        _check_arrays(file, layout.vector, matrix, arrays | sums)
+        _check_arrays(file, layout.vector, matrix, arrays)
     table = others_table(matrix.shape[0], arrays)
     layout = with_key(file.path, layout, table, options)
     text = file.notes.get(FINGERPRINT)
@@ -157,7 +156,7 @@ def with_key(path: Path, layout: Layout, table: pa.Table, reading: ReadOptions) 
 
 def others_table(rows: int, arrays: Mapping[str, np.ndarray]) -> pa.Table:
     """Put arrays, and the columns of the Arrow stream among them, into one table."""
-    columns = {name: _column(array) for name, array in arrays.items() if name != PACKED}
+    columns = {name: _column(array) for name, array in arrays.items() if name not in (PACKED, SUMS)}
     if PACKED in arrays:
         rest = pa.ipc.open_stream(pa.py_buffer(np.ascontiguousarray(arrays[PACKED]))).read_all()
         rest.validate(full=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 
@@ -85,8 +86,8 @@ class WordRows:
         parts = [line.rstrip(" ").partition(" ") for line in lines]
         numbers = np.empty(0)
         if all(rest.count(" ") == dim - 1 for _, _, rest in parts):
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", DeprecationWarning)  # what cannot be parsed is found below
+            with warnings.catch_warnings(), suppress(ValueError):  # what cannot be parsed is found below
+                warnings.simplefilter("ignore", DeprecationWarning)
                 numbers = np.fromstring(" ".join(rest for _, _, rest in parts), dtype=np.float64, sep=" ")
         words = [word for word, _, _ in parts]
         if numbers.size != len(lines) * dim:
