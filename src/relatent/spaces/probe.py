@@ -8,7 +8,7 @@ own rotation or permutation.
 
 The agreement is :math:`\sum_i \max(r_i - c_i, 0)` over the two correlations r, less what chance gives: one standard
 deviation of r between unrelated spaces, :math:`c = \sqrt{1/m + 1/d}` for means and :math:`\sqrt{1/m}` for deviations.
-The limits below were chosen and confirmed on real encoders: ``python -m experiments.trust.fingerprints``.
+The limits below were set on real encoders; ``python -m experiments.trust.fingerprints`` says on which, and measures.
 """
 
 from __future__ import annotations
