@@ -8,6 +8,7 @@ from relatent.translate.growing import grow_pairs
 from relatent.translate.hub import Hub
 from relatent.translate.maps import MAPS
 from relatent.translate.translator import Translator
+from relatent.translate.unpaired import align_unpaired
 
 __all__ = [
     "ASIF",
@@ -17,6 +18,7 @@ __all__ = [
     "SpaceMismatchError",
     "Summary",
     "Translator",
+    "align_unpaired",
     "audit",
     "grow_pairs",
     "summarize",
