@@ -28,7 +28,7 @@ LEAST_ROWS = 100
 PROFILED, QUANTILES = 2_500, 200
 # Restarts, each from this part of the rows: their agreement is what success is told by.
 RESTARTS, PART = 3, 0.8
-ROUNDS, RATIO_ROUNDS = 80, 6
+ROUNDS, RATIO_ROUNDS = 120, 6
 ROTATION_AXES, RATIO_AXES = 200, 512
 # Mean cosine between what two restarts make of a row. Unrelated rotations are at 0 ± .1.
 AGREEMENT = 0.6
@@ -39,7 +39,7 @@ class UnpairedAlignment:
     """Two spaces aligned without a pair: row ``rows_x[i]`` of x is matched with row ``rows_y[i]`` of y.
 
     ``confidence``: as in :class:`relatent.translate.growing.GrownPairs`. ``agreement``: mean cosine between the
-    translations that independent restarts found; near 1 if they found the same, near 0 if each found its own.
+    translations of the two restarts that agree best; near 1 if they found the same, near 0 if each found its own.
     ``succeeded``: whether they agree. ``translator`` is None where they do not, and the matches mean nothing.
     """
 
@@ -66,10 +66,10 @@ def align_unpaired(x: Array, y: Array, *, seed: int = 0, progress: bool | None =
     .. math:: P = \arg\min_{P \text{ permutation}} \lVert Q_x - P Q_y \rVert,
               \qquad Q_{ik} = \operatorname{quantile}_k \{ x_i \cdot x_j \}_j
 
-    and the Procrustes rotation of these mostly wrong pairs is refined 80 times by
+    and the Procrustes rotation of these mostly wrong pairs is refined 120 times by
     :func:`relatent.translate.matching.refine_rotation`. This is done three times, each from four fifths of the rows of
-    each side. It says ``succeeded`` if the three agree on where rows go, and then refines the matches by the likelihood
-    ratio, as :func:`relatent.grow_pairs` does.
+    each side. It says ``succeeded`` if two of the three agree on where rows go, and then refines the matches by the
+    likelihood ratio, as :func:`relatent.grow_pairs` does.
 
     Unchanged by rotating, rescaling or shifting either side, up to rounding. What breaks it: sides of different
     content, symmetric clouds (a Gaussian has no right rotation), few rows, one narrow domain.
@@ -91,8 +91,11 @@ def align_unpaired(x: Array, y: Array, *, seed: int = 0, progress: bool | None =
     a, b = (in_principal_axes(side, ROTATION_AXES) for side in (x, y))
     with progress_bar(RESTARTS * ROUNDS, "aligning", progress) as advance:
         rotations = [_restart(a, b, seed + i, advance) for i in range(RESTARTS)]
-    agreement = float(np.mean([np.mean(np.sum((a @ p) * (a @ q), axis=1)) for p, q in combinations(rotations, 2)]))
-    matches = mutual_matches(a @ rotations[0], b)
+    agreement, rotation = max(
+        ((float(np.mean(np.sum((a @ p) * (a @ q), axis=1))), p) for p, q in combinations(rotations, 2)),
+        key=lambda pair: pair[0],
+    )
+    matches = mutual_matches(a @ rotation, b)
     if agreement < AGREEMENT:
         return UnpairedAlignment(matches.rows_x, matches.rows_y, matches.confidence, agreement, False, None)
     matches = _by_likelihood_ratio(x, y, matches)
