@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     )
     from relatent.spaces import Fingerprint, Normalizer, Space, parallel, read_space, write_space
     from relatent.stitching import LinearHead, read_head, stitch, stitching_matrix
-    from relatent.translate import ASIF, Hub, Pairs, Summary, Translator, audit, grow_pairs, summarize
+    from relatent.translate import ASIF, Hub, Pairs, Summary, Translator, align_unpaired, audit, grow_pairs, summarize
 
 _HOME = {
     "ASIF": "relatent.translate",
@@ -37,6 +37,7 @@ _HOME = {
     "Space": "relatent.spaces",
     "Summary": "relatent.translate",
     "Translator": "relatent.translate",
+    "align_unpaired": "relatent.translate",
     "anchors": "relatent",
     "audit": "relatent.translate",
     "compare": "relatent.evaluate",
@@ -79,6 +80,7 @@ __all__ = [
     "Summary",
     "Translator",
     "__version__",
+    "align_unpaired",
     "anchors",
     "audit",
     "compare",

@@ -30,7 +30,9 @@ def test_mismatched_pairs_score_low_and_are_trimmed(share):
     assert found.bimodal
     assert np.mean(bad[found.kept]) < 0.2 * share
     assert np.sum(~bad[found.kept]) > 0.95 * np.sum(~bad)
-    assert "do not belong together" in str(found)
+    # One list: what the text counts, what is suspicious, and what is not kept.
+    assert np.array_equal(np.sort(found.suspicious), np.setdiff1d(np.arange(600), found.kept))
+    assert str(found).startswith(f"{len(found.suspicious)} of 600 pairs do not belong together")
 
 
 def test_trimming_makes_a_better_translator():
@@ -57,6 +59,7 @@ def test_where_nothing_belongs_together_nothing_is_trimmed(rng):
     assert not found.bimodal
     assert abs(np.mean(found.scores)) < 0.5
     assert np.all(np.diff(found.scores[found.suspicious]) >= 0)
+    assert str(found).startswith(f"{len(found.suspicious)} of 200 pairs look doubtful")
 
 
 def test_scores_do_not_depend_on_the_frame(orthogonal):

@@ -9,6 +9,7 @@ from relatent.translate.hub import Hub
 from relatent.translate.maps import MAPS
 from relatent.translate.pairs import Pairs
 from relatent.translate.translator import Translator
+from relatent.translate.unpaired import align_unpaired
 
 __all__ = [
     "ASIF",
@@ -19,6 +20,7 @@ __all__ = [
     "SpaceMismatchError",
     "Summary",
     "Translator",
+    "align_unpaired",
     "audit",
     "grow_pairs",
     "summarize",

@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
 from relatent._array import Array, as_parallel, random_generator, to_numpy
-from relatent.translate.goals import Settings, retrieval
-from relatent.translate.goals.retrieval import LikelihoodChoice
 from relatent.translate.likelihood import LikelihoodPath
 from relatent.translate.pairs import Pairs
 
 __all__ = ["Audit", "audit"]
 
 LEAST_PAIRS = 30
+NORMALIZATIONS = ("iso", "center+l2")
+# Weaker penalties excuse mismatched pairs as noise along the few directions that they differ in.
+PENALTIES = (0.1, 0.3, 1.0, 3.0, 10.0)
 # Divisions into folds over which a score is averaged, and times that the doubtful are set aside for the next scoring.
 AUDIT_FOLDS, DIVISIONS, RESCORED = 5, 3, 2
-# A weak penalty excuses mismatched pairs as noise along the few directions that they differ in.
-STRICT = 0.1
 # A mismatched pair scores 0 ± 1 by construction; a pair that scores less than this could well be one.
 DOUBTFUL = 1.0
 # Two modes: this much better by BIC, and this far apart in pooled standard deviations (Ashman's D).
@@ -30,8 +29,9 @@ class Audit:
     """How well each pair belongs together.
 
     ``scores`` (n,): by how many standard deviations a pair outscores the mismatched ones; about 0 ± 1 if it is one.
-    ``suspicious``: rows that score below 1, worst first. ``kept``: rows to go on with — all of them, unless the scores
-    fall into two groups (``bimodal``); then those of the upper group.
+    ``suspicious``: rows that look mismatched, worst first. If the scores fall into two groups (``bimodal``) these are
+    the lower group, otherwise the rows that score below 1. ``kept``: rows to go on with — all but the suspicious if
+    there are two groups, else all.
     """
 
     scores: np.ndarray
@@ -40,14 +40,14 @@ class Audit:
     bimodal: bool
 
     def __str__(self) -> str:
-        """One sentence for a person."""
-        n, dropped = len(self.scores), len(self.scores) - len(self.kept)
+        """Return one sentence for a person."""
+        n, count = len(self.scores), len(self.suspicious)
         if self.bimodal:
-            return f"{dropped} of {n} pairs do not belong together: their scores form a group of their own. Drop them."
-        if not len(self.suspicious):
+            return f"{count} of {n} pairs do not belong together: their scores form a group of their own. Drop them."
+        if not count:
             return f"All {n} pairs look as if they belonged together; nothing is dropped."
         return (
-            f"{len(self.suspicious)} of {n} pairs look doubtful, but the scores form one group, so nothing is dropped: "
+            f"{count} of {n} pairs look doubtful, but the scores form one group, so nothing is dropped: "
             "hard pairs and wrong ones cannot be told apart."
         )
 
@@ -61,7 +61,8 @@ def audit(x: Array, y: Array, *, seed: int = 0) -> Audit:
     .. math:: z_i = \tfrac12 \left( \frac{s_{ii} - \operatorname{mean}_j s_{ij}}{\operatorname{std}_j s_{ij}} +
               \frac{s_{ii} - \operatorname{mean}_j s_{ji}}{\operatorname{std}_j s_{ji}} \right)
 
-    All pairs are then scored again, twice, by what those teach that scored well.
+    The normalization and the penalty are those of the highest median score. All pairs are then scored again,
+    twice, by what those teach that scored well.
 
     Pairs are dropped only if the scores have two modes: two normal distributions fit better than one (BIC lower by
     more than 10), stand apart (Ashman's D above 2), and the lower one is where mismatched pairs are (mean below 1).
@@ -82,42 +83,49 @@ def audit(x: Array, y: Array, *, seed: int = 0) -> Audit:
     x, y = (to_numpy(a) for a in as_parallel(x=x, y=y))
     if len(x) < LEAST_PAIRS:
         raise ValueError(f"There are {len(x)} pairs: expected at least {LEAST_PAIRS} to tell which do not belong.")
-    pairs = Pairs.of(x, y, size=len(x), copy=False)
-    chosen = retrieval.choose(pairs, Settings(seed=seed))
-    chosen = replace(chosen, penalty_x=max(chosen.penalty_x, STRICT), penalty_y=max(chosen.penalty_y, STRICT))
-    scores = _belonging(pairs, chosen, np.ones(len(x), dtype=bool), seed)
+    pairs, everyone = Pairs.of(x, y, size=len(x), copy=False), np.ones(len(x), dtype=bool)
+    trials = {name: _belonging(pairs, name, PENALTIES, everyone, seed, 1) for name in NORMALIZATIONS}
+    _, name, best = max((float(np.median(z)), name, i) for name, t in trials.items() for i, z in enumerate(t))
+    scores = trials[name][best]
     for again in range(1, RESCORED + 1):
         # At least half of the pairs teach, however badly they score.
-        scores = _belonging(pairs, chosen, scores > min(DOUBTFUL, float(np.median(scores))), seed + again * DIVISIONS)
+        trusted = scores > min(DOUBTFUL, float(np.median(scores)))
+        (scores,) = _belonging(pairs, name, PENALTIES[best : best + 1], trusted, seed + again * DIVISIONS, DIVISIONS)
     wrong = _lower_mode(scores)
-    order = np.argsort(scores)
-    return Audit(scores, order[scores[order] < DOUBTFUL], np.flatnonzero(~wrong), bool(np.any(wrong)))
+    bimodal, order = bool(np.any(wrong)), np.argsort(scores)
+    suspicious = order[wrong[order] if bimodal else scores[order] < DOUBTFUL]
+    return Audit(scores, suspicious, np.flatnonzero(~wrong), bimodal)
 
 
-def _belonging(pairs: Pairs, chosen: LikelihoodChoice, trusted: np.ndarray, seed: int) -> np.ndarray:
-    """Score each pair by what the trusted pairs of the other folds teach, averaged over divisions into folds."""
-    scores = np.zeros(len(pairs))
-    for division in range(DIVISIONS):
+def _belonging(
+    pairs: Pairs, name: str, penalties: tuple[float, ...], trusted: np.ndarray, seed: int, divisions: int
+) -> np.ndarray:
+    """Score each pair, for each penalty, by what the trusted pairs of the other folds teach."""
+    scores = np.zeros((len(penalties), len(pairs)))
+    for division in range(divisions):
         fold = random_generator(seed + division).permutation(len(pairs)) % AUDIT_FOLDS
         for i in range(AUDIT_FOLDS):
-            p = pairs.only(np.flatnonzero(trusted & (fold != i))).normalized(chosen.normalize)
-            ratio = LikelihoodPath.of(p.summary).at(chosen.penalty_x, chosen.penalty_y)
-            queries, targets = ratio.vectors(*p.of(pairs.sample.part(np.flatnonzero(fold == i))))
-            table = queries @ targets.T
-            scores[fold == i] += (_standings(table) + _standings(table.T)) / 2 / DIVISIONS
+            held = np.flatnonzero(fold == i)
+            p = pairs.only(np.flatnonzero(trusted & (fold != i))).normalized(name)
+            path, rows = LikelihoodPath.of(p.summary), p.of(pairs.sample)
+            for k, penalty in enumerate(penalties):
+                queries, targets = path.at(penalty, penalty).vectors(*rows)
+                there, back = ((a[held] @ b.T, held) for a, b in ((queries, targets), (targets, queries)))
+                scores[k, held] += (_standings(*there) + _standings(*back)) / 2 / divisions
     return scores
 
 
-def _standings(scores: np.ndarray) -> np.ndarray:
-    """Tell by how many standard deviations each row's own score exceeds its scores of all others."""
-    own, n = np.diagonal(scores), len(scores)
-    mean = (np.sum(scores, axis=1) - own) / (n - 1)
-    square = (np.sum(scores**2, axis=1) - own**2) / (n - 1)
-    return np.asarray((own - mean) / np.sqrt(np.maximum(square - mean**2, np.finfo(np.float64).tiny)))
+def _standings(scores: np.ndarray, own: np.ndarray) -> np.ndarray:
+    """Return by how many standard deviations each row's score in its own column exceeds those in all others."""
+    rows, n = np.arange(len(own)), scores.shape[1] - 1
+    ours = scores[rows, own]
+    mean = (np.sum(scores, axis=1) - ours) / n
+    square = (np.sum(scores**2, axis=1) - ours**2) / n
+    return np.asarray((ours - mean) / np.sqrt(np.maximum(square - mean**2, np.finfo(np.float64).tiny)))
 
 
 def _lower_mode(scores: np.ndarray) -> np.ndarray:
-    """Tell which scores belong to a lower group of their own, if there is one."""
+    """Return which scores belong to a lower group of their own, if there is one."""
     from sklearn.mixture import GaussianMixture
 
     column = scores[:, None]

@@ -1,0 +1,135 @@
+"""Experimental: align two spaces of which no pair is known."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import combinations
+
+import numpy as np
+from scipy.optimize import linear_sum_assignment
+
+from relatent._array import Array, as_matrices, random_generator, to_numpy
+from relatent._linalg import polar, unit_norm
+from relatent._terminal import progress_bar
+from relatent.translate.matching import (
+    Matches,
+    in_principal_axes,
+    mutual_matches,
+    refine_matches,
+    refine_rotation,
+)
+from relatent.translate.translator import Translator
+
+__all__ = ["UnpairedAlignment", "align_unpaired"]
+
+LEAST_ROWS = 100
+# Rows that are assigned by profiles, at most: an assignment takes cubic time. Similarities that a profile tells.
+PROFILED, QUANTILES = 2_500, 200
+# Restarts, each from this part of the rows: their agreement is what success is told by.
+RESTARTS, PART = 3, 0.8
+ROUNDS, RATIO_ROUNDS = 120, 6
+ROTATION_AXES, RATIO_AXES = 200, 512
+# Mean cosine between what two restarts make of a row. Unrelated rotations are at 0 ± .1.
+AGREEMENT = 0.6
+
+
+@dataclass(frozen=True)
+class UnpairedAlignment:
+    """Two spaces aligned without a pair: row ``rows_x[i]`` of x is matched with row ``rows_y[i]`` of y.
+
+    ``confidence``: as in :class:`relatent.translate.growing.GrownPairs`. ``agreement``: mean cosine between the
+    translations of the two restarts that agree best; near 1 if they found the same, near 0 if each found its own.
+    ``succeeded``: whether they agree. ``translator`` is None where they do not, and the matches mean nothing.
+    """
+
+    rows_x: np.ndarray
+    rows_y: np.ndarray
+    confidence: np.ndarray
+    agreement: float
+    succeeded: bool
+    translator: Translator | None
+
+    def __str__(self) -> str:
+        """Return one sentence for a person."""
+        if self.succeeded:
+            return f"Aligned: restarts agree ({self.agreement:.2f}), {len(self.rows_x)} rows are matched."
+        return f"Not aligned: restarts disagree ({self.agreement:.2f}). Find ten known pairs and use grow_pairs."
+
+
+def align_unpaired(x: Array, y: Array, *, seed: int = 0, progress: bool | None = None) -> UnpairedAlignment:
+    r"""Align two spaces with no known pair. Experimental: it fails on most pairs of spaces, and says so.
+
+    A row is known by the company it keeps: its *profile* holds the quantiles of its similarities to all rows of its own
+    side, which no rotation changes. Rows of x and y are assigned one to one by their profiles,
+
+    .. math:: P = \arg\min_{P \text{ permutation}} \lVert Q_x - P Q_y \rVert,
+              \qquad Q_{ik} = \operatorname{quantile}_k \{ x_i \cdot x_j \}_j
+
+    and the Procrustes rotation of these mostly wrong pairs is refined 120 times by
+    :func:`relatent.translate.matching.refine_rotation`. This is done three times, each from four fifths of the rows of
+    each side. It says ``succeeded`` if two of the three agree on where rows go, and then refines the matches by the
+    likelihood ratio, as :func:`relatent.grow_pairs` does.
+
+    Unchanged by rotating, rescaling or shifting either side, up to rounding. What breaks it: sides of different
+    content, symmetric clouds (a Gaussian has no right rotation), few rows, one narrow domain.
+
+    References: Artetxe et al., ACL 2018 (similarity profiles); arXiv 2610.09411 (Wasserstein Procrustes); VecLinking,
+    ICML 2026.
+
+    >>> rng = np.random.default_rng(0)
+    >>> found = align_unpaired(rng.normal(size=(200, 12)), rng.normal(size=(200, 12)))
+    >>> found.succeeded
+    False
+    """
+    x, y = (to_numpy(a) for a in as_matrices(x=x, y=y))
+    if min(len(x), len(y)) < LEAST_ROWS:
+        raise ValueError(
+            f"x has {len(x)} rows and y has {len(y)}: expected at least {LEAST_ROWS} each, better thousands. "
+            "Give more rows, or known pairs to grow_pairs."
+        )
+    a, b = (in_principal_axes(side, ROTATION_AXES) for side in (x, y))
+    with progress_bar(RESTARTS * ROUNDS, "aligning", progress) as advance:
+        rotations = [_restart(a, b, seed + i, advance) for i in range(RESTARTS)]
+    agreement, rotation = max(
+        ((float(np.mean(np.sum((a @ p) * (a @ q), axis=1))), p) for p, q in combinations(rotations, 2)),
+        key=lambda pair: pair[0],
+    )
+    matches = mutual_matches(a @ rotation, b)
+    if agreement < AGREEMENT:
+        return UnpairedAlignment(matches.rows_x, matches.rows_y, matches.confidence, agreement, False, None)
+    matches = _by_likelihood_ratio(x, y, matches)
+    translator = Translator("retrieval").fit(x[matches.rows_x], y[matches.rows_y])
+    return UnpairedAlignment(matches.rows_x, matches.rows_y, matches.confidence, agreement, True, translator)
+
+
+def _restart(a: np.ndarray, b: np.ndarray, seed: int, advance: Callable[[int], None]) -> np.ndarray:
+    """Return the rotation that a part of the rows leads to."""
+    rng = random_generator(seed)
+    part_a, part_b = (side[rng.permutation(len(side))[: round(PART * len(side))]] for side in (a, b))
+    rotation = _by_profiles(part_a[:PROFILED], part_b[:PROFILED])
+    return refine_rotation(part_a, part_b, rotation, rounds=ROUNDS, seed=seed, advance=advance)
+
+
+def _by_profiles(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """Return the rotation between rows that are assigned to each other by their profiles."""
+    i, j = linear_sum_assignment(_profiles(a) @ _profiles(b).T, maximize=True)
+    return np.asarray(polar(a[i].T @ b[j]))
+
+
+def _profiles(rows: np.ndarray) -> np.ndarray:
+    """Return quantiles of each row's similarities to all rows, standardized, one row each."""
+    values, vectors = np.linalg.eigh(rows.T.astype(np.float64) @ rows)
+    live = values > len(values) * np.finfo(np.float32).eps * values[-1]
+    # A fourth root evens out the spectrum, so that a profile is not ruled by a few axes.
+    even = unit_norm(rows @ (vectors[:, live] * values[live] ** -0.25).astype(np.float32))
+    found = np.quantile(even @ even.T, np.linspace(0, 1, QUANTILES), axis=1).T
+    spread = np.std(found, axis=0)
+    # The largest similarity is that of a row to itself, and tells nothing.
+    return np.asarray(((found - np.mean(found, axis=0)) / np.where(spread > 1e-6, spread, np.inf)), dtype=np.float64)
+
+
+def _by_likelihood_ratio(x: np.ndarray, y: np.ndarray, start: Matches) -> Matches:
+    wide = [in_principal_axes(side, RATIO_AXES).astype(np.float64) for side in (x, y)]
+    nothing = np.zeros((0, 2), dtype=np.int64)
+    return refine_matches(wide[0], wide[1], start, nothing, known_share=0.0, rounds=RATIO_ROUNDS)
