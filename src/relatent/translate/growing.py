@@ -92,7 +92,8 @@ def grow_pairs(
 
     Unchanged by rotating, rescaling or shifting either side. What breaks it: sides of different content (the
     assignment supposes two samples of one distribution), fewer rows than about a thousand a side, spaces that share
-    little of their geometry, wrong known pairs.
+    little of their geometry, wrong known pairs. Where the known pairs alone rank well already and no item is on both
+    sides, near misses can cost a little, and the gate does not see it (seen on synthetic data: MRR .93 to .92).
 
     References: Artetxe et al., ACL 2018 (self-learning); Conneau et al., ICLR 2018 (CSLS); arXiv 2610.09411 (few-pair
     Wasserstein Procrustes); VecLinking, ICML 2026 (15 to 30 seeds).
