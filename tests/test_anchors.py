@@ -209,31 +209,6 @@ def test_by_keys_is_what_a_dictionary_finds(keys, data):
     assert anchors.by_keys(keys, wanted).tolist() == [keys.index(key) for key in wanted]
 
 
-def test_spaces_are_aligned_on_the_keys_that_all_have(rng):
-    x = np.arange(30.0).reshape(10, 3)
-    keys = np.asarray([f"k{i}" for i in range(10)])
-    orders = {name: rng.permutation(10)[:8] for name in ("a", "b", "c")}
-    spaces = {name: rl.Space(x[order], keys[order]) for name, order in orders.items()}
-    found = anchors.align(spaces)
-    shared = set(orders["a"]) & set(orders["b"]) & set(orders["c"])
-    expected = [i for i in orders["a"] if i in shared]
-    assert found.keys.tolist() == keys[expected].tolist()
-    for vectors in found.vectors.values():
-        np.testing.assert_array_equal(vectors, x[expected])
-
-
-def test_what_cannot_be_aligned_is_refused(rng):
-    keyed = rl.Space(np.eye(3), keys=["a", "b", "c"])
-    by_row = anchors.align({"x": keyed, "y": np.eye(3)})
-    assert by_row.keys.tolist() == ["a", "b", "c"]
-    assert anchors.align({"x": np.eye(3), "y": rl.Space(np.eye(3))}).keys is None
-    with pytest.raises(ValueError, match="x and y have keys and z has none: expected keys in all"):
-        anchors.align({"x": keyed, "y": keyed, "z": np.eye(3)})
-    parts = {"y": rl.Space(np.eye(2), keys=["a", "z"]), "z": rl.Space(np.eye(2), keys=["b", "z"])}
-    with pytest.raises(ValueError, match="No key is in all of x, y, z"):
-        anchors.align({"x": keyed, **parts})
-
-
 def test_keys_that_cannot_be_rows_are_refused():
     with pytest.raises(KeyError, match="1 of the 2 wanted keys are not in the space, first 'z'"):
         anchors.by_keys(["a", "b"], ["a", "z"])

@@ -19,14 +19,13 @@ OTHERS = {
     "alpha": 2.0,
     "alphas": [1.0, 2.0],
     "anchor_rows": np.arange(10),
-    "known": (np.arange(30), np.arange(30)),
     "labels": np.arange(N) % 2,
     "model": lambda x: np.asarray(x)[:, :2],
 }
-# Those that take spaces by other names, or nothing but spaces.
-NO_VECTORS = ("parallel", "stitching_matrix")
+# Those that take spaces by other names, nothing but spaces, or thousands of rows in no common order.
+NO_VECTORS = ("parallel", "stitching_matrix", "align_unpaired", "grow_pairs")
 # Those whose x and y may have different rows: row i of one is not that of the other.
-NOT_PARALLEL = ("grow_pairs", "hubness", "arr")
+NOT_PARALLEL = ("hubness", "arr")
 
 
 def functions():

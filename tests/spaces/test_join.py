@@ -9,8 +9,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+import relatent as rl
 from relatent.spaces import Space, inspect_space, match_keys, parallel, read_space, write_space
 from relatent.spaces.formats.columns import KEY_NAMES
+from relatent.spaces.join import align
 
 
 def of(keys, d=2):
@@ -244,3 +246,28 @@ def test_a_folder_whose_other_columns_clash_names_both_files(tmp_path):
     save(tmp_path / "b.parquet", n=["x", "y", "z"])
     with pytest.raises(ValueError, match=r"Column 'n' is int64 in .*a\.parquet and string in .*b\.parquet"):
         _ = read_space(tmp_path).others
+
+
+def test_spaces_are_aligned_on_the_keys_that_all_have(rng):
+    x = np.arange(30.0).reshape(10, 3)
+    keys = np.asarray([f"k{i}" for i in range(10)])
+    orders = {name: rng.permutation(10)[:8] for name in ("a", "b", "c")}
+    spaces = {name: rl.Space(x[order], keys[order]) for name, order in orders.items()}
+    found = align(spaces)
+    shared = set(orders["a"]) & set(orders["b"]) & set(orders["c"])
+    expected = [i for i in orders["a"] if i in shared]
+    assert found.keys.tolist() == keys[expected].tolist()
+    for vectors in found.vectors.values():
+        np.testing.assert_array_equal(vectors, x[expected])
+
+
+def test_what_cannot_be_aligned_is_refused(rng):
+    keyed = rl.Space(np.eye(3), keys=["a", "b", "c"])
+    by_row = align({"x": keyed, "y": np.eye(3)})
+    assert by_row.keys.tolist() == ["a", "b", "c"]
+    assert align({"x": np.eye(3), "y": rl.Space(np.eye(3))}).keys is None
+    with pytest.raises(ValueError, match="x and y have keys and z has none: expected keys in all"):
+        align({"x": keyed, "y": keyed, "z": np.eye(3)})
+    parts = {"y": rl.Space(np.eye(2), keys=["a", "z"]), "z": rl.Space(np.eye(2), keys=["b", "z"])}
+    with pytest.raises(ValueError, match="No key is in all of x, y, z"):
+        align({"x": keyed, **parts})

@@ -17,7 +17,7 @@ def one():
 def test_shards_of_two_models_are_not_one_space(tmp_path, one):
     write_space(one, tmp_path / "a.parquet")
     write_space(Space(one.vectors, one.keys, fingerprint=Fingerprint(3, model="two")), tmp_path / "b.parquet")
-    with pytest.raises(FileError, match=r"a\.parquet and .*b\.parquet are not of one model.*'one'.*'two'"):
+    with pytest.raises(ValueError, match=r"a\.parquet and .*b\.parquet are of two spaces.*'one'.*'two'"):
         read_space(tmp_path)
 
 
@@ -71,7 +71,7 @@ def test_no_output_destroys_an_input(tmp_path, one):
     for out in (source, translator, tmp_path / "linked.safetensors", tmp_path, f"file://{source}"):
         with pytest.raises(FileError, match="nothing is written in place"):
             check_new(out, space, translator, overwrite=True)
-    with pytest.raises(FileExistsError, match=r"there\.parquet exists.*--force"):
+    with pytest.raises(FileExistsError, match=r"there\.parquet exists.*overwrite=True"):
         check_new(tmp_path / "there.parquet", space)
     check_new(tmp_path / "there.parquet", space, overwrite=True)
 

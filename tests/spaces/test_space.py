@@ -129,7 +129,7 @@ def test_a_pickled_file_holds_no_vectors(tmp_path):
     write_space(Space(np.zeros((10_000, 4))), tmp_path / "x.npy")
     stored = read_space(tmp_path / "x.npy")
     _ = stored.vectors, stored.others
-    assert len(pickle.dumps(stored)) < 10_000
+    assert len(pickle.dumps(stored)) < 20_000  # its probe; the vectors are 320,000 bytes
     write_space(Space(np.zeros((9, 4))), tmp_path / "y.npy")
     sent = pickle.dumps(read_space(tmp_path / "y.npy"))
     write_space(Space(np.zeros((8, 4))), tmp_path / "y.npy")

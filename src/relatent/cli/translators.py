@@ -41,7 +41,7 @@ def fit(
     normalize: Annotated[str, typer.Option("--normalize", help="Normalization of both sides.")] = "iso",
     frozen_target: Annotated[bool, typer.Option(help="For retrieval in an index that cannot be touched.")] = False,
     held_out: Annotated[float, typer.Option("--held-out", help="Share of keys kept for evaluate.")] = 0.2,
-    max_pairs: Annotated[int, typer.Option("--pairs", help="Pairs to fit on at most.")] = 100_000,
+    max_pairs: Annotated[int, typer.Option("--pairs", help="Pairs to fit on at most.")] = 1_000_000,
     anchors: Annotated[str | None, typer.Option("--anchors", "-a", help="Fit on the keys of this space only.")] = None,
     seed: Seed = 0,
     vector: Vector = None,
@@ -49,7 +49,10 @@ def fit(
     target_vector: TargetVector = None,
     target_key: TargetKey = None,
     by_row: ByRow = False,
-    force: Force = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Replace what is there; fit even if no relation shows.")
+    ] = False,
+    progress: bool | None = None,
 ) -> Answer:
     """Fit a translator on the keys that two spaces share.
 
@@ -72,7 +75,14 @@ def fit(
     keys = None if anchors is None else read_space(anchors).keys
     translator = Translator(goal, map_, normalize, frozen_target=frozen_target, seed=seed)
     done = fit_spaces(
-        translator, source, target, held_out=held_out, max_pairs=max_pairs, anchors=None if keys is None else list(keys)
+        translator,
+        source,
+        target,
+        held_out=held_out,
+        max_pairs=max_pairs,
+        anchors=None if keys is None else list(keys),
+        force=force,
+        progress=progress,
     )
     translator.save(out)
     return Answer(f"{done}\nWrote {out}.", {"out": out, **done.to_dict()})

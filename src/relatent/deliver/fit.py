@@ -1,4 +1,4 @@
-"""`relatent fit`: fit a translator on two spaces that share keys, and keep part of the pairs for judging it."""
+"""`relatent fit`: fit a translator on two spaces that share keys, and hold part of the pairs out to evaluate it by."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from relatent._terminal import progress_bar
+from relatent._remedy import with_remedy
+from relatent._terminal import progress_bar, stages
 from relatent.spaces.chunks import chunk_rows
 from relatent.spaces.gather import row_blocks
 from relatent.spaces.join import Matched, match_keys
@@ -52,7 +53,7 @@ class FitReport:
         if self.selection is not None:
             lines.append(f"Map: {self.selection.chosen}, chosen by {self.selection.criterion}.")
         if self.held_out < FEWEST_HELD_OUT:
-            lines.append(f"Only {self.held_out} pairs are left to judge it by: expect wide intervals.")
+            lines.append(f"Only {self.held_out} pairs are left to evaluate it by: expect wide intervals.")
         return "\n".join([*lines, *(f"Warning: {text}." for text in self.warnings)])
 
     def to_dict(self) -> dict[str, Any]:
@@ -84,8 +85,10 @@ def fit_spaces(
     >>> print(fit_spaces(t, Space(x, name="old"), Space(2 * x[:, ::-1], name="new")).pairs)
     392
     """
-    matched = match_keys(source, target)
-    hashes = key_hashes(matched.keys)
+    with stages(progress) as stage:
+        stage("joining keys")
+        matched = match_keys(source, target)
+        hashes = key_hashes(matched.keys)
     wanted = ~is_held_out(hashes, held_out) if anchors is None else np.isin(hashes, _anchor_hashes(anchors, matched))
     rows = np.flatnonzero(wanted)
     if len(rows) < 2:
@@ -95,9 +98,12 @@ def fit_spaces(
         )
     rows = _most(rows, hashes, max_pairs)
     pairs = _summed(translator, source, target, matched, rows, hashes, progress)
-    if not force:
-        _refuse_strangers(pairs)
-    translator.fit_pairs(pairs, endpoints=Endpoints.of(source, target), seen_keys=np.sort(hashes[rows]))
+    with stages(progress) as stage:
+        stage("looking for a relation")
+        if not force:
+            _refuse_strangers(pairs)
+        stage("choosing a map")
+        translator.fit_pairs(pairs, endpoints=Endpoints.of(source, target), seen_keys=np.sort(hashes[rows]))
     kept = int(np.sum(~wanted))
     return FitReport(
         source.name,
@@ -118,7 +124,7 @@ def unseen_rows(translator: Translator, matched: Matched, most: int, first: Sequ
     rows = np.flatnonzero(~np.isin(hashes, translator.seen_keys_))
     if not len(rows):
         raise ValueError(
-            f"The translator was fitted on all {len(matched)} keys in common: expected others to judge it by. Fit "
+            f"The translator was fitted on all {len(matched)} keys in common: expected others to evaluate it by. Fit "
             "again and hold part out, or give spaces of other keys."
         )
     later = ~np.isin(hashes[rows], key_hashes(first))
@@ -152,11 +158,12 @@ def _summed(
 def _refuse_strangers(pairs: Pairs) -> None:
     left = unexplained(pairs)
     if left >= NO_RELATION:
-        raise ValueError(
+        error = ValueError(
             f"The two sides show no relation: from {len(pairs):,} pairs, the best linear map leaves {left:.1%} of the "
             "target's variance unexplained in cross-validation. The likely cause is wrong pairs: keys that do not mean "
-            "the same in both files, or rows in another order. Check the keys; go on with --force (force=True)."
+            "the same in both files, or rows in another order. Check the keys."
         )
+        raise with_remedy(error, python="To fit anyway, say force=True.", command="To fit anyway, add --force.")
 
 
 def _most(rows: np.ndarray, hashes: np.ndarray, most: int) -> np.ndarray:

@@ -5,26 +5,34 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Iterator
+from pathlib import Path
 
 import numpy as np
 
+from relatent._atomic import writing
 from relatent.spaces.space import Space
 
 __all__ = ["row_blocks"]
+
+# Up to this size, rows are held in memory.
+HELD_BYTES = 128 * 2**20
 
 
 def row_blocks(space: Space, rows: np.ndarray, size: int) -> Iterator[np.ndarray]:
     """Go through the vectors of some rows, in the order given, at most ``size`` at a time.
 
-    Rows of a file that ascend are read as they come. Others are first brought into order in a temporary file, in one
-    pass over the space, so that neither memory nor time grows with how far they are shuffled.
+    Few rows of a file are read at once. Of many, those that ascend are read as they come; others are first brought into
+    order in a temporary file, in one pass over the space, so that neither memory nor time grows with how far they are
+    shuffled.
 
     >>> space = Space([[0.0], [1.0], [2.0], [3.0]])
     >>> [block[:, 0].tolist() for block in row_blocks(space, np.asarray([3, 1, 0]), 2)]
     [[3.0, 1.0], [0.0]]
     """
-    if space.path is None:
-        return (space.take(rows[start : start + size]) for start in range(0, len(rows), size))
+    if space.path is None or len(rows) * space.dim * space.dtype.itemsize <= HELD_BYTES:
+        held = space if space.path is None else Space(space.take(rows))
+        rows = rows if space.path is None else np.arange(len(rows))
+        return (held.take(rows[start : start + size]) for start in range(0, len(rows), size))
     return _regrouped(_read(space, rows) if np.all(np.diff(rows) > 0) else _ordered(space, rows, size), size)
 
 
@@ -39,7 +47,7 @@ def _ordered(space: Space, rows: np.ndarray, size: int) -> Iterator[np.ndarray]:
     """Write rows to where they belong in a temporary file, and read that."""
     order = np.argsort(rows, kind="stable")
     width = space.dim * space.dtype.itemsize
-    with tempfile.TemporaryFile(prefix="relatent-") as file:
+    with writing(Path(tempfile.gettempdir(), "rows")), tempfile.TemporaryFile(prefix="relatent-") as file:
         done = 0
         for found in _read(space, rows[order]):
             for place, row in zip(order[done : done + len(found)].tolist(), found, strict=True):
