@@ -19,7 +19,7 @@ def write(path, text="new", **options):
 
 def test_a_file_is_replaced_only_if_allowed(tmp_path):
     write(tmp_path / "x", "old")
-    with pytest.raises(FileExistsError, match=r"x exists: write to another path.*--force"):
+    with pytest.raises(FileExistsError, match=r"x exists: write to another path.*overwrite=True"):
         write(tmp_path / "x", overwrite=False)
     assert (tmp_path / "x").read_text() == "old"
     write(tmp_path / "x")

@@ -435,7 +435,8 @@ def test_nothing_is_replaced_unless_forced_and_never_in_place(here, translator):
         kept = Path(words[-1]).read_bytes()
         refused(*words, "--force", says="nothing is written in place")
         assert Path(words[-1]).read_bytes() == kept
-    refused("fit", "old.parquet", "new.parquet", "-o", "e.txt", says="e.txt does not end in .safetensors")
+    result = run("fit", "old.parquet", "new.parquet", "-o", "e.txt", code=USAGE)
+    assert "e.txt does not end in .safetensors" in result.stderr
 
 
 def test_damaged_vectors_are_refused_unless_asked_for(here, translator):

@@ -133,7 +133,8 @@ def test_few_anchors_give_in_their_span_what_they_give_in_the_whole_space(goal, 
 
     def in_whole_space(*arguments):
         a = of(*arguments)
-        return a if a.basis is None else replace(a, vectors=a.vectors @ a.basis.T, basis=None)
+        frame = replace(a.frame, basis=None)
+        return replace(a, frame=frame, vectors=frame.apply(a.given))
 
     monkeypatch.setattr(module._Anchors, "of", in_whole_space)
     whole = rl.Hub(goal, penalty=penalty).fit(spaces)
