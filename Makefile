@@ -10,10 +10,10 @@ demo: .venv-demo/ready
 	@test ! -e .venv-demo/encoders || .venv-demo/bin/python -m experiments.demo_sentences --texts .venv-demo/$(TEXTS)
 
 test: .venv/dev
-	$(BIN)/python -m pytest -n auto
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto
 
 test-slow: .venv/dev
-	$(BIN)/python -m pytest -n auto -m slow
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto -m slow
 
 check: .venv/dev
 	$(BIN)/ruff check .
