@@ -91,7 +91,7 @@ def exists_already(path: object) -> FileExistsError:
 
 
 def is_leftover(name: str) -> bool:
-    """Tell whether a name is that of a folder in which a run wrote, or died while it wrote.
+    """Return whether a name is that of a folder in which a run wrote, or died while it wrote.
 
     >>> is_leftover(".relatent-a1b2c3d4.part"), is_leftover("a.part")
     (True, False)
@@ -100,7 +100,7 @@ def is_leftover(name: str) -> bool:
 
 
 def _may_replace(path: Path, overwrite: bool) -> bool:
-    """Tell whether something is there that may be replaced; refuse what may not."""
+    """Return whether something is there that may be replaced; refuse what may not."""
     if not os.path.lexists(path):
         return False
     if path.is_dir():

@@ -29,7 +29,7 @@ __all__ = [
 ]
 
 FORMAT = "relatent"
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 HEADER_LIMIT = 16 * 2**20
 
 
@@ -66,7 +66,7 @@ def read_saved(path: str | os.PathLike[str], kind: str | None = None) -> Saved:
 
 
 def is_saved(path: str | os.PathLike[str]) -> bool:
-    """Tell whether a file holds something fitted, from its header alone."""
+    """Return whether a file holds something fitted, from its header alone."""
     with Path(path).open("rb") as file:
         start = file.read(8)
         raw = start + file.read(min(HEADER_LIMIT, int.from_bytes(start, "little")))

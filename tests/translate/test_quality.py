@@ -156,3 +156,27 @@ def test_bad_input_is_explained(tmp_path):
     t.save(tmp_path / "t.safetensors")
     with pytest.raises(ValueError, match="loaded from a file"):
         rl.load(tmp_path / "t.safetensors").expected_quality()
+
+
+def test_the_table_in_a_notebook():
+    x, y = noisy_pairs(300)
+    told = rl.Translator().fit(x[:100], y[:100]).expected_quality()
+    frame = told.to_pandas()
+    assert frame["measure"].tolist() == ["recall@1", "recall@10", "mrr", "cosine"]
+    assert frame["value"].tolist() == [told[m].value for m in frame["measure"]]
+    assert "<td>mrr</td>" in told._repr_html_()
+
+
+@pytest.mark.parametrize(
+    "settings", [{"map": "orthogonal"}, {"goal": "retrieval", "frozen_target": True}, {"goal": "stitching"}]
+)
+def test_fewer_anchors_than_coordinates_give_nothing_away(settings):
+    """Rows centered by the mean of all anchors sum to zero: the others then give each held-out row away."""
+    rng = np.random.default_rng(0)
+    z = rng.normal(size=(1050, 40))
+    x, y = (z @ rng.normal(size=(40, 120)) / 6 + rng.normal(size=(1050, 120)) for _ in range(2))
+    t = rl.Translator(**settings).fit(x[:50], y[:50])
+    told = t.expected_quality(index=y[50:])["recall@1"]
+    true = seen(t, x[50:], y[50:])["recall@1"]
+    assert true < 0.5
+    assert abs(told.value - true) < 0.15

@@ -56,3 +56,37 @@ def test_the_retrieval_score_is_the_gaussian_log_likelihood_ratio(rng):
     new_x, new_y = rng.normal(size=(20, 90)), rng.normal(size=(25, 70))
     expected = whole.query_vectors(p.source.apply(new_x)) @ whole.target_vectors(p.target.apply(new_y)).T
     np.testing.assert_allclose(t.transform(new_x) @ t.transform_target(new_y).T, expected, rtol=1e-6, atol=1e-8)
+
+
+# What a person reads
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"goal": "retrieval"}, ["retrieval", "6 → 7", "400 pairs", "λ="]),
+        ({"map": "orthogonal", "normalize": "standard"}, ["orthogonal", "6 → 6", "400 pairs", "standard"]),
+        ({"goal": "retrieval", "frozen_target": True}, ["retrieval, frozen target", "6 → 6"]),
+    ],
+)
+def test_a_fitted_translator_says_what_it_is(noisy, tmp_path, settings, words):
+    x, y = (a[:, :6] for a in noisy)
+    unfitted = rl.Translator(**settings)
+    assert "pairs" not in repr(unfitted)
+    t = unfitted.fit(x, y)
+    t.save(tmp_path / "t.safetensors")
+    for shown in (repr(t), repr(rl.load(tmp_path / "t.safetensors"))):
+        assert shown.startswith("Translator(")
+        assert all(word in shown for word in words)
+
+
+def test_the_summary_shows_the_choice_and_warns(noisy, rng):
+    x, y = noisy
+    chosen = rl.Translator("retrieval").fit(x, y).summary()
+    for words in ("400 pairs", "likelihood ratio", "runner-up", "out-of-fold reciprocal rank", "both sides move"):
+        assert words in str(chosen)
+    few = rl.Translator().fit(rng.normal(size=(10, 50)), rng.normal(size=(10, 3))).summary()
+    assert "10 anchors are few for 50 coordinates" in few.warnings[0]
+    shuffled = rl.Translator().fit(x, y[rng.permutation(len(y))]).summary()
+    assert "no relation" in shuffled.warnings[0]
+    assert rl.Translator().fit(x, y).summary().warnings == ()

@@ -57,7 +57,7 @@ def read_relevance(path: AnyPath) -> Relevance:
 
 
 def _looks_like_qrels(path: Path) -> bool:
-    """Tell whether a .tsv begins as TREC qrels do: no header, but four values of which the last is a number."""
+    """Return whether a .tsv begins as TREC qrels do: no header, but four values of which the last is a number."""
     if path.suffix != ".tsv":
         return False
     with path.open(encoding="utf8") as file:

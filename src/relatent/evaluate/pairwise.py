@@ -194,7 +194,7 @@ def sampled(x: Array, y: Array, max_rows: int, seed: int) -> tuple[Array, Array]
 
 
 def gaussian_relation(x: Array, bandwidth: float = 1.0) -> Array:
-    """Centred Gaussian kernel."""
+    """Return the centered Gaussian kernel."""
     xp = array_namespace(x)
     distance = euclidean(x, x)
     sigma = bandwidth * float(np.median(-_upper(to_numpy(distance))))

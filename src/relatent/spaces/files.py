@@ -231,7 +231,7 @@ def _bare(chunk: Chunk) -> Chunk:
 
 
 def _touches(path: Path | str, source: Path | str) -> bool:
-    """Tell whether a path is what is read, a folder around it, or a file among those read."""
+    """Return whether a path is what is read, a folder around it, or a file among those read."""
     if isinstance(path, str) or isinstance(source, str):
         return str(path).rstrip("/") == str(source).rstrip("/")
     there, read = path.resolve(), source.resolve()

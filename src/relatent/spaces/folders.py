@@ -60,7 +60,7 @@ def list_files(path: Path) -> list[Path]:
 
 
 def visible(path: PurePath, asked: Sequence[str] = ()) -> bool:
-    """Tell whether no part of a path is hidden, that is begins with a dot or an underscore, unless it was asked for.
+    """Return whether no part of a path is hidden, that is begins with a dot or an underscore, unless it was asked for.
 
     Tools put there what is not data: checkpoints of notebooks, files of a run that is not finished.
 
@@ -149,7 +149,7 @@ def _is_dataset(path: Path) -> bool:
 
 
 def _accompanies(file: Path, files: Iterable[Path]) -> bool:
-    """Tell whether a file only accompanies another one."""
+    """Return whether a file only accompanies another one."""
     owners = (
         file.with_name(file.name.removesuffix(end) + add)
         for end, add in ((".relatent.json", ""), (".keys.parquet", ".npy"))

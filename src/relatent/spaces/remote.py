@@ -26,7 +26,7 @@ __all__ = ["exists_remote", "is_remote", "open_remote", "uploaded"]
 
 
 def is_remote(path: Any) -> bool:
-    """Tell whether a path names a protocol, other than that of local files.
+    """Return whether a path names a protocol, other than that of local files.
 
     >>> is_remote("s3://bucket/old.parquet"), is_remote("old.parquet"), is_remote("file:///tmp/old.parquet")
     (True, False, False)
@@ -35,7 +35,7 @@ def is_remote(path: Any) -> bool:
 
 
 def exists_remote(path: str) -> bool:
-    """Tell whether something is at a remote path."""
+    """Return whether something is at a remote path."""
     fs, inside = _at(path, "look at")
     return bool(fs.exists(inside))
 

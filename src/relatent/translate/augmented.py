@@ -32,22 +32,22 @@ class Features:
     """c k(L, L)^-½."""
 
     def of(self, x: Array) -> Array:
-        """Give the features of normalised rows."""
+        """Return the features of normalized rows."""
         xp = array_namespace(x)
         kernel = xp.astype(xp.exp(-squared_distances(x, like(self.landmarks, x)) / self.width), x.dtype)
         return xp.concat([x, kernel @ like(self.root, x)], axis=1)
 
 
 def landmark_features(x: np.ndarray, reach: float, weight: float, seed: int = 0) -> Features:
-    """Make landmarks from normalised rows; the bandwidth is ``reach`` × their median squared distance.
+    """Make landmarks from normalized rows; the bandwidth is ``reach`` × their median squared distance.
 
-    A landmark is the sum of two centred rows over √2: as long and as spread as they are, and neither of them, so that
+    A landmark is the sum of two centered rows over √2: of the same norm and spread, and neither of them, so that
     a translator that is passed on holds nobody's vectors.
     """
     pairs = min(LANDMARKS, max(len(x) // 2, 1))
     rows = random_generator(seed).permutation(len(x))[: 2 * pairs]
-    centred = x[rows] - np.mean(x, axis=0)
-    landmarks = (centred[:pairs] + centred[-pairs:]) / np.sqrt(2) + np.mean(x, axis=0)
+    centered = x[rows] - np.mean(x, axis=0)
+    landmarks = (centered[:pairs] + centered[-pairs:]) / np.sqrt(2) + np.mean(x, axis=0)
     distances = squared_distances(landmarks, landmarks)
     width = 2 * reach * (float(np.median(distances[np.triu_indices(len(landmarks), 1)])) or 1.0)
     values, vectors = spectrum(np.exp(-distances / width))

@@ -188,6 +188,6 @@ def _ranks(s: _Sides, pairs: Matches, penalty: float, held: np.ndarray, gallery:
 
 
 def _is_safe(before: np.ndarray, after: np.ndarray, size: int) -> bool:
-    """Tell whether held-out ranks have improved and are near the top, both by their geometric mean."""
+    """Return whether held-out ranks have improved and are near the top, both by their geometric mean."""
     first, now = (np.exp(np.mean(np.log(ranks))) for ranks in (before, after))
     return bool(now < first and now <= max(TOP_SHARE, FEW / len(after)) * size)

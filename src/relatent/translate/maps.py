@@ -1,6 +1,6 @@
 """Maps: rules that turn the summary of parallel pairs into a matrix and an offset.
 
-Each is a plain function of a :class:`~relatent.summary.Summary` (of normalised pairs) and solves the problem
+Each is a plain function of a :class:`~relatent.summary.Summary` (of normalized pairs) and solves the problem
 in its docstring, with rows x and y, so that y ≈ x W + b. Where the anchors do not determine the answer, it is the one
 of least norm: directions that no anchor reaches map to nothing. To add one, write the function and name it in ``MAPS``.
 """
@@ -46,12 +46,12 @@ class Affine:
 
     @staticmethod
     def linear(matrix: np.ndarray) -> Affine:
-        """Give a map without an offset."""
+        """Return a map without an offset."""
         return Affine(matrix, np.zeros(matrix.shape[1]))
 
     @staticmethod
     def through_means(matrix: np.ndarray, summary: Summary) -> Affine:
-        """Give the map that takes the mean of the source to the mean of the target."""
+        """Return the map that takes the mean of the source to the mean of the target."""
         return Affine(matrix, summary.mean_y - summary.mean_x @ matrix)
 
 
@@ -93,14 +93,14 @@ def orthogonal_least_squares(summary: Summary) -> Affine:
 def ridge(summary: Summary, penalty: float | None = None) -> Affine:
     r""":math:`\min_{W,b} \lVert Y - XW - b \rVert^2 + \lambda \lVert W \rVert^2`.
 
-    λ is ``penalty`` × the mean eigenvalue of the centred XᵀX, or the one of least generalised cross-validation error.
+    λ is ``penalty`` × the mean eigenvalue of the centered XᵀX, or the one of least generalized cross-validation error.
     """
     path = RidgePath.of(summary)
     return Affine.through_means(path.matrix(path.best() if penalty is None else penalty), summary)
 
 
 def low_rank(summary: Summary, rank: int | None = None, penalty: float | None = None) -> Affine:
-    r"""Give the ridge problem's answer among matrices of a given rank.
+    r"""Return the ridge problem's answer among matrices of a given rank.
 
     :math:`\min \lVert Y - XW - b \rVert^2 + \lambda \lVert W \rVert^2` with rank(W) ≤ r: the ridge matrix projected
     onto the r leading directions of its own predictions. The default is half the smaller dimension.
@@ -144,7 +144,7 @@ class _Roots:
 
 
 def _roots(scatter: np.ndarray, dim: int, penalty: float) -> _Roots:
-    """Symmetric square root and its inverse of a regularised scatter, on the directions that it has."""
+    """Symmetric square root and its inverse of a regularized scatter, on the directions that it has."""
     values, vectors = spectrum(scatter)
     values = values + penalty * trace(scatter) / dim
     return _Roots((vectors * np.sqrt(values)) @ vectors.T, (vectors / np.sqrt(values)) @ vectors.T)

@@ -19,7 +19,7 @@ NO_RELATION = 0.999
 FEW = 0.5
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Overview:
     """A fitted translator in a few lines; ``warnings`` say when not to trust it."""
 

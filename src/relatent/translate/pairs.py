@@ -9,7 +9,7 @@ from functools import cached_property
 import numpy as np
 
 from relatent._array import Array, as_parallel, random_generator, to_numpy
-from relatent._linalg import thin_svd
+from relatent._linalg import spectrum, thin_svd
 from relatent._saved import Saved, from_bytes, to_bytes
 from relatent.spaces.normalize import UNIT_ROWS, Normalizer
 from relatent.summary import Summary, accumulate, check_weights
@@ -198,6 +198,21 @@ class Pairs:
 
         ``span=False`` leaves rows in the coordinates of their space even where they are fewer than those.
         """
+        view = self._views.get((name, span))
+        if view is None:
+            view = self._views[name, span] = self._normalized(name, span)
+        return view
+
+    @cached_property
+    def _views(self) -> dict[tuple[str, bool], NormalizedPairs]:
+        """What choosing has normalized and decomposed, for solving to use again."""
+        return {}
+
+    def without_views(self) -> Pairs:
+        """Return the same pairs without what was derived from them, which takes memory."""
+        return replace(self)
+
+    def _normalized(self, name: str, span: bool) -> NormalizedPairs:
         few = span and self.complete
         bases = [few and self.count < d for d in self.dims]
         if name not in UNIT_ROWS and not any(bases):
@@ -328,6 +343,11 @@ class NormalizedPairs:
     def y(self) -> np.ndarray:
         """Sampled target rows."""
         return self.target.apply(self.pairs.sample.y)
+
+    @cached_property
+    def spectrum_x(self) -> tuple[np.ndarray, np.ndarray]:
+        """Eigenvalues and eigenvectors of the scatter of the source."""
+        return spectrum(self.summary.xx)
 
     def of(self, held: Sample) -> tuple[np.ndarray, np.ndarray]:
         """Return other pairs of the same spaces in these coordinates."""

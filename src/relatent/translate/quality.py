@@ -9,8 +9,9 @@ import numpy as np
 
 from relatent._array import Array, as_matrix, random_generator, to_numpy
 from relatent._linalg import unit_norm
-from relatent._terminal import render
+from relatent._terminal import Tabular, render
 from relatent.evaluate.interval import Estimate, bootstrap
+from relatent.evaluate.judged import first_hit
 from relatent.evaluate.neighbors import nearest
 from relatent.translate.curve import LearningCurve
 from relatent.translate.goals import Choice, Goal
@@ -36,7 +37,7 @@ LEAST_PAIRS = 20
 
 
 @dataclass(frozen=True)
-class Quality:
+class Quality(Tabular):
     """What to expect of a translator on items it has not seen, measure by measure, each with its interval.
 
     ``recall@1``, ``recall@10`` and ``mrr`` (at 10) rank each held-out target among ``gallery`` vectors; ``cosine`` is
@@ -49,6 +50,10 @@ class Quality:
     gallery: int
     estimates: dict[str, Estimate]
     curve: LearningCurve
+
+    def records(self) -> list[dict[str, Any]]:
+        """Return one record per measure, for data frames and notebooks."""
+        return [{"measure": measure, **e.to_dict()} for measure, e in self.estimates.items()]
 
     def __getitem__(self, measure: str) -> Estimate:
         """Find a measure by its name."""
@@ -174,8 +179,7 @@ class _Trial:
             cosine = np.sum(unit_norm(queries) * unit_norm(own[: len(asked)]), axis=1)
         targets = index if solved.target is None else solved.target(index)
         found = nearest(queries, targets, min(10, len(index)), solved.metric)
-        mine = found.indices == np.arange(len(asked))[:, None]
-        reciprocal = np.where(np.any(mine, axis=1), 1 / (np.argmax(mine, axis=1) + 1), 0.0)
+        reciprocal = first_hit(found.indices == np.arange(len(asked))[:, None])
         return np.stack([reciprocal == 1, reciprocal > 0, reciprocal, cosine], axis=1).astype(np.float64)
 
     def scores_with(self, share: float, folds: list[tuple[Pairs, np.ndarray]], seed: int) -> np.ndarray:

@@ -38,9 +38,9 @@ class RidgePath:
     unit: float
 
     @staticmethod
-    def of(summary: Summary) -> RidgePath:
-        """Decompose XᵀX, dropping the directions that no anchor reaches."""
-        values, vectors = spectrum(summary.xx)
+    def of(summary: Summary, decomposed: tuple[np.ndarray, np.ndarray] | None = None) -> RidgePath:
+        """Decompose XᵀX, unless that is done, dropping the directions that no anchor reaches."""
+        values, vectors = decomposed or spectrum(summary.xx)
         unit = trace(summary.xx) / summary.dims[0] or 1.0
         rotated = vectors.T @ summary.xy
         power, total = np.sum(rotated**2, axis=1), trace(summary.yy)
@@ -103,7 +103,7 @@ class RidgeFit:
         """Fit, with a penalty or with the best one."""
         rows = None if features is None else features.of(p.x)
         summary = p.summary if rows is None else summarize(rows, p.y, full_y=False)
-        path = RidgePath.of(summary)
+        path = RidgePath.of(summary, p.spectrum_x if rows is None else None)
         return RidgeFit(features, summary, path, best_penalty(path, p, rows) if penalty is None else penalty, rows)
 
     def error(self, p: NormalizedPairs) -> float:

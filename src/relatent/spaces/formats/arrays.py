@@ -207,7 +207,7 @@ class GatheredColumns:
 
 
 def _has_nul(texts: Iterable[str]) -> bool:
-    """Tell whether a text holds a NUL, at which NumPy and HDF5 would cut it."""
+    """Return whether a text holds a NUL, at which NumPy and HDF5 would cut it."""
     return any("\0" in text for text in texts)
 
 

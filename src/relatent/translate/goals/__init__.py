@@ -25,7 +25,7 @@ class Goal(Protocol):
     """What each goal's module offers."""
 
     def needs(self, settings: Settings) -> tuple[bool, bool]:
-        """Tell whether the full scatter of the source and of the target is needed."""
+        """Return whether the full scatter of the source and of the target is needed."""
 
     def choose(self, pairs: Pairs, settings: Settings) -> Any:
         """Choose on the pairs alone; returns the goal's own kind of :class:`Choice`."""

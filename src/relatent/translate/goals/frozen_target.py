@@ -56,7 +56,7 @@ class FrozenChoice(Choice):
 
 
 def needs(settings: Settings) -> tuple[bool, bool]:
-    """Tell whether the full scatter of the source and of the target is needed."""
+    """Return whether the full scatter of the source and of the target is needed."""
     return True, True
 
 

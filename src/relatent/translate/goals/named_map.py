@@ -37,7 +37,7 @@ class MapChoice(Choice):
 
 
 def needs(settings: Settings) -> tuple[bool, bool]:
-    """Tell whether the full scatter of the source and of the target is needed."""
+    """Return whether the full scatter of the source and of the target is needed."""
     found, whitens = find_map(settings.map), settings.normalize == "whiten"
     return found.full_x or whitens, found.full_y or whitens
 
@@ -48,7 +48,7 @@ def choose(pairs: Pairs, settings: Settings) -> MapChoice:
     found = find_map(settings.map)
     if penalty is None and found.shrinks:
         p = _normalized(pairs, settings.normalize, found)
-        penalty = best_penalty(RidgePath.of(p.summary), p)
+        penalty = best_penalty(RidgePath.of(p.summary, p.spectrum_x), p)
     return MapChoice(settings.normalize, len(pairs), None, settings.map, penalty, settings.rank)
 
 

@@ -43,7 +43,7 @@ class LikelihoodChoice(Choice):
 
 
 def needs(settings: Settings) -> tuple[bool, bool]:
-    """Tell whether the full scatter of the source and of the target is needed."""
+    """Return whether the full scatter of the source and of the target is needed."""
     return True, True
 
 
@@ -54,14 +54,18 @@ def choose(pairs: Pairs, settings: Settings) -> LikelihoodChoice:
     spaces of different dimensions. A penalty that suits the share of the pairs which a trial leaves is, per pair, that
     much smaller for all of them.
     """
-    trials = list(pairs.trials(settings.seed))
-    share = float(np.mean([len(rest) for rest, _ in trials])) / len(pairs)
-    found: dict[LikelihoodChoice, float] = {}
-    for name in NORMALIZATIONS if settings.normalize == "iso" else (settings.normalize,):
-        for penalties in _grids(pairs, settings.penalty):
-            scores = np.mean([_scores(rest, pairs, rows, name, penalties) for rest, rows in trials], axis=0)
-            for (x, y), score in zip(penalties, _smoothed(scores).tolist(), strict=True):
-                found[LikelihoodChoice(name, len(pairs), None, share * x, share * y)] = score
+    names = NORMALIZATIONS if settings.normalize == "iso" else (settings.normalize,)
+    tried = [(name, grid) for name in names for grid in _grids(pairs, settings.penalty)]
+    scores: list[list[list[float]]] = [[] for _ in tried]
+    shares = []
+    for rest, rows in pairs.trials(settings.seed):
+        shares.append(len(rest) / len(pairs))
+        for (name, grid), found_so_far in zip(tried, scores, strict=True):
+            found_so_far.append(_scores(rest, pairs, rows, name, grid))
+    share, found = float(np.mean(shares)), {}
+    for (name, grid), trials in zip(tried, scores, strict=True):
+        for (x, y), score in zip(grid, _smoothed(np.mean(trials, axis=0)).tolist(), strict=True):
+            found[LikelihoodChoice(name, len(pairs), None, share * x, share * y)] = score
     best = max(found, key=found.__getitem__)
     named = {f"likelihood ratio, {', '.join(c.words)}": score for c, score in found.items()}
     return replace(best, selection=Selection.best("out-of-fold reciprocal rank", named))

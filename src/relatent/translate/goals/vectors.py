@@ -66,7 +66,7 @@ class RidgeChoice(Choice):
 
 
 def needs(settings: Settings) -> tuple[bool, bool]:
-    """Tell whether the full scatter of the source and of the target is needed."""
+    """Return whether the full scatter of the source and of the target is needed."""
     return True, settings.normalize == "whiten"
 
 
