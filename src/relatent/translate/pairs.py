@@ -219,7 +219,9 @@ class Pairs:
             s = self.summary
             source = Normalizer.from_moments(int(s.n), s.mean_x, s.xx, name)
             target = Normalizer.from_moments(int(s.n), s.mean_y, s.yy, name)
-            return NormalizedPairs(self, Frame(source), Frame(target), s.normalized(source, target))
+            return NormalizedPairs(
+                self.sample, self.complete, Frame(source), Frame(target), s.normalized(source, target)
+            )
         sides = zip((self.sample.x, self.sample.y), bases, strict=True)
         source_frame, target_frame = (Frame.of(rows, name, spanned) for rows, spanned in sides)
         found = accumulate(
@@ -230,7 +232,8 @@ class Pairs:
             full_y=self.full[1],
             prepare=(source_frame.apply, target_frame.apply),
         )
-        return NormalizedPairs(self, source_frame, target_frame, replace(found, ambient=self.dims))
+        summary = replace(found, ambient=self.dims)
+        return NormalizedPairs(self.sample, self.complete, source_frame, target_frame, summary)
 
     def without(self, rows: np.ndarray) -> Pairs:
         """Return what remains when some of the sampled pairs (by their place in the sample) are left out."""
@@ -329,7 +332,9 @@ class Frame:
 class NormalizedPairs:
     """Pairs as a map sees them: two frames, the summary of all pairs in these, and the sampled rows."""
 
-    pairs: Pairs
+    sample: Sample
+    complete: bool
+    """Whether the sample is all of the pairs."""
     source: Frame
     target: Frame
     summary: Summary
@@ -337,12 +342,12 @@ class NormalizedPairs:
     @cached_property
     def x(self) -> np.ndarray:
         """Sampled source rows."""
-        return self.source.apply(self.pairs.sample.x)
+        return self.source.apply(self.sample.x)
 
     @cached_property
     def y(self) -> np.ndarray:
         """Sampled target rows."""
-        return self.target.apply(self.pairs.sample.y)
+        return self.target.apply(self.sample.y)
 
     @cached_property
     def spectrum_x(self) -> tuple[np.ndarray, np.ndarray]:

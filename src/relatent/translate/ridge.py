@@ -108,7 +108,7 @@ class RidgeFit:
 
     def error(self, p: NormalizedPairs) -> float:
         """Return the cross-validation error: exact leave-one-out where all pairs are at hand."""
-        if p.pairs.complete:
+        if p.complete:
             return LeaveOneOut(self.path, p, self.rows).error(self.penalty)
         return self.path.gcv(self.penalty)
 
@@ -143,7 +143,7 @@ def best_penalty(path: RidgePath, p: NormalizedPairs, features: np.ndarray | Non
 
     ``features`` are those of the sampled source rows, if the path is of them.
     """
-    if path.n >= LONG or not p.pairs.complete:
+    if path.n >= LONG or not p.complete:
         return path.best()
     return first_valley(LeaveOneOut(path, p, features).error, PENALTIES[::3])
 
