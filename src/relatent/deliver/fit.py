@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from relatent._remedy import with_remedy
 from relatent._terminal import progress_bar, stages
@@ -88,16 +89,19 @@ def fit_spaces(
     with stages(progress) as stage:
         stage("joining keys")
         matched = match_keys(source, target)
-        hashes = key_hashes(matched.keys)
-    wanted = ~is_held_out(hashes, held_out) if anchors is None else np.isin(hashes, _anchor_hashes(anchors, matched))
+        hashes, joined = key_hashes(matched.keys), matched.summary()
+        pair_rows = np.stack([matched.x_rows, matched.y_rows], axis=1)
+        del matched  # the keys of millions of rows take more room than everything else here
+        pa.default_memory_pool().release_unused()
+    wanted = ~is_held_out(hashes, held_out) if anchors is None else np.isin(hashes, _anchor_hashes(anchors, hashes))
     rows = np.flatnonzero(wanted)
     if len(rows) < 2:
         raise ValueError(
-            f"{len(rows)} pairs are left to fit on, of {len(matched)} keys in common: expected at least 2, and about "
+            f"{len(rows)} pairs are left to fit on, of {len(hashes)} keys in common: expected at least 2, and about "
             "as many as there are coordinates. Hold out less, or give more rows."
         )
     rows = _most(rows, hashes, max_pairs)
-    pairs = _summed(translator, source, target, matched, rows, hashes, progress)
+    pairs = _summed(translator, source, target, pair_rows[rows], hashes[rows], progress)
     with stages(progress) as stage:
         stage("looking for a relation")
         if not force:
@@ -109,10 +113,10 @@ def fit_spaces(
         source.name,
         target.name,
         (source.dim, target.dim),
-        matched.summary(),
+        joined,
         len(rows),
         kept,
-        len(matched) - len(rows) - kept,
+        len(hashes) - len(rows) - kept,
         translator.selection_,
         translator.summary().warnings,
     )
@@ -135,21 +139,19 @@ def _summed(
     translator: Translator,
     source: Space,
     target: Space,
-    matched: Matched,
     rows: np.ndarray,
     hashes: np.ndarray,
     progress: bool | None,
 ) -> Pairs:
-    """Sum up the pairs, block by block."""
-    size = chunk_rows(max(source.dim, target.dim), np.dtype(np.float64))
-    blocks = zip(
-        row_blocks(source, matched.x_rows[rows], size), row_blocks(target, matched.y_rows[rows], size), strict=True
-    )
+    """Sum up the pairs of rows (n, 2), block by block."""
+    size = max(1, chunk_rows(max(source.dim, target.dim), np.dtype(np.float64)) // 4)
+    # The target first: it may have to be brought into order, and only one file should be read at a time.
+    blocks = zip(row_blocks(target, rows[:, 1], size), row_blocks(source, rows[:, 0], size), strict=True)
     options = translator.pairs_options()
     total: list[Pairs] = []
     with progress_bar(len(rows), "fit", progress) as advance:
-        for start, (x, y) in zip(range(0, len(rows), size), blocks, strict=True):
-            part = Pairs.of(x, y, ids=hashes[rows[start : start + len(x)]], **options)
+        for start, (y, x) in zip(range(0, len(rows), size), blocks, strict=True):
+            part = Pairs.of(x, y, ids=hashes[start : start + len(x)], **options)
             total = Pairs.collected([*total, part])
             advance(len(x))
     return Pairs.total(total)
@@ -173,9 +175,9 @@ def _most(rows: np.ndarray, hashes: np.ndarray, most: int) -> np.ndarray:
     return np.sort(rows[np.argsort(hashes[rows])[::-1][:most]])
 
 
-def _anchor_hashes(anchors: Sequence[Any], matched: Matched) -> np.ndarray:
+def _anchor_hashes(anchors: Sequence[Any], known: np.ndarray) -> np.ndarray:
     hashes = key_hashes(anchors)
-    missing = ~np.isin(hashes, key_hashes(matched.keys))
+    missing = ~np.isin(hashes, known)
     if missing.any():
         first = anchors[int(np.argmax(missing))]
         raise ValueError(

@@ -33,12 +33,13 @@ def row_blocks(space: Space, rows: np.ndarray, size: int) -> Iterator[np.ndarray
         held = space if space.path is None else Space(space.take(rows))
         rows = rows if space.path is None else np.arange(len(rows))
         return (held.take(rows[start : start + size]) for start in range(0, len(rows), size))
-    return _regrouped(_read(space, rows) if np.all(np.diff(rows) > 0) else _ordered(space, rows, size), size)
+    ascending = bool(np.all(np.diff(rows) > 0))
+    return _regrouped(_read(space, rows, size) if ascending else _ordered(space, rows, size), size)
 
 
-def _read(space: Space, rows: np.ndarray) -> Iterator[np.ndarray]:
+def _read(space: Space, rows: np.ndarray, size: int) -> Iterator[np.ndarray]:
     """Go through ascending rows, chunk by chunk."""
-    for chunk in space.chunks():
+    for chunk in space.chunks(size):
         low, high = np.searchsorted(rows, [chunk.start, chunk.start + len(chunk)])
         yield chunk.vectors[rows[low:high] - chunk.start]
 
@@ -49,7 +50,7 @@ def _ordered(space: Space, rows: np.ndarray, size: int) -> Iterator[np.ndarray]:
     width = space.dim * space.dtype.itemsize
     with writing(Path(tempfile.gettempdir(), "rows")), tempfile.TemporaryFile(prefix="relatent-") as file:
         done = 0
-        for found in _read(space, rows[order]):
+        for found in _read(space, rows[order], size):
             for place, row in zip(order[done : done + len(found)].tolist(), found, strict=True):
                 os.pwrite(file.fileno(), row.tobytes(), place * width)
             done += len(found)

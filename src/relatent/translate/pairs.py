@@ -134,17 +134,18 @@ class Pairs:
             first._check_alike(other)
         if len(parts) == 1:
             return first
-        count, sample = sum(p.count for p in parts), _concatenated([p.sample for p in parts])
-        if len(sample) == count <= first.size:
+        count = sum(p.count for p in parts)
+        sample = _merged([p.sample for p in parts], first.size, first.seed)
+        if len(sample) == count:
             return replace(first, count=count, sample=sample, sums=None)
         bare = [p.sample for p in parts if p.sums is None]
         sums = [p.sums for p in parts if p.sums is not None]
         if bare:
-            sums.append(first._summed(_concatenated(bare)))
+            sums.append(first._summed(_merged(bare, count, first.seed)))
         whole = sums[0]
         for part in sums[1:]:
             whole = whole + part
-        return replace(first, count=count, sample=sample.smallest(first.size, first.seed), sums=whole)
+        return replace(first, count=count, sample=sample, sums=whole)
 
     @staticmethod
     def collected(parts: list[Pairs]) -> list[Pairs]:
@@ -384,7 +385,8 @@ def _ordered(x: np.ndarray, y: np.ndarray, ids: np.ndarray, weights: np.ndarray 
     return sample if np.array_equal(order, np.arange(len(ids))) else sample.part(order)
 
 
-def _concatenated(samples: list[Sample]) -> Sample:
+def _merged(samples: list[Sample], size: int, seed: int) -> Sample:
+    """Return the pairs of smallest hash among all, in the order of their ids; no others are copied."""
     ids = np.concatenate([s.ids for s in samples])
     unique, counts = np.unique(ids, return_counts=True)
     if len(unique) < len(ids):
@@ -392,6 +394,10 @@ def _concatenated(samples: list[Sample]) -> Sample:
             f"Row {unique[np.argmax(counts > 1)]} is in two of the parts: give each part the number of its first row "
             "(start=) or hashes of its keys (ids=), so that rows can be told apart."
         )
+    if len(ids) > size:
+        last = np.partition(_hashed(ids, seed), size - 1)[size - 1]
+        samples = [s.part(np.flatnonzero(_hashed(s.ids, seed) <= last)) for s in samples]
+        ids = np.concatenate([s.ids for s in samples])
     weighted = any(s.weights is not None for s in samples)
     weights = [np.ones(len(s)) if s.weights is None else s.weights for s in samples] if weighted else None
     order = np.argsort(ids)
