@@ -114,9 +114,10 @@ def _answers(upgrade: Upgrade, translator: Translator) -> str:
 def _text(u: Upgrade, accuracy: dict[str, float], verdict: Verdict, answers: str, files: dict[str, str]) -> str:
     shown = render(("the new head reads", "right"), [(name, f"{a:.1%}") for name, a in accuracy.items()][:3], (1,))
     return f"""\
-An old network learned from {OLD_IMAGES} images of digits. A new one learned from a thousand, from another seed: its
-coordinates have nothing to do with the old ones. A translator between them was fitted on {len(u.anchors)} images that
-both have encoded: closed form, no labels. All figures are on images that neither it nor the networks have seen.
+An old network learned from {OLD_IMAGES} images of digits, few on purpose, so that there is something to gain. A new one
+learned from a thousand, from another seed: its coordinates have nothing to do with the old ones. A translator between
+them was fitted on {len(u.anchors)} images that both have encoded: closed form, no labels. All figures are on images that
+neither it nor the networks have seen.
 
 The head of the new network reads vectors of the old one ({len(u.images)} images):
 {shown}

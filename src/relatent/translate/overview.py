@@ -92,7 +92,7 @@ def _concerns(t: Translator) -> list[str]:
             "would add"
         )
     if hasattr(t, "pairs_") and unexplained(t.pairs_) >= NO_RELATION:
-        found.append("the two sides show no relation: are the pairs in the right order?")
+        found.append("the two sides show no relation; check that the pairs belong together")
     if t.metric_ == "inner":
         found.append("both sides move: compare translated queries with translated targets, by inner product")
     return found

@@ -13,8 +13,9 @@ from relatent._linalg import spectrum, thin_svd
 from relatent._saved import Saved, from_bytes, to_bytes
 from relatent.spaces.normalize import UNIT_ROWS, Normalizer
 from relatent.summary import Summary, accumulate, check_weights
+from relatent.translate.sample import Sample, all_rows, checked_ids, merged
 
-__all__ = ["SAMPLE_SIZE", "Frame", "NormalizedPairs", "Pairs", "Sample"]
+__all__ = ["SAMPLE_SIZE", "Frame", "NormalizedPairs", "Pairs"]
 
 SAMPLE_SIZE = 10_000
 # An array of up to this many times the sample is kept alive, where allowed, instead of copying the sample out of it.
@@ -23,48 +24,6 @@ LASTING = 4
 MANY, ENOUGH = 5_000, 1_000
 # Below this many, one division into folds is a matter of luck.
 STEADY = 300
-
-
-@dataclass(frozen=True, eq=False)
-class Sample:
-    """Some parallel rows of two arrays, or all of them, copied out when they are first looked at."""
-
-    all_x: np.ndarray
-    all_y: np.ndarray
-    ids: np.ndarray
-    """What each row is known by, ascending: its number among all pairs, or the hash of its key."""
-    weights: np.ndarray | None = None
-    rows: np.ndarray | None = None
-
-    @cached_property
-    def x(self) -> np.ndarray:
-        """Rows of the source."""
-        return self.all_x if self.rows is None else self.all_x[self.rows]
-
-    @cached_property
-    def y(self) -> np.ndarray:
-        """Rows of the target."""
-        return self.all_y if self.rows is None else self.all_y[self.rows]
-
-    def __len__(self) -> int:
-        """Count the pairs."""
-        return len(self.ids)
-
-    def part(self, rows: np.ndarray) -> Sample:
-        """Return some of the pairs."""
-        weights = None if self.weights is None else self.weights[rows]
-        inner = rows if self.rows is None else self.rows[rows]
-        return Sample(self.all_x, self.all_y, self.ids[rows], weights, inner)
-
-    def copied(self) -> Sample:
-        """Return the same pairs in arrays of their own."""
-        return Sample(np.array(self.x), np.array(self.y), self.ids, self.weights)
-
-    def smallest(self, size: int, seed: int) -> Sample:
-        """Return the pairs of smallest seeded hash: of a union of samples, those that the whole would have kept."""
-        if len(self) <= size:
-            return self
-        return self.part(np.sort(np.argpartition(_hashed(self.ids, seed), size)[:size]))
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,11 +73,11 @@ class Pairs:
         """Sum up rows. With ``copy=False`` the arrays may be kept alive, and must not change."""
         x, y = as_parallel(x=x, y=y)
         w = None if weights is None else check_weights(weights, x.shape[0])
-        ids = np.arange(start, start + x.shape[0], dtype=np.uint64) if ids is None else _checked_ids(ids, x.shape[0])
+        ids = np.arange(start, start + x.shape[0], dtype=np.uint64) if ids is None else checked_ids(ids, x.shape[0])
         sums = None
         if x.shape[0] > size:
             sums = accumulate(x, y, w, full_x=full_x, full_y=full_y).to_numpy()
-        sample = _ordered(to_numpy(x), to_numpy(y), ids, w)
+        sample = all_rows(to_numpy(x), to_numpy(y), ids, w)
         count = len(sample)
         sample = sample.smallest(size, seed)
         if copy or count > LASTING * size:
@@ -135,13 +94,13 @@ class Pairs:
         if len(parts) == 1:
             return first
         count = sum(p.count for p in parts)
-        sample = _merged([p.sample for p in parts], first.size, first.seed)
+        sample = merged([p.sample for p in parts], first.size, first.seed)
         if len(sample) == count:
             return replace(first, count=count, sample=sample, sums=None)
         bare = [p.sample for p in parts if p.sums is None]
         sums = [p.sums for p in parts if p.sums is not None]
         if bare:
-            sums.append(first._summed(_merged(bare, count, first.seed)))
+            sums.append(first._summed(merged(bare, count, first.seed)))
         whole = sums[0]
         for part in sums[1:]:
             whole = whole + part
@@ -358,48 +317,3 @@ class NormalizedPairs:
     def of(self, held: Sample) -> tuple[np.ndarray, np.ndarray]:
         """Return other pairs of the same spaces in these coordinates."""
         return self.source.apply(held.x), self.target.apply(held.y)
-
-
-def _hashed(ids: np.ndarray, seed: int) -> np.ndarray:
-    """Return a seeded 64-bit hash of each id (splitmix64): as good as random, the same on every machine."""
-    with np.errstate(over="ignore"):
-        z = ids + np.uint64((0x9E3779B97F4A7C15 * (2 * seed + 1)) % 2**64)
-        z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-        z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-        return np.asarray(z ^ (z >> np.uint64(31)))
-
-
-def _checked_ids(ids: np.ndarray, n: int) -> np.ndarray:
-    ids = np.asarray(ids, dtype=np.uint64)
-    different = len(np.unique(ids))
-    if ids.shape != (n,) or different < n:
-        raise ValueError(f"ids has shape {ids.shape} and {different} different entries for {n} pairs: expected {n}.")
-    return ids
-
-
-def _ordered(x: np.ndarray, y: np.ndarray, ids: np.ndarray, weights: np.ndarray | None) -> Sample:
-    """Return all rows that count, in the order of their ids."""
-    sample = Sample(x, y, ids, weights)
-    kept = np.arange(len(ids)) if weights is None else np.flatnonzero(weights)
-    order = kept[np.argsort(ids[kept], kind="stable")]
-    return sample if np.array_equal(order, np.arange(len(ids))) else sample.part(order)
-
-
-def _merged(samples: list[Sample], size: int, seed: int) -> Sample:
-    """Return the pairs of smallest hash among all, in the order of their ids; no others are copied."""
-    ids = np.concatenate([s.ids for s in samples])
-    unique, counts = np.unique(ids, return_counts=True)
-    if len(unique) < len(ids):
-        raise ValueError(
-            f"Row {unique[np.argmax(counts > 1)]} is in two of the parts: give each part the number of its first row "
-            "(start=) or hashes of its keys (ids=), so that rows can be told apart."
-        )
-    if len(ids) > size:
-        last = np.partition(_hashed(ids, seed), size - 1)[size - 1]
-        samples = [s.part(np.flatnonzero(_hashed(s.ids, seed) <= last)) for s in samples]
-        ids = np.concatenate([s.ids for s in samples])
-    weighted = any(s.weights is not None for s in samples)
-    weights = [np.ones(len(s)) if s.weights is None else s.weights for s in samples] if weighted else None
-    order = np.argsort(ids)
-    x, y = (np.concatenate([getattr(s, side) for s in samples])[order] for side in ("x", "y"))
-    return Sample(x, y, ids[order], None if weights is None else np.concatenate(weights)[order])
