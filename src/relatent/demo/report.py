@@ -116,8 +116,8 @@ def _text(u: Upgrade, accuracy: dict[str, float], verdict: Verdict, answers: str
     return f"""\
 An old network learned from {OLD_IMAGES} images of digits, few on purpose, so that there is something to gain. A new one
 learned from a thousand, from another seed: its coordinates have nothing to do with the old ones. A translator between
-them was fitted on {len(u.anchors)} images that both have encoded: closed form, no labels. All figures are on images that
-neither it nor the networks have seen.
+them was fitted on {len(u.anchors)} images that both have encoded: closed form, no labels. All figures are on
+images that neither it nor the networks have seen.
 
 The head of the new network reads vectors of the old one ({len(u.images)} images):
 {shown}
