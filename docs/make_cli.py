@@ -9,6 +9,7 @@ from typing import Any
 import typer
 
 from relatent.cli import app
+from relatent.spaces.formats.columns import KEY_NAMES
 
 PAGE = Path(__file__).parent / "cli.md"
 HEAD = """# The command line
@@ -27,6 +28,11 @@ This page is made from the commands by `python docs/make_cli.py`; a test fails w
 `fit` holds out a fifth of the keys that both files share. Which ones follows from a hash of each key alone, so the same
 keys are held out in every run and however the rows are ordered. The translator's file remembers hashes of the keys that
 it was fitted on, and `evaluate` leaves those out, whichever files it is given.
+
+Two files are joined on their key columns. A column is taken for the keys only if its name is one of KEY_NAMES, in any
+case (the first of these wins), and its values are unique; `--key` names any other. Keys are compared by their text: 7
+and "7" are the same, and so are two spellings of one accent. Rows are paired by their order only where neither file has
+such a column and both have equally many rows, or with `--by-row`. `fit` prints what it joined on.
 
 `evaluate --relevant` reads judged pairs from a table (`.csv`, `.tsv`, `.jsonl`, Parquet) or from TREC qrels. A table
 has the key of a query and that of an item in its first two columns, or in columns named `query` and `item` (or
@@ -53,7 +59,8 @@ translating keeps. Fewer than 100 judged queries give no verdict.
 def page() -> str:
     """Put the page together."""
     commands = typer.main.get_command(app).commands
-    return "\n".join([HEAD, *(section(name, command) for name, command in commands.items())])
+    head = HEAD.replace("KEY_NAMES", ", ".join(f"`{name}`" for name in KEY_NAMES))
+    return "\n".join([head, *(section(name, command) for name, command in commands.items())])
 
 
 def section(name: str, command: Any) -> str:
