@@ -280,3 +280,11 @@ def test_a_missing_package_names_its_extra(tmp_path, vectors, monkeypatch):
     with pytest.raises(ModuleNotFoundError, match=r"h5py is needed to write x\.h5.*relatent\[hdf5\]"):
         write_space(Space(vectors), tmp_path / "x.h5")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_header_that_is_no_python_is_refused(tmp_path):
+    np.save(tmp_path / "x.npy", np.zeros((2, 3), np.float32))
+    raw = (tmp_path / "x.npy").read_bytes()
+    (tmp_path / "x.npy").write_bytes(raw.replace(b"(2, 3), }", b"(2, 3(, }"))
+    with pytest.raises(FileError, match="cannot be read"):
+        read_space(tmp_path / "x.npy")

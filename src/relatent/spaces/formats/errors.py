@@ -6,6 +6,7 @@ import zipfile
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
+from tokenize import TokenError
 from typing import Any
 
 import pyarrow as pa
@@ -17,7 +18,7 @@ __all__ = ["readable"]
 # What the libraries underneath raise over bytes that they did not expect; NumPy parses headers as Python, hence syntax.
 UNREADABLE = (
     *(pa.ArrowException, zipfile.BadZipFile, zlib.error, EOFError, OSError, ValueError, LookupError),
-    *(RuntimeError, TypeError, OverflowError, SyntaxError),
+    *(RuntimeError, TypeError, OverflowError, SyntaxError, TokenError),
 )
 
 
