@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
@@ -79,14 +79,12 @@ class Rows(Protocol):
 
 @dataclass(frozen=True)
 class ArrayRows:
-    """Rows whose vectors are an array, in memory or memory-mapped."""
+    """Rows whose vectors are an array in memory."""
 
     vectors: np.ndarray
     table: pa.Table
     layout: Layout = field(default_factory=Layout)
     fingerprint: Fingerprint | None = None
-    forget: Callable[[], None] | None = None
-    """Drops the pages of a memory-mapped file that were read; called after each chunk."""
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -108,8 +106,6 @@ class ArrayRows:
         for first in range(start, max(stop, start + 1), size):
             last = min(first + size, stop)
             yield Chunk(first, self.vectors[first:last], self.table.slice(first, last - first), self.layout)
-            if self.forget is not None:
-                self.forget()
 
     def others(self, names: list[str] | None = None) -> pa.Table:
         """Return every column but the vectors, or some of them."""

@@ -29,10 +29,10 @@ def row_blocks(space: Space, rows: np.ndarray, size: int) -> Iterator[np.ndarray
     >>> [block[:, 0].tolist() for block in row_blocks(space, np.asarray([3, 1, 0]), 2)]
     [[3.0, 1.0], [0.0]]
     """
-    if space.path is None or len(rows) * space.dim * space.dtype.itemsize <= HELD_BYTES:
-        held = space if space.path is None else Space(space.take(rows))
-        rows = rows if space.path is None else np.arange(len(rows))
-        return (held.take(rows[start : start + size]) for start in range(0, len(rows), size))
+    if space.path is None:
+        return (space.take(rows[start : start + size]) for start in range(0, len(rows), size))
+    if len(rows) * space.dim * space.dtype.itemsize <= HELD_BYTES:
+        return _regrouped(iter([space.take(rows)]), size)
     ascending = bool(np.all(np.diff(rows) > 0))
     return _regrouped(_read(space, rows, size) if ascending else _ordered(space, rows, size), size)
 

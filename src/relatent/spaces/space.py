@@ -24,7 +24,7 @@ class Space:
     """Vectors with keys, a name, and a fingerprint that says which model they come from.
 
     A space that was read from a file is lazy: :meth:`chunks` and :meth:`take` read what they give and no more, and
-    ``vectors`` reads all (a memory-mapped file stays on disk even then). Without keys, rows are known by their number.
+    ``vectors`` reads all. Without keys, rows are known by their number.
 
     Every function that takes vectors takes a space. One that takes parallel vectors joins two spaces on their keys.
     ``space[3]`` is the vector of row 3; a slice, row numbers or a mask give a smaller space. A pickled space holds its
@@ -186,7 +186,7 @@ class Space:
 
     @property
     def _in_memory(self) -> bool:
-        return isinstance(self._rows, ArrayRows) and self._rows.forget is None
+        return isinstance(self._rows, ArrayRows)
 
     def subset(self, rows: Sequence[int] | np.ndarray) -> Space:
         """Return some rows as a space in memory, in the order given, with their other columns and the fingerprint."""

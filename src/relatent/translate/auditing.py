@@ -7,13 +7,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from relatent._array import Array, as_parallel, random_generator, to_numpy
+from relatent.translate.goals.retrieval import NORMALIZATIONS
 from relatent.translate.likelihood import LikelihoodPath
 from relatent.translate.pairs import Pairs
 
 __all__ = ["Audit", "audit"]
 
 LEAST_PAIRS = 30
-NORMALIZATIONS = ("iso", "center+l2")
 # Weaker penalties excuse mismatched pairs as noise along the few directions that they differ in.
 PENALTIES = (0.1, 0.3, 1.0, 3.0, 10.0)
 # Divisions into folds over which a score is averaged, and times that the doubtful are set aside for the next scoring.
