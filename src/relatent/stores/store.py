@@ -129,7 +129,7 @@ class Store(Protocol):
         ...
 
     def search(self, vectors: np.ndarray, k: int, *, of: Field | None = None, exact: bool = False) -> Hits:
-        """Return the k best items of each query, in the served field or another; ``exact`` skips approximate indexes."""
+        """Return the k best items for each query, of the served field or another; ``exact``: no approximate index."""
         ...
 
     def switch(self) -> None:
