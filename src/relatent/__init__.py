@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from relatent import anchors, deliver, encode, evaluate, nn, project, spaces, stitching, translate
     from relatent.deliver import load
-    from relatent.evaluate import compare
+    from relatent.evaluate import compare, thresholds
     from relatent.project import (
         RelativeDecoder,
         RelativeEncoder,
@@ -59,6 +59,7 @@ _HOME = {
     "stitching": "relatent",
     "stitching_matrix": "relatent.stitching",
     "summarize": "relatent.translate",
+    "thresholds": "relatent.evaluate",
     "translate": "relatent",
     "write_space": "relatent.spaces",
 }
@@ -102,6 +103,7 @@ __all__ = [
     "stitching",
     "stitching_matrix",
     "summarize",
+    "thresholds",
     "translate",
     "write_space",
 ]

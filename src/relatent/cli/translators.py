@@ -114,7 +114,7 @@ def evaluate(
         float | None, typer.Option("--min-overlap", help="Without --relevant: lower bound of overlap@k that GO takes.")
     ] = None,
     candidates: Annotated[
-        int, typer.Option("--candidates", help="Items that the cascade ranks by the new model, per query.")
+        int, typer.Option("--candidates", "--cascade", help="Items that the cascade ranks by the new model, per query.")
     ] = 200,
     reembed_rows: Annotated[
         int | None, typer.Option("--reembed-rows", help="Rows that re-embedding would encode, to weigh its cost.")

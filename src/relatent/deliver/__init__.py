@@ -2,6 +2,7 @@
 
 from relatent.deliver.anchors import STRATEGIES, anchor_rows, candidate_count, select_anchors
 from relatent.deliver.compare import compare_spaces
+from relatent.deliver.cutoffs import threshold_spaces
 from relatent.deliver.evaluate import evaluate_spaces
 from relatent.deliver.fit import FitReport, fit_spaces, unseen_rows
 from relatent.deliver.info import Fitted, describe
@@ -29,6 +30,7 @@ __all__ = [
     "read_relevance",
     "select_anchors",
     "stitch_space",
+    "threshold_spaces",
     "translate_space",
     "unseen_rows",
 ]

@@ -1,6 +1,7 @@
 """EVALUATE: compare two spaces, score a translation, and decide whether it pays."""
 
 from relatent.evaluate.comparison import Comparison, Score, compare
+from relatent.evaluate.cutoffs import Cutoff, Thresholds, thresholds
 from relatent.evaluate.diagnose import AnchorDiagnosis, diagnose_anchors
 from relatent.evaluate.fidelity import (
     TaskKept,
@@ -58,6 +59,7 @@ __all__ = [
     "AnchorDiagnosis",
     "Comparison",
     "Cost",
+    "Cutoff",
     "Decision",
     "Estimate",
     "Measure",
@@ -70,6 +72,7 @@ __all__ = [
     "Score",
     "Search",
     "TaskKept",
+    "Thresholds",
     "Verdict",
     "arr",
     "bootstrap",
@@ -114,6 +117,7 @@ __all__ = [
     "soft_matching",
     "svcca",
     "task_kept",
+    "thresholds",
     "top1",
     "verdict_of",
     "whitened_procrustes",
