@@ -16,6 +16,7 @@ from relatent.evaluate.fidelity import (
     task_kept,
 )
 from relatent.evaluate.interval import Estimate, Report, bootstrap
+from relatent.evaluate.late_interaction import maxsim
 from relatent.evaluate.linear import (
     canonical_correlations,
     cca,
@@ -89,6 +90,7 @@ __all__ = [
     "hubness",
     "jaccard",
     "kernel_cka",
+    "maxsim",
     "mean_rank",
     "minibatch_cka",
     "mrr",

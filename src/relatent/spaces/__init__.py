@@ -6,6 +6,7 @@ from relatent.spaces.fingerprint import Fingerprint, Match, Probe, SpaceWarning
 from relatent.spaces.inspect import Inspection, inspect_space
 from relatent.spaces.join import Matched, Parallel, duplicate_keys, match_keys, parallel
 from relatent.spaces.keys import held_out, key_hashes, key_texts
+from relatent.spaces.multi_vectors import MultiVectors, token_pairs
 from relatent.spaces.normalize import Normalizer, live_dimensions
 from relatent.spaces.space import Space
 
@@ -15,6 +16,7 @@ __all__ = [
     "Inspection",
     "Match",
     "Matched",
+    "MultiVectors",
     "Normalizer",
     "Parallel",
     "Probe",
@@ -32,5 +34,6 @@ __all__ = [
     "parallel",
     "read_space",
     "space_writer",
+    "token_pairs",
     "write_space",
 ]
