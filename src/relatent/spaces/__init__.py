@@ -8,6 +8,7 @@ from relatent.spaces.join import Matched, Parallel, duplicate_keys, match_keys, 
 from relatent.spaces.keys import held_out, key_hashes, key_texts
 from relatent.spaces.multi_vectors import MultiVectors, token_pairs
 from relatent.spaces.normalize import Normalizer, live_dimensions
+from relatent.spaces.quantize import Quantizer
 from relatent.spaces.space import Space
 
 __all__ = [
@@ -20,6 +21,7 @@ __all__ = [
     "Normalizer",
     "Parallel",
     "Probe",
+    "Quantizer",
     "Space",
     "SpaceWarning",
     "SpaceWriter",

@@ -5,12 +5,15 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 import pyarrow as pa
 
 from relatent.spaces.fingerprint import Fingerprint, SpaceWarning
+
+if TYPE_CHECKING:
+    from relatent.spaces.quantize import Quantizer
 
 __all__ = ["ArrayRows", "Chunk", "Joined", "Layout", "Rows", "chunk_rows", "empty_others", "shard_range"]
 
@@ -27,6 +30,8 @@ class Layout:
     order: tuple[str, ...] = ()
     guessed: bool = False
     """Whether the key column was found by its name, rather than named by a person: then its keys must be unique."""
+    quantizer: Quantizer | None = None
+    """How the vectors are coded in the file; None where they stand as they are."""
 
 
 @dataclass(frozen=True)
@@ -173,8 +178,11 @@ def empty_others(rows: int) -> pa.Table:
 
 
 def _check_alike(a: Rows, b: Rows, name_a: str, name_b: str) -> None:
-    given = [(rows.shape[1], str(rows.dtype), rows.layout.vector, rows.layout.key, _key_kind(rows)) for rows in (a, b)]
-    names = ("dimension", "dtype", "vector column", "key column", "keys of type")
+    given = [
+        (rows.shape[1], str(rows.dtype), rows.layout.vector, rows.layout.key, _key_kind(rows), _coded(rows))
+        for rows in (a, b)
+    ]
+    names = ("dimension", "dtype", "vector column", "key column", "keys of type", "codes")
     for what, mine, theirs in zip(names, *given, strict=True):
         if mine != theirs:
             raise ValueError(
@@ -193,6 +201,10 @@ def _check_one_model(a: Rows, b: Rows, name_a: str, name_b: str) -> None:
     match = a.fingerprint.matches(b.fingerprint)
     if not match:
         warnings.warn(f"{name_a} and {name_b} look like two spaces: {match.reason}.", SpaceWarning, stacklevel=2)
+
+
+def _coded(rows: Rows) -> str | None:
+    return None if rows.layout.quantizer is None else rows.layout.quantizer.to_json()
 
 
 def _key_kind(rows: Rows) -> str | None:

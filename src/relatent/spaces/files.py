@@ -20,6 +20,7 @@ from relatent.spaces.fingerprint import Fingerprint, ProbeBuilder
 from relatent.spaces.folders import list_files, open_local
 from relatent.spaces.formats import FormatWriter, format_of, module_of
 from relatent.spaces.formats.columns import ReadOptions
+from relatent.spaces.quantize import DecodedRows, Quantizer
 from relatent.spaces.remote import exists_remote, is_remote, open_remote, uploaded
 from relatent.spaces.space import Space
 
@@ -43,6 +44,7 @@ def read_space(
     fingerprint: Fingerprint | None = None,
     verify: bool = True,
     max_memory: int | None = None,
+    packed: bool = False,
 ) -> Space:
     """Open a file, a folder or a glob of files as one space. Nothing but the columns' names and sizes is read yet.
 
@@ -50,6 +52,10 @@ def read_space(
     vectors as .txt or .vec, .jsonl; a folder of such files, or one that Hugging Face datasets saved to disk. Columns
     are found by name and type; say ``vector=`` and ``key=`` where the guess is wrong. ``keys`` names a file of ids for
     an .npy. The fingerprint is the recorded one if there is one.
+
+    Codes that relatent wrote (``write_space(quantize=…)``) are read as the vectors that they stand for. Other 8-bit
+    integers are read as numbers, which is all that a translator needs: its map learns their scale. Bits are read as
+    ±1, from a column of fixed-size binary or, with ``packed=True``, from bytes that hold eight coordinates each.
 
     What relatent wrote is compared with its checksums while it is read, unless ``verify=False``. A file that asks for
     more than ``max_memory`` bytes at once (default: the memory of the machine) is refused before they are allocated.
@@ -68,6 +74,7 @@ def read_space(
         None if keys is None else Path(keys),
         verify and defaults.verify,
         max_memory or defaults.max_memory,
+        packed,
     )
     place = _place(path)
     reopen = partial(_open, place, options)
@@ -76,7 +83,9 @@ def read_space(
 
 
 def _open(place: Path | str, options: ReadOptions) -> Rows:
-    return open_remote(place, options) if isinstance(place, str) else open_local(place, options)
+    rows = open_remote(place, options) if isinstance(place, str) else open_local(place, options)
+    quantizer = Quantizer("binary", 8 * rows.shape[1]) if options.packed else rows.layout.quantizer
+    return rows if quantizer is None else DecodedRows(rows, quantizer)
 
 
 @contextmanager
@@ -101,26 +110,41 @@ def file_row(path: AnyPath, row: int) -> tuple[str, int]:
 
 
 def write_space(
-    space: Space, path: AnyPath, *, format: str | None = None, others: bool = True, overwrite: bool = True
+    space: Space,
+    path: AnyPath,
+    *,
+    format: str | None = None,
+    others: bool = True,
+    overwrite: bool = True,
+    quantize: str | Quantizer | None = None,
 ) -> None:
     """Write a space with its keys, its other columns and its fingerprint, chunk by chunk, whole or not at all.
 
     A path without a suffix becomes a folder of Parquet files; ``format="datasets"`` a folder for Hugging Face
     datasets. With ``others=False`` only keys and vectors are written. With ``overwrite=False`` a file that is there is
-    not replaced.
+    not replaced. ``quantize`` writes codes with their scale (see :func:`space_writer`).
     """
-    with space_writer(path, fingerprint=space.fingerprint, format=format, overwrite=overwrite) as out:
+    with space_writer(
+        path, fingerprint=space.fingerprint, format=format, overwrite=overwrite, quantize=quantize
+    ) as out:
         for chunk in space.chunks():
             out.write(chunk if others else _bare(chunk))
 
 
 @contextmanager
 def space_writer(
-    path: AnyPath, *, fingerprint: Fingerprint | None = None, format: str | None = None, overwrite: bool = True
+    path: AnyPath,
+    *,
+    fingerprint: Fingerprint | None = None,
+    format: str | None = None,
+    overwrite: bool = True,
+    quantize: str | Quantizer | None = None,
 ) -> Iterator[SpaceWriter]:
     """Open a space for writing, chunk by chunk. It appears under its name when the block ends without an error.
 
-    The fingerprint says what is known of the new vectors; its probe is measured while they pass.
+    The fingerprint says what is known of the new vectors; its probe is measured while they pass. ``quantize`` writes
+    int8, uint8 or binary codes into Parquet or Arrow files, with their scale, which is that of the first chunk unless
+    a fitted :class:`Quantizer` is given.
 
     >>> import tempfile
     >>> file = Path(tempfile.mkdtemp(), "doubled.npy")
@@ -132,10 +156,12 @@ def space_writer(
     """
     place = _place(path)
     create, merge = _format(place, format)
+    if quantize is not None and not create.__module__.endswith((".parquet", ".arrow")):
+        raise ValueError(f"{path} cannot hold codes with their scale: write them to Parquet or Arrow.")
     prepare = None if merge is None else partial(merge, overwrite=overwrite)
     begin = partial(uploaded, place) if isinstance(place, str) else partial(atomic_write, place)
     with begin(overwrite=overwrite, prepare=prepare) as aside:
-        writer = SpaceWriter(create, aside, fingerprint)
+        writer = SpaceWriter(create, aside, fingerprint, quantize)
         try:
             yield writer
             writer.finish()
@@ -146,8 +172,10 @@ def space_writer(
 class SpaceWriter:
     """Takes chunks in order. The first one tells the columns, the dimension and the dtype."""
 
-    def __init__(self, create: Create, path: Path, known: Fingerprint | None) -> None:
-        self._create, self._path, self._known = create, path, known
+    def __init__(
+        self, create: Create, path: Path, known: Fingerprint | None, quantize: str | Quantizer | None = None
+    ) -> None:
+        self._create, self._path, self._known, self._quantize = create, path, known, quantize
         self._writer: FormatWriter | None = None
         self._columns: tuple[int, np.dtype] = (0, np.dtype(np.float32))
         self._probe = ProbeBuilder()
@@ -163,6 +191,10 @@ class SpaceWriter:
                 f"{self._columns[0]} × {self._columns[1]}: expected the same throughout."
             )
         self._probe.add(chunk.vectors)
+        if isinstance(self._quantize, str):
+            fitted = Quantizer.fit(chunk.vectors, self._quantize) if len(chunk) else None
+            self._quantize = fitted or Quantizer(self._quantize, chunk.vectors.shape[1])
+        chunk = replace(chunk, layout=replace(chunk.layout, quantizer=self._quantize))
         if self._writer is None:
             self._columns = columns
             self._writer = self._create(self._path, chunk, self._fingerprint())

@@ -16,6 +16,7 @@ from relatent._remedy import with_remedy
 from relatent.spaces.chunks import Chunk, Layout
 from relatent.spaces.fingerprint import Fingerprint
 from relatent.spaces.keys import is_key_type
+from relatent.spaces.quantize import Quantizer
 
 __all__ = [
     "KEY_NAMES",
@@ -35,6 +36,8 @@ __all__ = [
 ]
 
 META = b"relatent.fingerprint"
+# How the numbers of the vector column stand for vectors, in the metadata of that column.
+CODES = b"relatent.codes"
 VECTOR_NAMES = ("vector", "embedding", "vectors", "embeddings", "emb", "values", "features", "x", "arr_0")
 # A column is taken for the keys only if it has one of these names, in any case; the earlier wins. It must be unique
 # too, which the join checks: whether a column of a huge file is unique cannot be seen without reading it.
@@ -57,6 +60,8 @@ class ReadOptions:
     """Whether to compare what we wrote with its checksums."""
     max_memory: int | None = None
     """Bytes that a file may ask for at once; None for the memory of the machine."""
+    packed: bool = False
+    """Whether each number of a vector is a byte of eight coordinates of one bit."""
 
 
 def guess_layout(path: Any, schema: pa.Schema, reading: ReadOptions) -> Layout:
@@ -73,7 +78,8 @@ def guess_layout(path: Any, schema: pa.Schema, reading: ReadOptions) -> Layout:
             f"Column {vector!r} of {path} holds {schema.field(vector).type}: expected lists of numbers. "
             f"Such columns are: {', '.join(lists) or 'none'}."
         )
-    return with_key(path, Layout(vector, None, tuple(schema.names)), schema, reading)
+    layout = Layout(vector, None, tuple(schema.names), quantizer=_quantizer(schema.field(vector), path))
+    return with_key(path, layout, schema, reading)
 
 
 def with_key(path: Any, layout: Layout, schema: pa.Schema, reading: ReadOptions) -> Layout:
@@ -146,6 +152,8 @@ def as_lists(matrix: np.ndarray) -> pa.FixedSizeListArray:
 
 def vector_dtype(kind: pa.DataType) -> np.dtype:
     """Return the dtype that vectors of an Arrow type are read as."""
+    if _is_packed(kind):
+        return np.dtype(np.float32)
     value = _storage(kind).value_type
     if pa.types.is_floating(value):
         floating: np.dtype = np.dtype(value.to_pandas_dtype())
@@ -155,12 +163,17 @@ def vector_dtype(kind: pa.DataType) -> np.dtype:
 
 def table_of(chunk: Chunk) -> pa.Table:
     """Return a chunk as one table, the vectors in the place where they were read."""
-    layout, lists = chunk.layout, as_lists(chunk.vectors)
+    layout, quantizer = chunk.layout, chunk.layout.quantizer
+    lists = as_lists(chunk.vectors if quantizer is None else quantizer.encode(chunk.vectors))
     others = {name: chunk.others.column(name) for name in chunk.others.column_names}
     order = [name for name in layout.order if name in others or name == layout.vector]
     if layout.vector not in order:
         order = [*(name for name in others if name not in order), *order, layout.vector]
-    return pa.table({name: lists if name == layout.vector else others[name] for name in order})
+    table = pa.table({name: lists if name == layout.vector else others[name] for name in order})
+    if quantizer is None:
+        return table
+    place = order.index(layout.vector)
+    return table.cast(table.schema.set(place, table.schema.field(place).with_metadata({CODES: quantizer.to_json()})))
 
 
 def conform(table: pa.Table, schema: pa.Schema) -> pa.Table:
@@ -198,6 +211,8 @@ def _piece(piece: pa.Array, path: Any, first_row: int, dim: int | None) -> np.nd
     if piece.null_count:
         row = first_row + int(np.argmax(piece.is_null().to_numpy(zero_copy_only=False)))
         raise FileError(f"{path} has {piece.null_count} null vectors, first in row {row}: drop or mend these rows.")
+    if _is_packed(piece.type):
+        piece = _bytes_as_lists(piece)
     width = _width(piece, path, first_row, dim)
     values = piece.flatten()
     if values.null_count:
@@ -231,8 +246,31 @@ def _storage(kind: pa.DataType) -> pa.DataType:
     return kind.storage_type if isinstance(kind, pa.BaseExtensionType) else kind
 
 
+def _quantizer(column: pa.Field, path: Any) -> Quantizer | None:
+    """Find how a column is coded: as it records, or as one bit per coordinate where its values are bytes."""
+    text = (column.metadata or {}).get(CODES)
+    if text is None:
+        return Quantizer("binary", 8 * column.type.byte_width) if _is_packed(column.type) else None
+    try:
+        return Quantizer.from_json(text.decode())
+    except ValueError as error:
+        raise FileError(f"{path}: {error} Get a new copy.") from error
+
+
+def _is_packed(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_fixed_size_binary(kind))
+
+
+def _bytes_as_lists(piece: pa.FixedSizeBinaryArray) -> pa.FixedSizeListArray:
+    width = piece.type.byte_width
+    values = np.frombuffer(piece.buffers()[1], np.uint8)[piece.offset * width : (piece.offset + len(piece)) * width]
+    return pa.FixedSizeListArray.from_arrays(pa.array(values), width)
+
+
 def _is_vector(kind: pa.DataType) -> bool:
     kind = _storage(kind)
+    if _is_packed(kind):
+        return True
     if not (pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)):
         return False
     return bool(pa.types.is_floating(kind.value_type) or pa.types.is_integer(kind.value_type))

@@ -68,6 +68,8 @@ class TableRows:
         kind = kind.storage_type if isinstance(kind, pa.BaseExtensionType) else kind
         if pa.types.is_fixed_size_list(kind):
             return int(kind.list_size)
+        if pa.types.is_fixed_size_binary(kind):
+            return int(kind.byte_width)
         if self._source.rows == 0:
             return self.fingerprint.dim if self.fingerprint else 0
         first = next(self._source.tables(0, 1, 1, [self.layout.vector]))
