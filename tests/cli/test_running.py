@@ -1,5 +1,6 @@
 import numpy as np
 
+import relatent as rl
 from relatent.evaluate import thresholds
 
 
@@ -18,3 +19,32 @@ def test_thresholds_at_equal_precision(run, pair, tmp_path):
     assert 0 < found["cutoffs"][0]["precision"] <= 1
     (tmp_path / "same.csv").write_text("a,b\nx,y\n")
     assert "check the keys" in run("thresholds", "old.parquet", "new.parquet", "--same", "same.csv", code=1)
+
+
+def test_what_a_smaller_index_costs(run, pair):
+    run("fit", "old.parquet", "new.parquet", "-o", "t.safetensors")
+    options = ("--quantize", "int8,binary", "--truncate", "8", "--min-overlap", 0.1, "--json")
+    found = run("evaluate", "t.safetensors", "old.parquet", "new.parquet", *options)["storage"]
+    names = {line["storage"] for line in found if line["option"] == "translate"}
+    assert names == {"float32", "int8", "binary", "float32, first 8", "int8, first 8", "binary, first 8"}
+    assert "256x" in run("evaluate", "t.safetensors", "old.parquet", "new.parquet", "--truncate", "256x", code=2)
+
+
+def test_codes_are_written_and_read(run, pair, tmp_path):
+    run("fit", "old.parquet", "new.parquet", "-o", "t.safetensors")
+    run("translate", "t.safetensors", "old.parquet", "-o", "floats.parquet")
+    run("translate", "t.safetensors", "old.parquet", "-o", "codes.parquet", "--quantize", "int8")
+    floats, codes = (rl.read_space(tmp_path / f"{name}.parquet").vectors for name in ("floats", "codes"))
+    assert rl.evaluate.mutual_knn(floats, codes, k=10) > 0.9
+    assert "Parquet or Arrow" in run(
+        "translate", "t.safetensors", "old.parquet", "-o", "codes.npy", "--quantize", "int8", code=1
+    )
+
+
+def test_packed_bits_are_fitted_on_and_translated(run, pair, tmp_path):
+    bits = np.packbits(np.tile(pair[0] > 0, 2), axis=1)
+    np.save(tmp_path / "bits.npy", bits)
+    np.save(tmp_path / "new.npy", pair[1])
+    run("fit", "bits.npy", "new.npy", "--packed", "-o", "t.safetensors")
+    run("translate", "t.safetensors", "bits.npy", "--packed", "-o", "out.npy")
+    assert rl.evaluate.r2(np.load(tmp_path / "out.npy"), pair[1]) > 0.5

@@ -14,6 +14,7 @@ __all__ = [
     "K",
     "Key",
     "Out",
+    "Packed",
     "Seed",
     "SourceSpace",
     "TargetKey",
@@ -46,6 +47,7 @@ Key = Annotated[str | None, typer.Option("--key", help="Column of the keys, wher
 TargetVector = Annotated[str | None, typer.Option("--target-vector", help="Column of NEW's vectors, if it differs.")]
 TargetKey = Annotated[str | None, typer.Option("--target-key", help="Column of NEW's keys, if it differs.")]
 ByRow = Annotated[bool, typer.Option("--by-row", help="Pair row i of OLD with row i of NEW, whatever their keys.")]
+Packed = Annotated[bool, typer.Option("--packed", help="OLD holds bytes of eight coordinates of one bit each.")]
 Seed = Annotated[int, typer.Option("--seed", help="The same seed gives the same result.")]
 K = Annotated[int, typer.Option("-k", help="How many neighbors to look at.")]
 Accept = Annotated[bool, typer.Option("--accept", help="Accept spaces that look like another model's.")]
@@ -59,13 +61,15 @@ def spaces(
     target_vector: str | None = None,
     target_key: str | None = None,
     by_row: bool = False,
+    packed: bool = False,
 ) -> tuple[Any, Any]:
     """Open two spaces; the columns of the second are named like those of the first unless told otherwise.
 
     With ``by_row`` both are opened without their keys, so that everything that joins them pairs them by row order.
+    ``packed`` is said of the first.
     """
     from relatent.spaces import read_space
 
-    first = read_space(old, vector=vector, key=key)
+    first = read_space(old, vector=vector, key=key, packed=packed)
     second = read_space(new, vector=target_vector or vector, key=target_key or key)
     return (first.without_keys(), second.without_keys()) if by_row else (first, second)

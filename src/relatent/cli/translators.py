@@ -15,6 +15,7 @@ from relatent.cli.options import (
     K,
     Key,
     Out,
+    Packed,
     Seed,
     SourceSpace,
     TargetKey,
@@ -49,6 +50,7 @@ def fit(
     target_vector: TargetVector = None,
     target_key: TargetKey = None,
     by_row: ByRow = False,
+    packed: Packed = False,
     force: Annotated[
         bool, typer.Option("--force", help="Replace what is there; fit even if no relation shows.")
     ] = False,
@@ -71,7 +73,7 @@ def fit(
 
     check_suffix(out)
     check_new(out, old, new, anchors, overwrite=force)
-    source, target = two_spaces(old, new, vector, key, target_vector, target_key, by_row)
+    source, target = two_spaces(old, new, vector, key, target_vector, target_key, by_row, packed)
     keys = None if anchors is None else read_space(anchors).keys
     translator = Translator(goal, map_, normalize, frozen_target=frozen_target, seed=seed)
     done = fit_spaces(
@@ -125,6 +127,13 @@ def evaluate(
     price: Annotated[float | None, typer.Option("--price", help="What a million rows cost to encode.")] = None,
     max_hours: Annotated[float, typer.Option("--max-hours", help="Hours that re-embedding may take.")] = 24.0,
     budget: Annotated[float, typer.Option("--budget", help="What re-embedding may cost.")] = 100.0,
+    quantize: Annotated[
+        str | None,
+        typer.Option("--quantize", help="Storage of the index to try: float16, int8, uint8, binary, by commas."),
+    ] = None,
+    truncate: Annotated[
+        str | None, typer.Option("--truncate", help="Numbers of first coordinates to try, such as 256,128.")
+    ] = None,
     max_rows: Annotated[int, typer.Option("--rows", help="Held-out rows to search among at most.")] = 10_000,
     seed: Seed = 0,
     vector: Vector = None,
@@ -132,6 +141,7 @@ def evaluate(
     target_vector: TargetVector = None,
     target_key: TargetKey = None,
     by_row: ByRow = False,
+    packed: Packed = False,
     accept: Accept = False,
     progress: bool | None = None,
 ) -> Answer:
@@ -147,13 +157,13 @@ def evaluate(
     Examples:
       relatent evaluate t.safetensors old.parquet new.parquet --relevant clicks.tsv
       relatent evaluate t.safetensors old.parquet new.parquet --relevant test.qrels --slices language
-      relatent evaluate t.safetensors old.parquet new.parquet --min-overlap 0.6
+      relatent evaluate t.safetensors old.parquet new.parquet --min-overlap 0.6 --quantize int8,binary --truncate 256
       relatent evaluate queries.safetensors new.parquet old.parquet --side queries --json
     """
     from relatent.deliver import evaluate_spaces, load, read_relevance
-    from relatent.evaluate import Cost, Rule
+    from relatent.evaluate import Cost, Rule, storages
 
-    source, target = two_spaces(old, new, vector, key, target_vector, target_key, by_row)
+    source, target = two_spaces(old, new, vector, key, target_vector, target_key, by_row, packed)
     cost = None if reembed_rows is None else Cost(reembed_rows, rows_per_second, price, max_hours, budget)
     verdict = evaluate_spaces(
         load(translator),
@@ -167,11 +177,22 @@ def evaluate(
         max_rows=max_rows,
         rule=Rule(margin, min_overlap=min_overlap),
         cost=cost,
+        stored=storages(_listed(quantize), [_count(part) for part in _listed(truncate)]),
         accept=accept,
         seed=seed,
         progress=progress,
     )
     return Answer(str(verdict), verdict.to_dict(), EXIT_CODES[verdict.decision.verdict])
+
+
+def _listed(text: str | None) -> list[str]:
+    return [] if text is None else [part.strip() for part in text.split(",") if part.strip()]
+
+
+def _count(text: str) -> int:
+    if not text.isdigit():
+        raise typer.BadParameter(f"{text!r} is no number of coordinates.")
+    return int(text)
 
 
 @command
@@ -180,8 +201,12 @@ def translate(
     old: SourceSpace,
     out: Out,
     side: Annotated[str, typer.Option("--side", help="source, or target of a two-sided retrieval map.")] = "source",
+    quantize: Annotated[
+        str | None, typer.Option("--quantize", help="Write int8, uint8 or binary codes with their scale.")
+    ] = None,
     vector: Vector = None,
     key: Key = None,
+    packed: Packed = False,
     accept: Accept = False,
     force: Force = False,
     progress: bool | None = None,
@@ -200,8 +225,17 @@ def translate(
     from relatent.spaces import check_new, read_space
 
     check_new(out, translator, overwrite=force)
-    source = read_space(old, vector=vector, key=key)
-    known = translate_space(load(translator), source, out, side=side, accept=accept, overwrite=force, progress=progress)
+    source = read_space(old, vector=vector, key=key, packed=packed)
+    known = translate_space(
+        load(translator),
+        source,
+        out,
+        side=side,
+        accept=accept,
+        quantize=quantize,
+        overwrite=force,
+        progress=progress,
+    )
     data = {"out": out, "rows": len(source), "dim": known.dim, "fingerprint": known.recorded()}
     return Answer(f"Wrote {len(source):,} × {known.dim} translated vectors to {out}.", data)
 

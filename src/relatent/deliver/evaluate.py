@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +18,7 @@ from relatent.deliver.translate import check_translator, warn_two_sided
 from relatent.evaluate.checks import check_fewer
 from relatent.evaluate.options import CANDIDATES, Search, score_options
 from relatent.evaluate.rule import Cost, Rule
+from relatent.evaluate.storage import Storage, storage_costs
 from relatent.evaluate.verdict import Verdict, verdict_of
 from relatent.spaces.join import Matched, match_keys
 from relatent.spaces.keys import key_hashes
@@ -43,6 +45,7 @@ def evaluate_spaces(
     max_rows: int = MOST_ROWS,
     rule: Rule | None = None,
     cost: Cost | None = None,
+    stored: Sequence[Storage] = (),
     accept: bool = False,
     seed: int = 0,
     progress: bool | None = False,
@@ -54,8 +57,8 @@ def evaluate_spaces(
     not touched. By default the side follows from the goal of the translator: retrieval translates queries.
 
     Only items that the translator was not fitted on are searched among. Where the queries of ``relevant`` are never
-    items, as in TREC qrels, they are not searched among either. ``slices`` names a column of either space; ``accept``
-    lets spaces pass whose fingerprints are others'.
+    items, as in TREC qrels, they are not searched among either. ``slices`` names a column of either space. ``stored``
+    asks what smaller storage of the index would cost. ``accept`` lets spaces pass whose fingerprints are others'.
     """
     side = _side(translator, side)
     if accept:
@@ -72,9 +75,16 @@ def evaluate_spaces(
         stage("searching every way")
         own = task.own if task.are_items else None
         scores = score_options(**searches, own=own, relevant=task.relevant, k=k, candidates=candidates)
+        storage = None
+        if stored:
+            stage("storing the index smaller")
+            kept = {"translate": searches["translate"], "re-embed": searches["reembed"]}
+            storage = storage_costs(
+                kept, stored, truth=searches["reembed"], own=own, relevant=task.relevant, k=k, seed=seed
+            )
         stage("drawing intervals")
         name = f"the {k} nearest under the new model" if relevant is None else relevant.name
-        return verdict_of(scores, relevance=name, slices=labels, rule=rule, cost=cost, seed=seed)
+        return verdict_of(scores, relevance=name, slices=labels, rule=rule, cost=cost, storage=storage, seed=seed)
 
 
 @dataclass(frozen=True, eq=False)

@@ -14,6 +14,7 @@ from relatent._terminal import progress_bar
 from relatent.spaces.chunks import Chunk
 from relatent.spaces.files import AnyPath, check_new, file_row, space_writer
 from relatent.spaces.fingerprint import Fingerprint
+from relatent.spaces.quantize import Quantizer
 from relatent.spaces.space import Space
 from relatent.translate import Translator
 
@@ -28,6 +29,7 @@ def translate_space(
     side: str = "source",
     accept: bool = False,
     format: str | None = None,
+    quantize: str | Quantizer | None = None,
     overwrite: bool = False,
     progress: bool | None = None,
 ) -> Fingerprint:
@@ -35,7 +37,8 @@ def translate_space(
 
     The fingerprint of the space is checked before anything is read. ``side="target"`` prepares the vectors of the
     target for the comparison that a two-sided retrieval translator makes. ``accept`` lets a space pass whose
-    fingerprint is another's. float16 becomes float32.
+    fingerprint is another's. float16 becomes float32. ``quantize`` writes codes with their scale
+    (:func:`relatent.spaces.space_writer`).
     """
     check_translator(translator)
     if side not in ("source", "target"):
@@ -48,7 +51,7 @@ def translate_space(
     there = side == "target" and translator.target_map_ is None
     width = space.dim if there else (translator.target_map_ or translator.map_).width
     known = space.fingerprint if there else translator.endpoints_.outcome(width)
-    map_space(space, path, transform, known, format=format, overwrite=overwrite, progress=progress)
+    map_space(space, path, transform, known, format=format, quantize=quantize, overwrite=overwrite, progress=progress)
     return known
 
 
@@ -60,6 +63,7 @@ def map_space(
     *,
     column: tuple[str, Callable[[np.ndarray], Any]] | None = None,
     format: str | None = None,
+    quantize: str | Quantizer | None = None,
     overwrite: bool = False,
     progress: bool | None = None,
 ) -> None:
@@ -70,7 +74,13 @@ def map_space(
     check_new(path, space, overwrite=overwrite)
     with (
         progress_bar(len(space), f"→ {Path(str(path)).name}", progress) as advance,
-        space_writer(path, fingerprint=replace(fingerprint, probe=None), format=format, overwrite=overwrite) as out,
+        space_writer(
+            path,
+            fingerprint=replace(fingerprint, probe=None),
+            format=format,
+            overwrite=overwrite,
+            quantize=quantize,
+        ) as out,
     ):
         for chunk in space.chunks():
             new = chunk.with_vectors(_applied(function, chunk, fingerprint.dim, space))

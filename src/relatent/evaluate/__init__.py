@@ -53,6 +53,7 @@ from relatent.evaluate.retrieval import (
 from relatent.evaluate.rule import Cost, Decision, Rule
 from relatent.evaluate.scale import NormDistribution, ScaleCurve, norms, rescale, rescaled, scale_curve
 from relatent.evaluate.shape import permutation_angle, soft_matching, whitened_procrustes
+from relatent.evaluate.storage import Storage, StorageCost, StorageReport, storage_costs, storages
 from relatent.evaluate.verdict import Verdict, verdict_of
 
 __all__ = [
@@ -72,6 +73,9 @@ __all__ = [
     "ScaleCurve",
     "Score",
     "Search",
+    "Storage",
+    "StorageCost",
+    "StorageReport",
     "TaskKept",
     "Thresholds",
     "Verdict",
@@ -117,6 +121,8 @@ __all__ = [
     "scale_curve",
     "score_options",
     "soft_matching",
+    "storage_costs",
+    "storages",
     "svcca",
     "task_kept",
     "thresholds",

@@ -12,7 +12,7 @@ from relatent.evaluate.checks import check_fewer
 from relatent.evaluate.judged import Judgments, Relevant
 from relatent.evaluate.neighbors import nearest
 
-__all__ = ["CANDIDATES", "OPTIONS", "OptionScores", "Search", "score_options"]
+__all__ = ["CANDIDATES", "OPTIONS", "OptionScores", "Search", "score_options", "score_search"]
 
 # Items that the cascade takes from the translated search.
 CANDIDATES = 200
@@ -89,6 +89,16 @@ def score_options(
     by_option = {option: _score(judged, found[option], relevant is None) for option in OPTIONS if option in found}
     measures = ("overlap",) if relevant is None else ("recall", "mrr", "ndcg")
     return OptionScores(by_option, measures, k, items, candidates, itself)
+
+
+def score_search(
+    search: Search, truth: Search, own: np.ndarray | None, relevant: Relevant | None, k: int
+) -> np.ndarray:
+    """Return the score of every query: its nDCG@k, or its overlap@k with another search where nothing was judged."""
+    found, items = _found(search, own, k)[0], search.gallery.shape[0]
+    wanted: Relevant = _found(truth, own, k)[0] if relevant is None else relevant
+    judged = Judgments.of(wanted, len(found), items)
+    return judged.recall(found) if relevant is None else judged.ndcg(found)
 
 
 def _score(judged: Judgments, found: np.ndarray, overlap: bool) -> np.ndarray:

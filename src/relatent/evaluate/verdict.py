@@ -12,6 +12,7 @@ from relatent._terminal import Tabular, render, wrap
 from relatent.evaluate.interval import Estimate, Report, bootstrap, column, difference, ratio, report, share_of_gain
 from relatent.evaluate.options import OPTIONS, OptionScores
 from relatent.evaluate.rule import Cost, Decision, Evidence, Rule, decide, decide_by_overlap, in_words
+from relatent.evaluate.storage import StorageReport
 
 __all__ = ["Verdict", "verdict_of"]
 
@@ -37,7 +38,7 @@ class Verdict(Tabular):
     staying. ``arr`` is translate over re-embed, ``gain`` the share of the step from staying to re-embedding that
     translating recovers, ``break_even`` translate over stay, all of the deciding measure: translating beats staying
     when ARR × (new/old) > 1. ``itself`` is the share of queries whose own item comes first in the translated search.
-    ``go`` tells whether translate or cascade is recommended.
+    ``go`` tells whether translate or cascade is recommended. ``storage`` tells what a smaller index costs, if asked.
     """
 
     decision: Decision
@@ -51,6 +52,7 @@ class Verdict(Tabular):
     break_even: Estimate
     itself: Estimate | None
     cost: Cost | None
+    storage: StorageReport | None = None
 
     @property
     def go(self) -> bool:
@@ -92,6 +94,7 @@ class Verdict(Tabular):
             **{name: None if e is None else _finite(e.to_dict()) for name, e in estimates.items()},
             "cost": None if self.cost is None else {"hours": self.cost.hours, "total": self.cost.total},
             "measures": [_finite(record) for record in self.records()],
+            "storage": None if self.storage is None else self.storage.records(),
         }
 
     def __str__(self) -> str:
@@ -99,7 +102,8 @@ class Verdict(Tabular):
         recommended = self.decision.recommended
         head = f"{self.decision.verdict}: {recommended}." if recommended else f"{self.decision.verdict}."
         said = [*(f"- {reason}" for reason in self.decision.reasons), f"Rule: {self.rule}"]
-        return "\n".join([*self._tables(), *self._figures(), *self._about(), "", head, *map(wrap, said)])
+        stored = [] if self.storage is None else ["", str(self.storage)]
+        return "\n".join([*self._tables(), *self._figures(), *self._about(), *stored, "", head, *map(wrap, said)])
 
     def _label(self, measure: str) -> str:
         return LABELS[measure].format(k=self.scores.k)
@@ -175,6 +179,7 @@ def verdict_of(
     slices: Any = None,
     rule: Rule | None = None,
     cost: Cost | None = None,
+    storage: StorageReport | None = None,
     seed: int = 0,
 ) -> Verdict:
     r"""Return the verdict on a translation: one option is recommended, by paired differences against staying.
@@ -216,6 +221,7 @@ def verdict_of(
         break_even=bootstrap(three, ratio(0, 1), seed=seed),
         itself=None if scores.itself is None else bootstrap(scores.itself, seed=seed),
         cost=cost,
+        storage=storage,
     )
 
 
