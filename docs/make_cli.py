@@ -60,7 +60,14 @@ def page() -> str:
     """Put the page together."""
     commands = typer.main.get_command(app).commands
     head = HEAD.replace("KEY_NAMES", ", ".join(f"`{name}`" for name in KEY_NAMES))
-    return "\n".join([head, *(section(name, command) for name, command in commands.items())])
+    return "\n".join([head, *(text for name, command in commands.items() for text in sections(name, command))])
+
+
+def sections(name: str, command: Any) -> list[str]:
+    """Describe a command, or each command of a group."""
+    if not hasattr(command, "commands"):
+        return [section(name, command)]
+    return [text for inner, one in command.commands.items() for text in sections(f"{name} {inner}", one)]
 
 
 def section(name: str, command: Any) -> str:

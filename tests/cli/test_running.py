@@ -48,3 +48,18 @@ def test_packed_bits_are_fitted_on_and_translated(run, pair, tmp_path):
     run("fit", "bits.npy", "new.npy", "--packed", "-o", "t.safetensors")
     run("translate", "t.safetensors", "bits.npy", "--packed", "-o", "out.npy")
     assert rl.evaluate.r2(np.load(tmp_path / "out.npy"), pair[1]) > 0.5
+
+
+def test_canaries(run, pair, tmp_path):
+    run("canary", "make", "old.parquet", "-n", 20, "-o", "canary.parquet")
+    assert run("canary", "check", "canary.parquet", "old.parquet", "--json")["outcome"] == "same"
+    assert run("canary", "check", "canary.parquet", "new.parquet", "--json", code=3)["outcome"] == "changed"
+
+
+def test_watch(run, pair, tmp_path):
+    run("fit", "old.parquet", "new.parquet", "-o", "t.safetensors")
+    found = run("watch", "t.safetensors", "old.parquet", "--truth", "new.parquet", "--log", "log.jsonl", "--json")
+    assert found["outcome"] == "stable"
+    moved = rl.Space((pair[0] + 3 * pair[0].std()).astype(np.float32) * np.linspace(0.2, 2, 12, dtype=np.float32))
+    rl.write_space(moved, tmp_path / "moved.parquet")
+    assert run("watch", "t.safetensors", "moved.parquet", "--json", code=3)["outcome"] == "refit"

@@ -1,17 +1,46 @@
-"""Commands that look after a system that runs: thresholds."""
+"""Commands that look after a system that runs: thresholds, canary make and check, watch."""
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from relatent.cli.frame import Answer, command
-from relatent.cli.options import ByRow, Key, Seed, SourceSpace, TargetKey, TargetSpace, TargetVector, Vector
+from relatent.cli.frame import NO_GO, OK, Answer, app, command
+from relatent.cli.options import (
+    ByRow,
+    Force,
+    Key,
+    Out,
+    Seed,
+    SourceSpace,
+    TargetKey,
+    TargetSpace,
+    TargetVector,
+    TranslatorFile,
+    Vector,
+)
 from relatent.cli.options import spaces as two_spaces
 
-__all__ = ["thresholds"]
+__all__ = ["check", "make", "thresholds", "watch"]
+
+canary = typer.Typer(
+    name="canary",
+    help="""Keep a few items with their vectors, and learn from them when a model behind a name has changed.
+
+\b
+  relatent canary make old.parquet -o canary.parquet
+  relatent encode canary.parquet --column text --key id -m MODEL -o fresh.parquet
+  relatent canary check canary.parquet fresh.parquet
+""",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.add_typer(canary)
+in_canary = partial(command, group=canary)
 
 
 @command
@@ -59,3 +88,87 @@ def thresholds(
         seed=seed,
     )
     return Answer(str(found), found.to_dict())
+
+
+@in_canary
+def make(
+    space: Annotated[str, typer.Argument(metavar="SPACE", help="Vectors of the model as it is now.")],
+    out: Out,
+    items: Annotated[int, typer.Option("-n", help="How many items to keep.")] = 32,
+    seed: Seed = 0,
+    vector: Vector = None,
+    key: Key = None,
+    force: Force = False,
+) -> Answer:
+    """Keep a handful of items that lie far apart, with their vectors.
+
+    All columns are kept, so that a file with texts can be embedded again from the canary file alone.
+
+    Examples:
+      relatent canary make old.parquet -o canary.parquet
+      relatent canary make old.parquet -n 100 -o canary.parquet --json
+    """
+    from relatent.deliver import make_canary
+    from relatent.spaces import read_space
+
+    kept = make_canary(read_space(space, vector=vector, key=key), out, items=items, overwrite=force, seed=seed)
+    return Answer(f"Kept {len(kept)} items in {out}.", {"out": out, "items": len(kept), "keys": list(kept.keys)})
+
+
+@in_canary
+def check(
+    kept: Annotated[str, typer.Argument(metavar="CANARY", help="What `relatent canary make` wrote.")],
+    fresh: Annotated[str, typer.Argument(metavar="FRESH", help="The same items, embedded again.")],
+    tolerance: Annotated[float, typer.Option("--tolerance", help="How far a cosine may fall below 1.")] = 1e-3,
+    vector: Vector = None,
+    key: Key = None,
+    target_vector: TargetVector = None,
+    target_key: TargetKey = None,
+) -> Answer:
+    """Tell whether the model behind a name is still the same.
+
+    Answers same, renamed (the same vectors under another name), rescaled or changed. Exits with 0 for same and
+    renamed, and with 3 otherwise, for monitors.
+
+    Examples:
+      relatent canary check canary.parquet fresh.parquet
+      relatent canary check canary.parquet fresh.parquet --tolerance 0.01 --json
+    """
+    from relatent.deliver import check_canary
+
+    spaces = two_spaces(kept, fresh, vector, key, target_vector, target_key)
+    found = check_canary(*spaces, tolerance=tolerance)
+    return Answer(str(found), found.to_dict(), OK if found.ok else NO_GO)
+
+
+@command
+def watch(
+    translator: TranslatorFile,
+    batch: Annotated[str, typer.Argument(metavar="BATCH", help="New vectors of the source: a file, folder or glob.")],
+    truth: Annotated[
+        str | None, typer.Option("--truth", help="Vectors of the target for some of the keys, to measure by.")
+    ] = None,
+    log: Annotated[
+        Path | None, typer.Option("--log", help="File to append to, and to compare with its first line.")
+    ] = None,
+    vector: Vector = None,
+    key: Key = None,
+) -> Answer:
+    """Say when a translator should be fitted again.
+
+    New batches are compared with the space that it was fitted on: how far their mean moved, and with --truth how well
+    they are translated. Exits with 0 for stable and drifting, and with 3 for refit and another space, for monitors.
+
+    Examples:
+      relatent watch t.safetensors monday.parquet --log drift.jsonl
+      relatent watch t.safetensors monday.parquet --truth monday-new.parquet --log drift.jsonl --json
+    """
+    from relatent.deliver import load, watch_batch
+    from relatent.deliver.translate import check_translator
+    from relatent.spaces import read_space
+
+    fitted = load(translator)
+    check_translator(fitted)
+    true = None if truth is None else read_space(truth)
+    found = watch_batch(fitted, read_space(batch, vector=vector, key=key), true, log=log)
+    return Answer(str(found), found.to_dict(), OK if found.ok or found.outcome == "too few" else NO_GO)

@@ -1,6 +1,7 @@
 """DELIVER: the stages on whole files, a verdict on whether a translation pays, and fitted things that come back."""
 
 from relatent.deliver.anchors import STRATEGIES, anchor_rows, candidate_count, select_anchors
+from relatent.deliver.canary import CanaryCheck, check_canary, make_canary
 from relatent.deliver.compare import compare_spaces
 from relatent.deliver.cutoffs import threshold_spaces
 from relatent.deliver.evaluate import evaluate_spaces
@@ -11,20 +12,25 @@ from relatent.deliver.project import project_space
 from relatent.deliver.relevance import Relevance, read_relevance
 from relatent.deliver.stitch import Stitched, stitch_space
 from relatent.deliver.translate import map_space, translate_space
+from relatent.deliver.watch import Watched, watch_batch
 
 __all__ = [
     "STRATEGIES",
+    "CanaryCheck",
     "FitReport",
     "Fitted",
     "Relevance",
     "Stitched",
+    "Watched",
     "anchor_rows",
     "candidate_count",
+    "check_canary",
     "compare_spaces",
     "describe",
     "evaluate_spaces",
     "fit_spaces",
     "load",
+    "make_canary",
     "map_space",
     "project_space",
     "read_relevance",
@@ -33,4 +39,5 @@ __all__ = [
     "threshold_spaces",
     "translate_space",
     "unseen_rows",
+    "watch_batch",
 ]

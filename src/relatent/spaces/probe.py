@@ -30,6 +30,7 @@ __all__ = [
     "ProbeBuilder",
     "SpaceWarning",
     "compare_probes",
+    "drift",
     "find_change",
     "probe_of",
     "probed_ranges",
@@ -200,6 +201,24 @@ def compare_probes(a: Probe, b: Probe, dim: int) -> Match:
     if high > NORM_UNSURE * low:
         return Match("unsure", norms, agreement)
     return Match("same", said, agreement)
+
+
+def drift(before: Probe, after: Probe) -> tuple[float, float]:
+    r"""Return how far the mean moved and how far the variances changed, less what chance gives for samples so large.
+
+    .. math::
+        \text{shift}^2 = \frac{1}{m}\sum_j \frac{(\mu_j - \mu'_j)^2}{\bar\sigma^2} - \frac{1}{n} - \frac{1}{n'}
+        \qquad
+        \text{spread}^2 = \frac{1}{m}\sum_j \log^2\frac{\sigma_j'^2}{\sigma_j^2} - \frac{2}{n} - \frac{2}{n'}
+
+    over the directions of the probe: a shift of 1 is one standard deviation. About 0 for two samples of the same data.
+    """
+    variances = [np.square(np.asarray(p.std)) + 1e-300 for p in (before, after)]
+    scale = float(np.mean(variances[0]))
+    moved = np.mean(np.square(np.asarray(before.mean) - np.asarray(after.mean))) / scale
+    noise = 1 / before.rows + float(np.mean(variances[1])) / scale / after.rows
+    changed = np.mean(np.square(np.log(variances[1] / variances[0]))) - 2 / before.rows - 2 / after.rows
+    return float(np.sqrt(max(moved - noise, 0.0))), float(np.sqrt(max(changed, 0.0)))
 
 
 def _agreement(a: Probe, b: Probe, dim: int) -> tuple[float, float]:
