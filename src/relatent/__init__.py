@@ -7,7 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from relatent import anchors, deliver, encode, evaluate, nn, project, spaces, stitching, translate
+    from relatent import anchors, deliver, encode, evaluate, nn, project, search, spaces, stitching, translate
     from relatent.deliver import load
     from relatent.evaluate import compare, thresholds
     from relatent.project import (
@@ -19,12 +19,14 @@ if TYPE_CHECKING:
         relative_projection,
         similarity,
     )
+    from relatent.search import Cascade
     from relatent.spaces import Fingerprint, Normalizer, Space, parallel, read_space, write_space
     from relatent.stitching import LinearHead, read_head, stitch, stitching_matrix
     from relatent.translate import ASIF, Hub, Pairs, Summary, Translator, align_unpaired, audit, grow_pairs, summarize
 
 _HOME = {
     "ASIF": "relatent.translate",
+    "Cascade": "relatent.search",
     "Fingerprint": "relatent.spaces",
     "Hub": "relatent.translate",
     "LinearHead": "relatent.stitching",
@@ -53,6 +55,7 @@ _HOME = {
     "read_head": "relatent.stitching",
     "read_space": "relatent.spaces",
     "relative_projection": "relatent.project",
+    "search": "relatent",
     "similarity": "relatent.project",
     "spaces": "relatent",
     "stitch": "relatent.stitching",
@@ -68,6 +71,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "ASIF",
+    "Cascade",
     "Fingerprint",
     "Hub",
     "LinearHead",
@@ -97,6 +101,7 @@ __all__ = [
     "read_head",
     "read_space",
     "relative_projection",
+    "search",
     "similarity",
     "spaces",
     "stitch",

@@ -1,0 +1,119 @@
+"""Cascade search: an old index finds candidates for a translated query, and the new model ranks them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from relatent._linalg import unit_norm
+from relatent.evaluate.options import CANDIDATES
+from relatent.search.lookup import Lookup, as_lookup
+from relatent.spaces.space import Space
+from relatent.translate import Translator
+
+__all__ = ["Cascade", "Found"]
+
+Embed = Callable[[Sequence[Any]], Any]
+
+
+@dataclass(frozen=True)
+class Found:
+    """What a search found: for each query its keys, the best first, and the cosines under the new model.
+
+    ``embedded`` is how many items had to be embedded for it; the others were in the cache.
+    """
+
+    keys: list[list[Any]]
+    scores: list[np.ndarray]
+    embedded: int
+
+
+@dataclass
+class Cascade:
+    """Search an old index with queries of a new model, and let the new model have the last word.
+
+    The translator takes queries of the new model into the space of the index (``Translator("retrieval",
+    frozen_target=True).fit(new, old)``). The index, which is not touched, gives ``candidates``; ``embed`` takes their
+    keys and returns the new model's vectors of these items; the cosine to them decides. What was embedded once stays
+    in a cache, which grows into the vectors of a new index, the items that people look for first.
+
+    ``index`` is an array or a Space in memory (keys or row numbers), a FAISS index (its ids), a store, or any function
+    of (vectors, k) that returns keys.
+
+    What breaks it: an item that the translated search does not find among its candidates cannot be ranked.
+
+    >>> rng = np.random.default_rng(0)
+    >>> new = rng.normal(size=(300, 6))
+    >>> old = new @ np.linalg.qr(rng.normal(size=(6, 6)))[0] + 0.3 * rng.normal(size=(300, 6))
+    >>> t = Translator("retrieval", frozen_target=True).fit(new[:200], old[:200])
+    >>> cascade = Cascade(t, old, embed=lambda keys: new[keys], candidates=20)
+    >>> cascade.search(new[250:], k=1).keys[0]
+    [250]
+    >>> len(cascade.cache) < 300
+    True
+    """
+
+    translator: Translator
+    index: Any
+    embed: Embed
+    candidates: int = CANDIDATES
+    cache: dict[Any, np.ndarray] = field(default_factory=dict)
+    asked: Counter[Any] = field(default_factory=Counter)
+    """How often each item was among the candidates."""
+
+    def __post_init__(self) -> None:
+        """Refuse a translator whose queries the index does not understand."""
+        if self.translator.target_map_ is not None:
+            raise ValueError(
+                "This translator moves both sides, and the index holds vectors that were not moved: fit it with "
+                'Translator("retrieval", frozen_target=True), or translate the index first.'
+            )
+        if self.candidates < 1:
+            raise ValueError(f"{self.candidates} candidates were asked for: expected at least 1.")
+        self._lookup: Lookup = as_lookup(self.index)
+
+    def search(self, queries: Any, k: int = 10) -> Found:
+        """Return the k best items for each query, which is a vector of the new model."""
+        if not 1 <= k <= self.candidates:
+            raise ValueError(f"{k} items were asked for of {self.candidates} candidates: expected from 1 to as many.")
+        asked = np.atleast_2d(np.asarray(queries))
+        found = self._lookup(np.asarray(self.translator.transform(asked)), self.candidates)
+        embedded = self._fill([key for keys in found for key in keys])
+        self.asked.update(key for keys in found for key in keys)
+        ranked = [self._ranked(query, keys, k) for query, keys in zip(unit_norm(asked), found, strict=True)]
+        return Found([keys for keys, _ in ranked], [scores for _, scores in ranked], embedded)
+
+    def backfilled(self) -> Space:
+        """Return the new vectors of everything embedded so far, with their keys: the beginning of a new index."""
+        if not self.cache:
+            raise ValueError("Nothing was embedded yet: search first.")
+        return Space(np.stack(list(self.cache.values())), keys=pa.array(list(self.cache)))
+
+    def remember(self, known: Space) -> None:
+        """Take new vectors of items that were embedded elsewhere, or in an earlier run, into the cache."""
+        self.cache.update(zip(known.keys.tolist(), np.asarray(known.vectors), strict=True))
+
+    def _fill(self, keys: list[Any]) -> int:
+        """Embed what is not in the cache, each item once."""
+        missing = [key for key in dict.fromkeys(keys) if key not in self.cache]
+        if missing:
+            vectors = np.asarray(self.embed(missing))
+            if vectors.ndim != 2 or len(vectors) != len(missing):
+                raise ValueError(
+                    f"embed returned an array of shape {vectors.shape} for {len(missing)} keys: expected one vector "
+                    "per key, in their order."
+                )
+            self.cache.update(zip(missing, vectors, strict=True))
+        return len(missing)
+
+    def _ranked(self, query: np.ndarray, keys: list[Any], k: int) -> tuple[list[Any], np.ndarray]:
+        if not keys:
+            return [], np.empty(0)
+        scores = unit_norm(np.stack([self.cache[key] for key in keys])) @ query
+        best = np.argsort(-scores, kind="stable")[:k]
+        return [keys[i] for i in best], np.asarray(scores[best])

@@ -1,0 +1,85 @@
+import faiss
+import numpy as np
+import pytest
+
+import relatent as rl
+from relatent.search import Cascade
+
+RNG = np.random.default_rng(8)
+NEW = RNG.normal(size=(400, 12))
+OLD = (NEW @ np.linalg.qr(RNG.normal(size=(12, 12)))[0])[:, :9] + 0.3 * RNG.normal(size=(400, 9))
+KEYS = np.asarray([f"doc {i}" for i in range(400)])
+
+
+@pytest.fixture(scope="module")
+def translator():
+    return rl.Translator("retrieval", frozen_target=True).fit(NEW[:200], OLD[:200])
+
+
+def brute_force(translator, queries, k, candidates=30):
+    unit = [v / np.linalg.norm(v, axis=1, keepdims=True) for v in (translator.transform(queries), OLD, queries, NEW)]
+    wide = np.argsort(-unit[0] @ unit[1].T, axis=1)[:, :candidates]
+    exact = unit[2] @ unit[3].T
+    return [sorted(row, key=lambda i, q=q: -exact[q, i])[:k] for q, row in enumerate(wide.tolist())]
+
+
+def row_of(key):
+    return int(key.removeprefix("doc ")) if isinstance(key, str) else key
+
+
+def embed(keys):
+    return NEW[[row_of(key) for key in keys]]
+
+
+def flat_index():
+    unit = OLD / np.linalg.norm(OLD, axis=1, keepdims=True)
+    index = faiss.IndexFlatIP(9)
+    index.add(np.ascontiguousarray(unit, dtype=np.float32))
+    return index
+
+
+@pytest.mark.parametrize("index", [OLD, rl.Space(OLD, keys=KEYS), flat_index()], ids=["array", "space", "faiss"])
+def test_candidates_of_the_index_are_ranked_by_the_new_model(translator, index):
+    found = Cascade(translator, index, embed, candidates=30).search(NEW[300:320], k=5)
+    assert [[row_of(key) for key in keys] for keys in found.keys] == brute_force(translator, NEW[300:320], 5)
+    assert all(np.all(np.diff(scores) <= 1e-9) for scores in found.scores)
+
+
+def test_with_all_items_as_candidates_it_is_the_new_model(translator):
+    found = Cascade(translator, OLD, lambda keys: NEW[keys], candidates=400).search(NEW[:50], k=10)
+    assert found.keys == rl.evaluate.nearest(NEW[:50], NEW, 10).indices.tolist()
+
+
+def test_nothing_is_embedded_twice_and_the_cache_becomes_a_space(translator):
+    embedded = []
+    cascade = Cascade(translator, OLD, lambda keys: (embedded.extend(keys), NEW[keys])[1], candidates=30)
+    first, again = (cascade.search(NEW[300:310], k=3) for _ in range(2))
+    assert (first.keys, again.embedded) == (again.keys, 0)
+    assert len(embedded) == len(set(embedded)) == first.embedded
+    grown = cascade.backfilled()
+    np.testing.assert_array_equal(grown.vectors, NEW[grown.keys])
+    assert sum(cascade.asked.values()) == 2 * 10 * 30
+    other = Cascade(translator, OLD, lambda keys: pytest.fail("embedded again"), candidates=30)
+    other.remember(grown)
+    assert other.search(NEW[300:310], k=3).keys == first.keys
+
+
+def test_one_query_may_be_one_vector(translator):
+    cascade = Cascade(translator, OLD, lambda keys: NEW[keys], candidates=30)
+    assert cascade.search(NEW[300], k=3).keys == cascade.search(NEW[300:301], k=3).keys
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda t: Cascade(rl.Translator("retrieval").fit(NEW, OLD), OLD, len), "frozen_target"),
+        (lambda t: Cascade(t, object(), len), "FAISS index"),
+        (lambda t: Cascade(t, OLD, len, candidates=0), "at least 1"),
+        (lambda t: Cascade(t, OLD, lambda keys: NEW[:1]).search(NEW[:2]), "one vector per key"),
+        (lambda t: Cascade(t, OLD, lambda keys: NEW[keys], candidates=5).search(NEW[:2], k=6), "from 1 to"),
+        (lambda t: Cascade(t, OLD, lambda keys: NEW[keys]).backfilled(), "search first"),
+    ],
+)
+def test_what_cannot_work_is_refused(translator, make, message):
+    with pytest.raises(ValueError, match=message):
+        make(translator)
