@@ -298,3 +298,27 @@ def test_views_need_not_be_contiguous(rng):
     assert not view.flags.c_contiguous
     for choose in (anchors.farthest_point, anchors.kmeans):
         assert choose(view, 6).tolist() == choose(view.copy(), 6).tolist()
+
+
+def test_a_plan_goes_first_where_no_anchor_is():
+    rng = np.random.default_rng(0)
+    centers = 20 * rng.normal(size=(8, 5))
+    x = np.concatenate([center + rng.normal(size=(30 - 2 * i, 5)) for i, center in enumerate(centers)])
+    cluster = np.repeat(np.arange(8), [30 - 2 * i for i in range(8)])
+    known = [int(np.flatnonzero(cluster == c)[0]) for c in (0, 3)]
+    rows = anchors.plan(x, 6, known, seed=0)
+    assert cluster[rows].tolist() == [1, 2, 4, 5, 6, 7]  # the largest first
+
+
+def test_a_plan_uses_its_budget_and_never_a_known_row():
+    x = np.random.default_rng(1).normal(size=(60, 3))
+    known = np.arange(0, 40, 2)
+    rows = anchors.plan(x, 40, known)
+    assert sorted([*rows, *known]) == list(range(60))
+    np.testing.assert_array_equal(rows, anchors.plan(x, 40, known))
+
+
+@pytest.mark.parametrize(("budget", "known"), [(0, []), (61, []), (41, range(20)), (1, [99])])
+def test_a_plan_that_cannot_be_is_refused(budget, known):
+    with pytest.raises(ValueError, match=r"expected|outside|at most"):
+        anchors.plan(np.eye(60), budget, known)

@@ -30,6 +30,7 @@ __all__ = [
     "farthest_point",
     "kmeans",
     "most_frequent",
+    "plan",
     "prune",
     "stratified",
     "subspaces",
@@ -82,18 +83,34 @@ def kmeans(x: Array, k: int, seed: Seed = 0) -> np.ndarray:
     >>> sorted(kmeans(np.asarray([[0.0], [0.1], [9.0]]), 2).tolist())[1]
     2
     """
-    from sklearn.cluster import KMeans, MiniBatchKMeans
-
     x = to_numpy(as_matrix(x))
     k = check_count(k, len(x))
-    if k == len(x):
-        return np.arange(k)
-    state = int(random_generator(seed).integers(2**31))
-    if len(x) <= MINI_BATCH_ROWS:
-        model = KMeans(k, n_init=1, random_state=state)
-    else:
-        model = MiniBatchKMeans(k, n_init=1, batch_size=max(1024, 4 * k), random_state=state)
-    return _nearest_distinct(x, _centroids(model, x))
+    return np.arange(k) if k == len(x) else _nearest_distinct(x, _centroids(x, k, seed))
+
+
+def plan(x: Array, budget: int, known: Sequence[int] | np.ndarray = (), seed: Seed = 0) -> np.ndarray:
+    """Choose the rows to make anchors of next, where some rows are ``known`` anchors already: an order to embed in.
+
+    The rows are cut into as many clusters as there will be anchors. Clusters that hold no known anchor are not covered;
+    of each comes the row nearest to its center, the largest cluster first. Where these do not use up the budget,
+    further rows of the largest clusters follow. Only the source space is looked at.
+
+    >>> x = np.asarray([[0.0], [0.1], [5.0], [5.1], [5.2], [9.0]])
+    >>> plan(x, 2, known=[0]).tolist()
+    [3, 5]
+    """
+    x = to_numpy(as_matrix(x))
+    known = np.unique(np.asarray(known, dtype=np.intp))
+    if len(known) and (known[0] < 0 or known[-1] >= len(x)):
+        raise ValueError(f"known holds row numbers outside 0…{len(x) - 1}, the rows of x.")
+    budget = check_count(budget, len(x) - len(known), "rows that are no anchors yet")
+    centroids = _centroids(x, min(len(known) + budget, len(x)), seed)
+    cluster, distance = _assigned(x, centroids)
+    turn = _turns(cluster, distance, known, len(centroids))
+    size = np.bincount(cluster, minlength=len(centroids))[cluster]
+    # Clusters that have fewer anchors come first, then larger ones.
+    order = np.lexsort((distance, -size, turn))
+    return order[~np.isin(order, known)][:budget]
 
 
 def stratified(labels: Sequence[Any] | Array, k: int, seed: Seed = 0) -> np.ndarray:
@@ -218,14 +235,42 @@ def _look_ahead(
     return chosen
 
 
-def _centroids(model: Any, x: np.ndarray) -> np.ndarray:
+def _centroids(x: np.ndarray, k: int, seed: Seed) -> np.ndarray:
     import warnings
 
+    from sklearn.cluster import KMeans, MiniBatchKMeans
     from sklearn.exceptions import ConvergenceWarning
 
+    state = int(random_generator(seed).integers(2**31))
+    if len(x) <= MINI_BATCH_ROWS:
+        model = KMeans(k, n_init=1, random_state=state)
+    else:
+        model = MiniBatchKMeans(k, n_init=1, batch_size=max(1024, 4 * k), random_state=state)
     with warnings.catch_warnings():  # fewer distinct rows than centroids: the distinct rows below still hold
         warnings.simplefilter("ignore", ConvergenceWarning)
         return np.asarray(model.fit(x).cluster_centers_)
+
+
+def _assigned(x: np.ndarray, centroids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the nearest centroid of each row, and half the squared distance to it, up to the row's own square."""
+    half_square = 0.5 * np.sum(centroids * centroids, axis=1)
+    cluster, distance = np.empty(len(x), dtype=np.intp), np.empty(len(x))
+    for rows in row_chunks(len(x), CHUNK_ROWS):
+        scores = half_square - x[rows] @ centroids.T
+        cluster[rows], distance[rows] = np.argmin(scores, axis=1), np.min(scores, axis=1)
+    return cluster, distance + 0.5 * np.sum(x * x, axis=1)
+
+
+def _turns(cluster: np.ndarray, distance: np.ndarray, known: np.ndarray, clusters: int) -> np.ndarray:
+    """Return for each row how many anchors its cluster will have before its turn comes, nearest to the center first."""
+    covered = np.bincount(cluster[known], minlength=clusters)
+    free = np.setdiff1d(np.arange(len(cluster)), known)
+    grouped = free[np.lexsort((distance[free], cluster[free]))]
+    sizes = np.bincount(cluster[free], minlength=clusters)
+    place = np.arange(len(free)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+    turn = np.zeros(len(cluster), dtype=np.intp)
+    turn[grouped] = place + covered[cluster[grouped]]
+    return turn
 
 
 def _nearest_distinct(x: np.ndarray, centroids: np.ndarray) -> np.ndarray:

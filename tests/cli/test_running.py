@@ -63,3 +63,26 @@ def test_watch(run, pair, tmp_path):
     moved = rl.Space((pair[0] + 3 * pair[0].std()).astype(np.float32) * np.linspace(0.2, 2, 12, dtype=np.float32))
     rl.write_space(moved, tmp_path / "moved.parquet")
     assert run("watch", "t.safetensors", "moved.parquet", "--json", code=3)["outcome"] == "refit"
+
+
+def test_what_to_embed_next(run, pair, tmp_path):
+    rl.write_space(rl.read_space(tmp_path / "new.parquet")[:150], tmp_path / "some.parquet")
+    options = ("--known", "some.parquet", "--rows-per-second", 10, "--price", 1_000, "-o", "next.parquet", "--json")
+    found = run("anchors", "old.parquet", "-k", 60, *options)
+    assert (found["known"], found["next"], found["cost"]) == (150, 60, 0.06)
+    assert found["gain"]["low"] <= found["gain"]["value"] <= found["gain"]["high"]
+    known = set(rl.read_space(tmp_path / "some.parquet").keys)
+    assert not known & set(rl.read_space(tmp_path / "next.parquet").keys)
+
+
+def test_the_order_of_a_backfill(run, pair, tmp_path):
+    rl.write_space(rl.read_space(tmp_path / "new.parquet")[:200], tmp_path / "some.parquet")
+    run("fit", "old.parquet", "some.parquet", "-o", "t.safetensors")
+    found = run("backfill", "t.safetensors", "old.parquet", "some.parquet", "-o", "order.parquet", "--json")
+    order = rl.read_space(tmp_path / "order.parquet")
+    assert found["items"] == len(order) == 400
+    assert np.all(np.diff(order.others.column("expected_error").to_numpy()) <= 0)
+    again = ("--counts", "clicks", "--force")
+    assert "clicks" in run(
+        "backfill", "t.safetensors", "old.parquet", "some.parquet", "-o", "o.parquet", *again, code=1
+    )

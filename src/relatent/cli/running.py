@@ -1,4 +1,4 @@
-"""Commands that look after a system that runs: thresholds, canary make and check, watch."""
+"""Commands that look after a system that runs: thresholds, backfill, canary make and check, watch."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from relatent.cli.options import (
 )
 from relatent.cli.options import spaces as two_spaces
 
-__all__ = ["check", "make", "thresholds", "watch"]
+__all__ = ["backfill", "check", "make", "thresholds", "watch"]
 
 canary = typer.Typer(
     name="canary",
@@ -88,6 +88,39 @@ def thresholds(
         seed=seed,
     )
     return Answer(str(found), found.to_dict())
+
+
+@command
+def backfill(
+    translator: TranslatorFile,
+    old: SourceSpace,
+    new: TargetSpace,
+    out: Out,
+    counts: Annotated[
+        str | None, typer.Option("--counts", help="Column of OLD that says how often an item is retrieved.")
+    ] = None,
+    left: Annotated[float, typer.Option("--left", help="Share of the gain that may be left where you stop.")] = 0.05,
+    seed: Seed = 0,
+    vector: Vector = None,
+    key: Key = None,
+    target_vector: TargetVector = None,
+    target_key: TargetKey = None,
+    force: Force = False,
+) -> Answer:
+    """Say which stored items to embed anew first.
+
+    Those whose translation is least to be trusted come first, weighed by how often they are retrieved. How far a
+    translation is to be trusted is learned from the items of which NEW has true vectors.
+
+    Examples:
+      relatent backfill t.safetensors old.parquet new-sample.parquet -o order.parquet
+      relatent backfill t.safetensors old.parquet new-sample.parquet --counts clicks -o order.parquet --json
+    """
+    from relatent.deliver import load, plan_backfill
+
+    source, target = two_spaces(old, new, vector, key, target_vector, target_key)
+    found = plan_backfill(load(translator), source, target, out, counts=counts, left=left, overwrite=force, seed=seed)
+    return Answer(f"{found}\nWrote the order to {out}.", {"out": out, **found.to_dict()})
 
 
 @in_canary

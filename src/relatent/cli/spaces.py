@@ -115,6 +115,14 @@ def anchors(
         typer.Option("--strategy", help="kmeans, farthest_point, uniform, stratified or most_frequent."),
     ] = "kmeans",
     column: Annotated[str | None, typer.Option("--column", help="Labels to stratify by, or counts.")] = None,
+    known: Annotated[
+        str | None, typer.Option("--known", help="What the new model embedded already: say what to embed next.")
+    ] = None,
+    goal: Annotated[str, typer.Option("--goal", help="With --known: vectors, retrieval or stitching.")] = "retrieval",
+    rows_per_second: Annotated[
+        float | None, typer.Option("--rows-per-second", help="With --known: how fast the new model encodes.")
+    ] = None,
+    price: Annotated[float | None, typer.Option("--price", help="With --known: what a million rows cost.")] = None,
     seed: Seed = 0,
     vector: Vector = None,
     key: Key = None,
@@ -123,17 +131,32 @@ def anchors(
     """Choose anchors and write them as a space.
 
     Their keys serve in every space of the same items. kmeans and farthest_point choose among a random sample of a large
-    file, whose size is said, so that memory does not grow with the file.
+    file, whose size is said, so that memory does not grow with the file. With --known, the items that the known ones do
+    not cover are chosen, and the learning curve tells what they will add, and when to stop.
 
     Examples:
       relatent anchors old.parquet -k 1000 -o anchors.parquet
       relatent anchors old.parquet -k 300 --strategy farthest_point -o anchors.parquet
       relatent anchors old.parquet -k 300 --strategy stratified --column label -o anchors.parquet
+      relatent anchors old.parquet -k 2000 --known new.parquet --rows-per-second 10 -o next.parquet
     """
-    from relatent.deliver import candidate_count, select_anchors
+    from relatent.deliver import candidate_count, plan_anchors, select_anchors
     from relatent.spaces import read_space
 
     source = read_space(space, vector=vector, key=key)
+    if known is not None:
+        planned = plan_anchors(
+            source,
+            read_space(known),
+            k,
+            out,
+            goal=goal,
+            rows_per_second=rows_per_second,
+            price=price,
+            overwrite=force,
+            seed=seed,
+        )
+        return Answer(f"{planned}\nWrote them to {out}, in order.", {"out": out, **planned.to_dict()})
     chosen = select_anchors(source, out, k, strategy, column=column, seed=seed, overwrite=force)
     among = candidate_count(source, k, strategy)
     sample = "" if among == len(source) else f" among a random sample of {among:,}"

@@ -1,6 +1,7 @@
 """DELIVER: the stages on whole files, a verdict on whether a translation pays, and fitted things that come back."""
 
 from relatent.deliver.anchors import STRATEGIES, anchor_rows, candidate_count, select_anchors
+from relatent.deliver.backfill import BackfillReport, plan_backfill
 from relatent.deliver.canary import CanaryCheck, check_canary, make_canary
 from relatent.deliver.compare import compare_spaces
 from relatent.deliver.cutoffs import threshold_spaces
@@ -8,6 +9,7 @@ from relatent.deliver.evaluate import evaluate_spaces
 from relatent.deliver.fit import FitReport, fit_spaces, unseen_rows
 from relatent.deliver.info import Fitted, describe
 from relatent.deliver.loading import load
+from relatent.deliver.next_anchors import NextAnchors, plan_anchors
 from relatent.deliver.project import project_space
 from relatent.deliver.relevance import Relevance, read_relevance
 from relatent.deliver.stitch import Stitched, stitch_space
@@ -16,9 +18,11 @@ from relatent.deliver.watch import Watched, watch_batch
 
 __all__ = [
     "STRATEGIES",
+    "BackfillReport",
     "CanaryCheck",
     "FitReport",
     "Fitted",
+    "NextAnchors",
     "Relevance",
     "Stitched",
     "Watched",
@@ -32,6 +36,8 @@ __all__ = [
     "load",
     "make_canary",
     "map_space",
+    "plan_anchors",
+    "plan_backfill",
     "project_space",
     "read_relevance",
     "select_anchors",

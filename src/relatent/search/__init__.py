@@ -1,6 +1,7 @@
 """SEARCH: ask an index with queries of another model."""
 
+from relatent.search.backfill import Backfill, ExpectedError, backfill_order
 from relatent.search.cascade import Cascade, Found
 from relatent.search.lookup import as_lookup
 
-__all__ = ["Cascade", "Found", "as_lookup"]
+__all__ = ["Backfill", "Cascade", "ExpectedError", "Found", "as_lookup", "backfill_order"]

@@ -1,0 +1,56 @@
+"""Which items to embed anew first: how well the error of a translation is foreseen, and what that order is worth.
+
+For each pair of spaces: the rank correlation of expected and true error on items that were no anchors, and the share
+of the whole error that the fifth of the items of largest expected error holds, beside the best possible share.
+
+    python -m experiments.migration.backfill --data DIR
+"""
+
+from __future__ import annotations
+
+import argparse
+
+import numpy as np
+from experiments.data import locate
+from experiments.migration.next_anchors import GROUPS
+from rich.console import Console
+from rich.table import Table
+from scipy.stats import spearmanr
+
+import relatent as rl
+from relatent.search import ExpectedError
+
+ANCHORS, ITEMS = 1_000, 3_000
+
+
+def main() -> None:
+    """Print one line per pair of spaces."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", help="folder of the .npz files (default: $RELATENT_DATA, else data/)")
+    args = parser.parse_args()
+    table = Table("pair", "rank correlation", "error in the first fifth", "at best", "at random")
+    for file, names in GROUPS.items():
+        with np.load(locate(file, args.data)) as data:
+            spaces = {name: data[name][: ANCHORS + ITEMS].astype(np.float32) for name in names}
+        for source, target in ((a, b) for a in names for b in names if a != b):
+            row = measure(spaces[source], spaces[target])
+            table.add_row(f"{source} → {target}", *(f"{value:.3f}" for value in row), "0.200")
+    Console(width=120).print(table)
+
+
+def measure(x: np.ndarray, y: np.ndarray) -> list[float]:
+    """Return the rank correlation and the two shares."""
+    order = np.random.default_rng(0).permutation(len(x))
+    anchors, items = order[:ANCHORS], order[ANCHORS:]
+    ridge = rl.Translator(map="ridge")
+    expected = ExpectedError.fit(x[anchors], y[anchors], ridge).predict(x[items])
+    translated = ridge.fit(x[anchors], y[anchors]).transform(x[items])
+    unit = [v / np.linalg.norm(v, axis=1, keepdims=True) for v in (translated, y[items])]
+    error = 1 - np.sum(unit[0] * unit[1], axis=1)
+    fifth = len(items) // 5
+    shares = [float(error[np.argsort(-by)[:fifth]].sum() / error.sum()) for by in (expected, error)]
+    return [float(spearmanr(expected, error)[0]), *shares]
+
+
+if __name__ == "__main__":
+    main()
