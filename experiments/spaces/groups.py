@@ -109,9 +109,13 @@ GROUPS: dict[str, Callable[[], Group]] = {
 def _encoded(items: list[str], *names: str) -> Iterator[tuple[str, np.ndarray]]:
     """Encode the same texts by several encoders."""
     for name in names:
-        encoder = load_encoder(name)
+        encoder = load_encoder(name, threads=1)
         starts = track(range(0, len(items), BATCH), name, transient=True, disable=not sys.stdout.isatty())
-        yield name, np.concatenate([encoder(items[i : i + BATCH]) for i in starts]).astype(np.float32)
+        order = sorted(
+            range(len(items)), key=lambda row: len(items[row])
+        )  # batches of equally long texts need no padding
+        vectors = np.concatenate([encoder([items[row] for row in order[i : i + BATCH]]) for i in starts])
+        yield name, vectors[np.argsort(order)].astype(np.float32)
 
 
 def _latent_semantics(corpus: list[str], axes: int = 200) -> Callable[[list[str]], np.ndarray]:

