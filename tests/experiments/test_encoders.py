@@ -1,5 +1,6 @@
 """What the sentence demo needs: encoders that say what is missing, and sentences from inside a wheel."""
 
+import re
 import zipfile
 
 import numpy as np
@@ -45,6 +46,7 @@ def test_missing_packages_are_named_once_with_the_command(monkeypatch):
     monkeypatch.setattr(encoders, "find_spec", lambda name: None)
     assert encoders.missing("minilm", "paraphrase").count("onnxruntime") == 1
     for name, known in encoders.ENCODERS.items():
-        with pytest.raises(SystemExit, match=r"pip install --no-deps -r experiments/encoders.txt") as stopped:
-            encoders.load_encoder(name)
-        assert known.modules[0] in str(stopped.value)
+        if known.modules:
+            with pytest.raises(SystemExit, match=re.escape(f"Run: {known.install}")) as stopped:
+                encoders.load_encoder(name)
+            assert known.modules[0] in str(stopped.value)

@@ -13,6 +13,7 @@ from relatent._linalg import polar
 from relatent._terminal import progress_bar
 from relatent.evaluate.interval import Estimate
 from relatent.evaluate.interval import bootstrap as interval
+from relatent.spaces.space import Space
 from relatent.summary import summarize
 from relatent.translate.likelihood import LikelihoodPath
 from relatent.translate.matching import (
@@ -69,8 +70,8 @@ class GrownPairs:
 
 
 def grow_pairs(
-    x: Array,
-    y: Array,
+    x: Array | Space,
+    y: Array | Space,
     known: tuple[Sequence[int] | Array, Sequence[int] | Array],
     *,
     seed: int = 0,

@@ -15,7 +15,7 @@ from scipy.linalg import lapack
 
 from relatent._array import suggest
 from relatent._linalg import polar, spectrum
-from relatent.summary import Summary
+from relatent.summary import Summary, reach
 from relatent.translate.ridge import RidgePath, trace
 
 __all__ = [
@@ -129,11 +129,9 @@ def whitened(summary: Summary, power: float = 0.0, penalty: float = 0.1) -> Affi
 
 def _solution(summary: Summary) -> np.ndarray:
     """(XᵀX)⁺XᵀY: by Cholesky, or where some direction is hardly reached, by the eigenvectors of those that are."""
-    factor, failed = lapack.dpotrf(summary.xx)
-    if not failed:
-        reach, _ = lapack.dpocon(factor, np.linalg.norm(summary.xx, 1))
-        if reach > SAFE_REACH:
-            return np.asarray(lapack.dpotrs(factor, summary.xy)[0])
+    factor, reached = reach(summary.xx)
+    if reached > SAFE_REACH:
+        return np.asarray(lapack.dpotrs(factor, summary.xy)[0])
     return RidgePath.of(summary).matrix(0.0)
 
 

@@ -12,7 +12,7 @@ from relatent._array import Array, as_parallel, random_generator, to_numpy
 from relatent._linalg import spectrum, thin_svd
 from relatent._saved import Saved, from_bytes, to_bytes
 from relatent.spaces.normalize import UNIT_ROWS, Normalizer
-from relatent.summary import Summary, accumulate, check_weights
+from relatent.summary import Summary, accumulate, check_weights, needs_double
 from relatent.translate.sample import Sample, all_rows, checked_ids, merged
 
 __all__ = ["SAMPLE_SIZE", "Frame", "NormalizedPairs", "Pairs"]
@@ -76,7 +76,8 @@ class Pairs:
         ids = np.arange(start, start + x.shape[0], dtype=np.uint64) if ids is None else checked_ids(ids, x.shape[0])
         sums = None
         if x.shape[0] > size:
-            sums = accumulate(x, y, w, full_x=full_x, full_y=full_y).to_numpy()
+            wide = w is not None or needs_double(x, y, full_x=full_x, full_y=full_y)
+            sums = accumulate(x, y, w, full_x=full_x, full_y=full_y, wide=wide).to_numpy()
         sample = all_rows(to_numpy(x), to_numpy(y), ids, w)
         count = len(sample)
         sample = sample.smallest(size, seed)

@@ -11,10 +11,9 @@ from relatent._array import Array, as_matrix, random_generator, to_numpy
 from relatent._linalg import unit_norm
 from relatent._terminal import Tabular, render
 from relatent.evaluate.interval import Estimate, bootstrap
-from relatent.evaluate.judged import first_hit
 from relatent.evaluate.neighbors import nearest
 from relatent.translate.curve import LearningCurve
-from relatent.translate.goals import Choice, Goal
+from relatent.translate.goals import Choice, Goal, Solution
 from relatent.translate.pairs import Pairs
 
 if TYPE_CHECKING:
@@ -30,6 +29,8 @@ CURVE_FOLDS, CURVE_SHARES = 5, (0.125, 0.25, 0.5)
 STRICTER = (1.0, 8.0, 64.0)
 # Queries beyond which more would narrow the interval by less than what one cares about.
 QUERIES = 2_000
+# Ranks that count.
+DEPTH = 10
 # Two failures and two successes that were not seen, so that a perfect score has an interval too.
 PSEUDO = (0.0, 0.0, 1.0, 1.0)
 # Fewer pairs than this leave folds too small to rank in.
@@ -104,16 +105,21 @@ class Quality(Tabular):
 def expected_quality(translator: Translator, index: Array | None = None, *, seed: int = 0) -> Quality:
     r"""Predict how well a fitted translator will do, from its own anchors.
 
-    The pairs that it kept are cut into ten folds. For each, a translator of the same settings is fitted on all other
-    pairs, and the fold's sources are looked up among the fold's targets and the vectors of ``index``. Training
+    The pairs that it kept are cut into ten folds. For each, a translator of the same choice is fitted on all other
+    pairs, and each source of the fold is looked up among its own target and the vectors of ``index``. Training
     anchors are never among them: a map draws its own anchors to where they belong, or past it, as it does no other
-    vector, so index rows that are anchors are left out. Folds train on a tenth fewer anchors, for which the learning
-    curve makes up. Without an index only the fold's targets, a tenth of the pairs, are ranked among: the
-    cosine is as good, but ranks in a real index will be lower.
+    vector. Where the index holds anchors, the other targets of the fold take their place, and without an index
+    they are all that is ranked among: the cosine is as good, but ranks in a real index will be lower.
 
-    An interval is the bootstrap's over queries, widened by :math:`\sqrt{1 + n_{test} f / n_{train}}` (f folds): the
-    folds share most of their anchors, so their errors do not average out as those of strangers would. Two unseen
-    failures and successes are drawn along with the queries.
+    The estimate is the mean score of the held-out queries, plus what the learning curve says the missing tenth of the
+    anchors adds:
+
+    .. math:: \hat q = \bar s + g\!\left(\tfrac{9}{10} n \to n\right), \qquad
+              \hat q \pm \sqrt{1 + f\, n_{test} / n_{train}}\; h
+
+    h is the half-width of the bootstrap over queries, with two unseen failures and two unseen successes drawn along.
+    It is widened (f folds) because the folds share most of their anchors, so that their errors do not average out as
+    those of strangers would.
 
     What breaks it: anchors that are not drawn from what will be translated, near-copies of anchors in the index,
     mismatched anchors (:func:`relatent.audit`), and anchors of unequal weight.
@@ -144,7 +150,8 @@ def expected_quality(translator: Translator, index: Array | None = None, *, seed
         m: _calibrated(every[:, i], -1.0 if m == "cosine" else 0.0, widened, curves[m].gain(trained, n).value, seed)
         for i, m in enumerate(measured)
     }
-    return Quality(n, len(every), len(folds[0][1]) + len(trial.gallery), estimates, curves["mrr"])
+    beside = len(folds[0][1]) if trial.with_fold else 1
+    return Quality(n, len(every), beside + len(trial.gallery), estimates, curves["mrr"])
 
 
 @dataclass(frozen=True)
@@ -155,6 +162,8 @@ class _Trial:
     choice: Choice
     pairs: Pairs
     gallery: np.ndarray
+    with_fold: bool
+    """Whether the targets of a fold are ranked among each other, in the place of index rows that are anchors."""
 
     @staticmethod
     def of(t: Translator, index: Array | None) -> _Trial:
@@ -166,21 +175,20 @@ class _Trial:
         kept = len(t.pairs_.sample)
         if kept < LEAST_PAIRS:
             raise ValueError(f"There are {kept} pairs: expected at least {LEAST_PAIRS} to hold some out.")
-        return _Trial(t.goal_, t.choice_, t.pairs_, _without(t.pairs_.sample.y, index))
+        gallery = _without(t.pairs_.sample.y, index)
+        return _Trial(t.goal_, t.choice_, t.pairs_, gallery, index is None or len(gallery) < len(index))
 
     def scores(self, rest: Pairs, rows: np.ndarray, stricter: float = 1.0) -> np.ndarray:
         """Recall at 1 and at 10, reciprocal rank and cosine of each held-out query, (queries, 4)."""
         solved = self.goal.solve(rest, self.choice.stricter(stricter))
-        asked = rows[: max(1, QUERIES // FOLDS)]
-        queries, own = solved.source(self.pairs.sample.x[asked]), self.pairs.sample.y[rows]
-        index = np.concatenate([own, self.gallery])
-        cosine = np.zeros(len(asked))
-        if solved.target is None:
-            cosine = np.sum(unit_norm(queries) * unit_norm(own[: len(asked)]), axis=1)
-        targets = index if solved.target is None else solved.target(index)
-        found = nearest(queries, targets, min(10, len(index)), solved.metric)
-        reciprocal = first_hit(found.indices == np.arange(len(asked))[:, None])
-        return np.stack([reciprocal == 1, reciprocal > 0, reciprocal, cosine], axis=1).astype(np.float64)
+        asked, others = rows[: max(1, QUERIES // FOLDS)], rows if self.with_fold else rows[:0]
+        queries, own = solved.source(self.pairs.sample.x[asked]), self.pairs.sample.y[asked]
+        cosine = np.sum(unit_norm(queries) * unit_norm(own), axis=1) if solved.target is None else np.zeros(len(asked))
+        index, own, others = (_prepared(solved, y) for y in (self.gallery, own, self.pairs.sample.y[others]))
+        queries = unit_norm(queries) if solved.metric == "cosine" else queries
+        better = _better(queries, own, index, others)
+        reciprocal = np.where(better < DEPTH, 1 / (1 + better), 0.0)
+        return np.stack([better == 0, better < DEPTH, reciprocal, cosine], axis=1).astype(np.float64)
 
     def scores_with(self, share: float, folds: list[tuple[Pairs, np.ndarray]], seed: int) -> np.ndarray:
         """Score the queries of some folds with a share of the anchors, and the penalty that suits so few."""
@@ -190,6 +198,27 @@ class _Trial:
             for stricter in (STRICTER if self.choice.shrinks else (1.0,))
         ]
         return max(tried, key=lambda scores: float(np.mean(scores[:, MEASURES.index("mrr")])))
+
+
+def _prepared(solved: Solution, y: np.ndarray) -> np.ndarray:
+    """Return vectors of the target as they are compared with queries, by their inner product."""
+    return np.asarray(unit_norm(y) if solved.target is None else solved.target(y))
+
+
+def _better(queries: np.ndarray, own: np.ndarray, index: np.ndarray, others: np.ndarray) -> np.ndarray:
+    """Count, up to ten, the vectors that score above a query's own: in the index, and among others in its fold.
+
+    The others begin with the queries' own targets, which do not count.
+    """
+    reached = np.sum(queries * own, axis=1, keepdims=True)
+    better = np.zeros(len(queries), dtype=np.int64)
+    if len(index):
+        better += np.sum(nearest(queries, index, min(DEPTH, len(index)), "inner").similarities > reached, axis=1)
+    if len(others):
+        scores = queries @ others.T
+        np.fill_diagonal(scores, -np.inf)
+        better += np.sum(scores > reached, axis=1)
+    return better
 
 
 def _drawn(pairs: Pairs, share: float, seed: int) -> Pairs:

@@ -12,6 +12,7 @@ from scipy.optimize import linear_sum_assignment
 from relatent._array import Array, as_matrices, random_generator, to_numpy
 from relatent._linalg import polar, unit_norm
 from relatent._terminal import progress_bar
+from relatent.spaces.space import Space
 from relatent.translate.matching import (
     Matches,
     in_principal_axes,
@@ -57,7 +58,9 @@ class UnpairedAlignment:
         return f"Not aligned: restarts disagree ({self.agreement:.2f}). Find ten known pairs and use grow_pairs."
 
 
-def align_unpaired(x: Array, y: Array, *, seed: int = 0, progress: bool | None = None) -> UnpairedAlignment:
+def align_unpaired(
+    x: Array | Space, y: Array | Space, *, seed: int = 0, progress: bool | None = None
+) -> UnpairedAlignment:
     r"""Align two spaces with no known pair. Experimental: it fails on most pairs of spaces, and says so.
 
     A row is known by the company it keeps: its *profile* holds the quantiles of its similarities to all rows of its own

