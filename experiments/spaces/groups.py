@@ -31,9 +31,14 @@ class Group:
 
 def load_group(name: str) -> Group:
     """Return one of GROUPS, built on first use and read from the cache after that."""
+    return cached(name, GROUPS[name])
+
+
+def cached(name: str, build: Callable[[], Group]) -> Group:
+    """Return a group from the cache, built on first use."""
     path = packages.cache_folder() / "spaces" / f"{name}.npz"
     if not path.is_file():
-        _save(path, GROUPS[name]())
+        _save(path, build())
     with np.load(path) as kept:
         spaces = {key: kept[key] for key in kept.files if key != "labels"}
         return Group(spaces, kept["labels"] if "labels" in kept.files else None)
@@ -42,25 +47,25 @@ def load_group(name: str) -> Group:
 def newsgroups() -> Group:
     """Newsgroup posts; the third encoder is fitted on other posts of the same groups."""
     corpus = texts.newsgroups()
-    spaces = dict(_encoded(corpus.texts, "use-lite", "wordllama"))
+    spaces = dict(encoded(corpus.texts, "use-lite", "wordllama"))
     return Group(spaces | {"lsa": _latent_semantics(texts.other_newsgroup_texts())(corpus.texts)}, corpus.labels)
 
 
 def reviews() -> Group:
     """Film reviews."""
     corpus = texts.reviews()
-    return Group(dict(_encoded(corpus.texts, "use-lite", "minilm-layer-3")), corpus.labels)
+    return Group(dict(encoded(corpus.texts, "use-lite", "minilm-layer-3")), corpus.labels)
 
 
 def tweets() -> Group:
     """Tweets about disasters, or not."""
     corpus = texts.tweets()
-    return Group(dict(_encoded(corpus.texts, "minilm-layer-3", "glove-100")), corpus.labels)
+    return Group(dict(encoded(corpus.texts, "minilm-layer-3", "glove-100")), corpus.labels)
 
 
 def encyclopedia() -> Group:
     """Sentences of Wikipedia."""
-    return Group(dict(_encoded(texts.encyclopedia().texts, "minilm-layer-3", "wordllama")))
+    return Group(dict(encoded(texts.encyclopedia().texts, "minilm-layer-3", "wordllama")))
 
 
 def languages() -> Group:
@@ -68,13 +73,13 @@ def languages() -> Group:
     corpus = texts.translated_sentences()
     assert corpus.translations is not None
     packages.UNIVERSAL.importable()
-    spanish = dict(_encoded(corpus.translations, "use"))["use"]
-    return Group({"use, Spanish": spanish} | dict(_encoded(corpus.texts, "minilm-layer-3", "wordllama")))
+    spanish = dict(encoded(corpus.translations, "use"))["use"]
+    return Group({"use, Spanish": spanish} | dict(encoded(corpus.texts, "minilm-layer-3", "wordllama")))
 
 
 def frequent_words() -> Group:
     """Single words."""
-    return Group(dict(_encoded(words.frequent_words(WORDS), "glove-100", "wordllama")))
+    return Group(dict(encoded(words.frequent_words(WORDS), "glove-100", "wordllama")))
 
 
 def fashion() -> Group:
@@ -106,7 +111,7 @@ GROUPS: dict[str, Callable[[], Group]] = {
 }
 
 
-def _encoded(items: list[str], *names: str) -> Iterator[tuple[str, np.ndarray]]:
+def encoded(items: list[str], *names: str) -> Iterator[tuple[str, np.ndarray]]:
     """Encode the same texts by several encoders."""
     for name in names:
         encoder = load_encoder(name, threads=1)
