@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from functools import cache
 
 import numpy as np
@@ -66,3 +67,9 @@ def near(found: np.ndarray, expected: np.ndarray, rtol: float = 1e-5) -> None:
     assert found.shape == expected.shape
     error = np.linalg.norm(found - expected, axis=-1)
     assert np.max(error / np.maximum(np.linalg.norm(expected, axis=-1), 1e-30)) <= rtol
+
+
+def rows_of(texts: list[str], side: int) -> np.ndarray:
+    """Embed texts as rows of the digits' source (0) or target (1): the same text is the same item in both."""
+    view = spaces("digits")[side]
+    return view[[zlib.crc32(text.encode()) % len(view) for text in texts]]
