@@ -33,6 +33,7 @@ __all__ = [
     "find_change",
     "probe_of",
     "probed_ranges",
+    "surely_same",
 ]
 
 Outcome = Literal["same", "unsure", "foreign"]
@@ -204,6 +205,15 @@ def compare_probes(a: Probe, b: Probe, dim: int) -> Match:
     if high > NORM_UNSURE * low:
         return Match("unsure", norms, agreement)
     return Match("same", said, agreement)
+
+
+def surely_same(a: Probe, b: Probe, dim: int) -> bool:
+    """Return whether probes along a few directions settle that they are of one space, as all directions would.
+
+    They do if they agree, or if they are so flat that no number of directions could tell.
+    """
+    match = compare_probes(a, b, dim)
+    return match.outcome == "same" and (match.agreement is not None or _agreement(a, b, dim)[1] == 0)
 
 
 def _agreement(a: Probe, b: Probe, dim: int) -> tuple[float, float]:

@@ -10,7 +10,7 @@ import numpy as np
 
 from relatent._remedy import with_remedy
 from relatent.spaces.fingerprint import Fingerprint, Match, SpaceWarning
-from relatent.spaces.probe import ENOUGH_ROWS, Probe, compare_probes, probe_of
+from relatent.spaces.probe import ENOUGH_ROWS, probe_of, surely_same
 from relatent.spaces.space import Space
 
 __all__ = ["Endpoints", "SpaceMismatchError"]
@@ -18,8 +18,8 @@ __all__ = ["Endpoints", "SpaceMismatchError"]
 
 # Rows of an array that are looked at: enough to tell, few beside what a translation costs.
 ROWS_CHECKED = 64
-# Rows and directions that are looked at first: clear agreement ends the check at a fraction of its cost.
-ROWS_SCREENED, DIRECTIONS_SCREENED = 24, 64
+# Directions of theirs that are looked at first: where these settle it, the check costs a fraction.
+DIRECTIONS_SCREENED = 64
 
 
 class SpaceMismatchError(ValueError):
@@ -70,9 +70,10 @@ class Endpoints:
         expected = self.source if side == "source" else self.target
         if len(x) < ENOUGH_ROWS or expected.probe is None or x.shape[1] != expected.dim:
             return
-        if _clearly_same(expected.probe, _spread(x, ROWS_SCREENED)):
+        sample = x[np.linspace(0, len(x) - 1, min(len(x), ROWS_CHECKED)).astype(np.intp)]
+        screened = probe_of(sample, DIRECTIONS_SCREENED)
+        if screened is not None and surely_same(expected.probe.along(DIRECTIONS_SCREENED), screened, expected.dim):
             return
-        sample = _spread(x, ROWS_CHECKED)
         match = self._match(Fingerprint.of(sample), side)
         if match.outcome != "same":
             warnings.warn(
@@ -121,17 +122,3 @@ class Endpoints:
         source_name, target_name = about["names"]
         accepted = tuple(Fingerprint.from_json(a) for a in about["accepted"])
         return Endpoints(source, target, source_name, target_name, accepted)
-
-
-def _spread(x: np.ndarray, most: int) -> np.ndarray:
-    """Return some rows, spread evenly."""
-    return x[np.linspace(0, len(x) - 1, min(len(x), most)).astype(np.intp)]
-
-
-def _clearly_same(expected: Probe, sample: np.ndarray) -> bool:
-    """Return whether a few directions show agreement; where they cannot tell, or disagree, all must be looked at."""
-    found = probe_of(sample, DIRECTIONS_SCREENED)
-    if found is None:
-        return False
-    match = compare_probes(expected.along(DIRECTIONS_SCREENED), found, sample.shape[1])
-    return match.outcome == "same" and match.agreement is not None

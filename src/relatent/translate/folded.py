@@ -36,17 +36,14 @@ class FoldedMap:
     """What few anchors reach of the source, (d, r): two thin products instead of one wide one."""
 
     def __call__(self, x: Array) -> Array:
-        """Translate checked rows. NumPy's halves become float32, and many rows are done in blocks that fit the cache."""
-        if not isinstance(x, np.ndarray) or (len(x) <= BLOCK_ROWS and x.dtype != np.float16):
+        """Translate checked rows. NumPy's halves become float32; these and what has steps in between go in blocks."""
+        half = isinstance(x, np.ndarray) and x.dtype == np.float16
+        in_blocks = half or (isinstance(x, np.ndarray) and len(x) > BLOCK_ROWS and not self.is_affine)
+        if not in_blocks:  # of an affine map too: one product of all rows takes no longer than its blocks
             return self._mapped(x)
         out = np.empty((len(x), self.width), dtype=np.result_type(x.dtype, np.float32))
         for rows in row_chunks(len(x)):
-            block = x[rows].astype(out.dtype, copy=False)
-            if self.is_affine:
-                np.matmul(block, like(self.matrix, block), out=out[rows])
-                out[rows] += like(self.offset, block)
-            else:
-                out[rows] = self._mapped(block)
+            out[rows] = self._mapped(x[rows].astype(out.dtype, copy=False))
         return out
 
     def one(self, x: np.ndarray) -> np.ndarray:

@@ -211,11 +211,10 @@ class Translator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         True
         """
         self._check_fitted()
-        folded, ready = self.map_, type(vector) is np.ndarray
+        fitting = type(vector) is np.ndarray and vector.shape == (self.n_features_in_,)
         # What is not ready takes the long way, which converts it or says what is wrong with it.
-        if ready and vector.dtype == folded.matrix.dtype and vector.shape == (self.n_features_in_,):
-            if isfinite(vector.dot(vector)):
-                return folded.one(vector)
+        if fitting and vector.dtype == self.map_.matrix.dtype and isfinite(vector.dot(vector)):
+            return self.map_.one(vector)
         row = vector if hasattr(vector, "ndim") else np.asarray(vector)
         if row.ndim != 1:
             raise ValueError(f"vector has shape {tuple(row.shape)}: expected 1-D, one vector. Give rows to transform.")
