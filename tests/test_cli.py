@@ -252,6 +252,25 @@ def test_remote_paths(here, translator):
 # The other commands.
 
 
+@pytest.mark.parametrize("to", rl.exports.FORMATS)
+def test_export_writes_every_format(here, translator, to):
+    done = answer("export", translator, "--to", to, "-o", "exported")
+    assert done == {"out": "exported", "format": to, "dims": [OLD_DIM, NEW_DIM]}
+    assert Path("exported").exists()
+    refused("export", translator, "--to", to, "-o", "exported", says="exported exists")
+
+
+def test_export_takes_the_target_side_and_scores(here, translator):
+    run("fit", "old.parquet", "new.parquet", "--goal", "retrieval", "-o", "both.safetensors")
+    done = answer("export", "both.safetensors", "--to", "onnx", "--side", "target", "-o", "target.onnx")
+    assert done["dims"][0] == NEW_DIM
+    refused("export", translator, "--to", "onnx", "--side", "target", "-o", "x.onnx", says="no map to export")
+    refused("export", translator, "--to", "onyx", "-o", "x.onnx", says="Did you mean 'onnx'")
+    Path("verdict.json").write_text('{"verdict": "GO"}')
+    run("export", translator, "--to", "huggingface", "--scores", "verdict.json", "-o", "card")
+    assert '"verdict": "GO"' in Path("card/README.md").read_text()
+
+
 def test_info(here, translator):
     found = answer("info", "old.parquet")
     assert (found["rows"], found["dim"], found["dtype"], found["key"]) == (N, OLD_DIM, "float32", "key")
@@ -566,7 +585,7 @@ def test_every_command_has_an_example_in_its_help(name):
 
 def test_the_commands_of_the_issue_are_there():
     assert set(COMMANDS) == {
-        *("info", "encode", "anchors", "project", "fit", "translate", "evaluate", "compare", "stitch", "demo")
+        *("info", "encode", "anchors", "project", "fit", "translate", "evaluate", "compare", "export", "stitch", "demo")
     }
 
 

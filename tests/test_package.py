@@ -21,7 +21,10 @@ def test_importing_loads_no_heavy_module():
     assert heavy.isdisjoint(name.split(".")[0] for name in loaded)
 
 
-MODULES = ["anchors", "deliver", "encode", "evaluate", "nn", "project", "search", "spaces", "stitching", "translate"]
+MODULES = [
+    *("anchors", "deliver", "encode", "evaluate", "exports", "nn", "project", "search", "spaces", "stitching"),
+    "translate",
+]
 
 
 def test_public_modules_are_there_without_another_import():
@@ -77,6 +80,7 @@ PUBLIC = (
     "deliver",
     "encode",
     "evaluate",
+    "exports",
     "nn",
     "project",
     "project.similarity",

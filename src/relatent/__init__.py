@@ -7,7 +7,19 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from relatent import anchors, deliver, encode, evaluate, nn, project, search, spaces, stitching, translate
+    from relatent import (
+        anchors,
+        deliver,
+        encode,
+        evaluate,
+        exports,
+        nn,
+        project,
+        search,
+        spaces,
+        stitching,
+        translate,
+    )
     from relatent.deliver import load
     from relatent.evaluate import compare, thresholds
     from relatent.project import (
@@ -46,6 +58,7 @@ _HOME = {
     "deliver": "relatent",
     "encode": "relatent",
     "evaluate": "relatent",
+    "exports": "relatent",
     "grow_pairs": "relatent.translate",
     "inverse_relative_projection": "relatent.project",
     "load": "relatent.deliver",
@@ -92,6 +105,7 @@ __all__ = [
     "deliver",
     "encode",
     "evaluate",
+    "exports",
     "grow_pairs",
     "inverse_relative_projection",
     "load",

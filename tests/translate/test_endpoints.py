@@ -11,6 +11,7 @@ import relatent as rl
 from relatent.spaces import Fingerprint, Space
 from relatent.spaces.fingerprint import SpaceWarning
 from relatent.translate import SpaceMismatchError
+from relatent.translate import endpoints as module
 from relatent.translate.endpoints import ROWS_CHECKED, Endpoints
 
 D = 96
@@ -118,9 +119,23 @@ def test_a_few_rows_say_nothing_and_what_was_accepted_passes(endpoints):
 
 def test_few_rows_of_a_large_array_are_read(endpoints, monkeypatch):
     seen = []
+    monkeypatch.setattr(module, "probe_of", lambda x, _: seen.append(len(x)))
     monkeypatch.setattr(Fingerprint, "of", lambda x: seen.append(len(x)) or Fingerprint(dim=D))
     endpoints.check_array(encoder(0)(10_000, 2))
-    assert seen == [ROWS_CHECKED]
+    assert seen == [ROWS_CHECKED, ROWS_CHECKED]
+
+
+def test_what_a_few_directions_settle_is_not_looked_at_again(endpoints, monkeypatch):
+    def looked(x):
+        raise AssertionError("all directions were looked at")
+
+    noise = np.random.default_rng(0).normal(size=(500, D))
+    monkeypatch.setattr(Fingerprint, "of", looked)
+    endpoints.check_array(encoder(0)(500, 2))
+    monkeypatch.undo()
+    isotropic = Endpoints.of(noise[:400], noise[:400])
+    monkeypatch.setattr(Fingerprint, "of", looked)
+    isotropic.check_array(noise[400:])
 
 
 def test_a_foreign_space_is_refused_and_an_unsure_one_warned_of(endpoints):

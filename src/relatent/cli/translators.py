@@ -1,4 +1,4 @@
-"""Commands that translate: fit, evaluate, translate, stitch, demo."""
+"""Commands that translate: fit, evaluate, translate, export, stitch, demo."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from relatent.cli.options import (
 )
 from relatent.cli.options import spaces as two_spaces
 
-__all__ = ["demo", "evaluate", "fit", "stitch", "translate"]
+__all__ = ["demo", "evaluate", "export", "fit", "stitch", "translate"]
 
 EXIT_CODES = {"GO": OK, "NO-GO": NO_GO, "no verdict": NO_VERDICT}
 
@@ -238,6 +238,55 @@ def translate(
     )
     data = {"out": out, "rows": len(source), "dim": known.dim, "fingerprint": known.recorded()}
     return Answer(f"Wrote {len(source):,} × {known.dim} translated vectors to {out}.", data)
+
+
+@command
+def export(
+    translator: TranslatorFile,
+    out: Annotated[str, typer.Option("--out", "-o", help="Where to write: a file, or a folder for folder formats.")],
+    to: Annotated[str, typer.Option("--to", help="onnx, sentence-transformers, faiss, huggingface or numpy.")],
+    side: Annotated[str, typer.Option("--side", help="source, or target of a two-sided retrieval map.")] = "source",
+    normalize: Annotated[bool, typer.Option("--normalize", help="Scale what comes out to unit norm.")] = False,
+    encoder: Annotated[
+        Path | None, typer.Option("--encoder", help="SentenceTransformer folder to translate behind.")
+    ] = None,
+    index: Annotated[Path | None, typer.Option("--index", help="FAISS index to translate in front of.")] = None,
+    scores: Annotated[
+        Path | None, typer.Option("--scores", help="What evaluate --json printed, for the model card.")
+    ] = None,
+    force: Force = False,
+) -> Answer:
+    """Write a translator in the form of another library.
+
+    onnx and faiss are files, the others folders; each gives what translate gives. The model card of huggingface tells
+    scores, limits, fingerprints and what the file gives away.
+
+    Examples:
+      relatent export t.safetensors --to onnx -o t.onnx
+      relatent export t.safetensors --to sentence-transformers --encoder ./all-MiniLM-L6-v2 -o translated-minilm
+      relatent export queries.safetensors --to faiss --index old.faiss -o new.faiss
+      relatent export t.safetensors --to huggingface --scores verdict.json -o card/
+    """
+    import json
+
+    from relatent.deliver import load
+    from relatent.exports import export as write
+    from relatent.spaces import check_new
+
+    check_new(out, translator, index, overwrite=force)
+    told = None if scores is None else json.loads(scores.read_text(encoding="utf8"))
+    done = write(
+        load(translator),
+        out,
+        to,
+        side=side,
+        normalize=normalize,
+        encoder=encoder,
+        index=index,
+        scores=told,
+        overwrite=force,
+    )
+    return Answer(str(done), done.to_dict())
 
 
 @command

@@ -14,7 +14,7 @@ The limits below were set on real encoders; ``python -m experiments.trust.finger
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import pairwise
 from math import sqrt
@@ -34,6 +34,7 @@ __all__ = [
     "find_change",
     "probe_of",
     "probed_ranges",
+    "surely_same",
 ]
 
 Outcome = Literal["same", "unsure", "foreign"]
@@ -90,6 +91,10 @@ class Probe:
         """Whether all rows have norm one."""
         return abs(self.norm - 1) < 0.01 and self.norm_std < 0.01
 
+    def along(self, directions: int) -> Probe:
+        """Return the same along fewer directions."""
+        return replace(self, mean=self.mean[:directions], std=self.std[:directions])
+
     @staticmethod
     def from_dict(given: dict[str, Any]) -> Probe | None:
         """Rebuild from what was saved; None for the coordinate-wise probe of earlier files, which is not comparable."""
@@ -101,8 +106,8 @@ class Probe:
 class ProbeBuilder:
     """Collects a probe over chunks, looking at a few rows of each."""
 
-    def __init__(self) -> None:
-        self._rows = 0
+    def __init__(self, directions: int = DIRECTIONS) -> None:
+        self._rows, self._directions = 0, directions
         self._sums: np.ndarray | None = None
 
     def add(self, vectors: np.ndarray) -> None:
@@ -112,7 +117,7 @@ class ProbeBuilder:
             return
         rows = vectors[_spaced(n, ROWS_PER_CHUNK)].astype(np.float64)
         rows = rows[(np.abs(rows) < HUGE).all(axis=1)]
-        seen = np.column_stack([np.linalg.norm(rows, axis=1), rows @ _directions(d)])
+        seen = np.column_stack([np.linalg.norm(rows, axis=1), rows @ _directions(d)[:, : self._directions]])
         sums = np.stack([seen.sum(axis=0), (seen**2).sum(axis=0)])
         self._sums = sums if self._sums is None else self._sums + sums
         self._rows += len(rows)
@@ -171,9 +176,9 @@ def find_change(blocks: Sequence[ProbeBuilder], dim: int) -> tuple[int, Match] |
     return min(foreign, key=lambda one: one[1].agreement or 0.0, default=None)
 
 
-def probe_of(vectors: np.ndarray) -> Probe | None:
+def probe_of(vectors: np.ndarray, directions: int = DIRECTIONS) -> Probe | None:
     """Return the probe of some rows."""
-    builder = ProbeBuilder()
+    builder = ProbeBuilder(directions)
     builder.add(vectors)
     return builder.probe()
 
@@ -219,6 +224,15 @@ def drift(before: Probe, after: Probe) -> tuple[float, float]:
     noise = 1 / before.rows + float(np.mean(variances[1])) / scale / after.rows
     changed = np.mean(np.square(np.log(variances[1] / variances[0]))) - 2 / before.rows - 2 / after.rows
     return float(np.sqrt(max(moved - noise, 0.0))), float(np.sqrt(max(changed, 0.0)))
+
+
+def surely_same(a: Probe, b: Probe, dim: int) -> bool:
+    """Return whether probes along a few directions settle that they are of one space, as all directions would.
+
+    They do if they agree, or if they are so flat that no number of directions could tell.
+    """
+    match = compare_probes(a, b, dim)
+    return match.outcome == "same" and (match.agreement is not None or _agreement(a, b, dim)[1] == 0)
 
 
 def _agreement(a: Probe, b: Probe, dim: int) -> tuple[float, float]:

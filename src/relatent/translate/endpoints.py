@@ -10,7 +10,7 @@ import numpy as np
 
 from relatent._remedy import with_remedy
 from relatent.spaces.fingerprint import Fingerprint, Match, SpaceWarning
-from relatent.spaces.probe import ENOUGH_ROWS
+from relatent.spaces.probe import ENOUGH_ROWS, probe_of, surely_same
 from relatent.spaces.space import Space
 
 __all__ = ["Endpoints", "SpaceMismatchError"]
@@ -18,6 +18,8 @@ __all__ = ["Endpoints", "SpaceMismatchError"]
 
 # Rows of an array that are looked at: enough to tell, few beside what a translation costs.
 ROWS_CHECKED = 64
+# Directions of theirs that are looked at first: where these settle it, the check costs a fraction.
+DIRECTIONS_SCREENED = 64
 
 
 class SpaceMismatchError(ValueError):
@@ -69,6 +71,9 @@ class Endpoints:
         if len(x) < ENOUGH_ROWS or expected.probe is None or x.shape[1] != expected.dim:
             return
         sample = x[np.linspace(0, len(x) - 1, min(len(x), ROWS_CHECKED)).astype(np.intp)]
+        screened = probe_of(sample, DIRECTIONS_SCREENED)
+        if screened is not None and surely_same(expected.probe.along(DIRECTIONS_SCREENED), screened, expected.dim):
+            return
         match = self._match(Fingerprint.of(sample), side)
         if match.outcome != "same":
             warnings.warn(

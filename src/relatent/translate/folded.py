@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from relatent._array import Array, array_namespace, like
+from relatent._array import BLOCK_ROWS, Array, array_namespace, like, row_chunks
 from relatent.spaces.normalize import Normalizer, live_dimensions, scaled
 from relatent.translate.augmented import Features
 from relatent.translate.maps import Affine
@@ -36,7 +36,30 @@ class FoldedMap:
     """What few anchors reach of the source, (d, r): two thin products instead of one wide one."""
 
     def __call__(self, x: Array) -> Array:
-        """Translate checked rows."""
+        """Translate checked rows. NumPy's halves become float32; these and what has steps in between go in blocks."""
+        half = isinstance(x, np.ndarray) and x.dtype == np.float16
+        in_blocks = half or (isinstance(x, np.ndarray) and len(x) > BLOCK_ROWS and not self.is_affine)
+        if not in_blocks:  # of an affine map too: one product of all rows takes no longer than its blocks
+            return self._mapped(x)
+        out = np.empty((len(x), self.width), dtype=np.result_type(x.dtype, np.float32))
+        for rows in row_chunks(len(x)):
+            out[rows] = self._mapped(x[rows].astype(out.dtype, copy=False))
+        return out
+
+    def one(self, x: np.ndarray) -> np.ndarray:
+        """Translate one checked vector, 1-D, of the dtype of the matrix."""
+        if not self.is_affine:
+            return np.asarray(self._mapped(x[None])[0])
+        y: np.ndarray = x @ self.matrix
+        y += self.offset
+        return y
+
+    @property
+    def is_affine(self) -> bool:
+        """Whether one matrix and one offset are all of it."""
+        return self.before is None and self.basis is None and self.features is None and self.bias is None
+
+    def _mapped(self, x: Array) -> Array:
         if self.before is not None:
             x = self.before.applied(x)
         if self.basis is not None:

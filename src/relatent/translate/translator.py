@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import asdict
+from math import isfinite
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -13,7 +14,7 @@ from sklearn.utils import Tags
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import validate_data
 
-from relatent._array import Array, as_matrix, as_parallel, like, to_numpy
+from relatent._array import Array, as_matrix, as_parallel, as_rows, like, to_numpy
 from relatent._linalg import pseudo_inverse
 from relatent._saved import Saved, read_saved, understood, write_saved
 from relatent.evaluate.fidelity import r2
@@ -201,6 +202,24 @@ class Translator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
             self.endpoints_.check_array(x)
         return self.map_(x)
 
+    def query(self, vector: Array) -> Array:
+        """Translate one vector, 1-D in and 1-D out: what :meth:`transform` gives for it, at the cost of the product.
+
+        >>> x = np.random.default_rng(0).normal(size=(100, 4))
+        >>> t = Translator(map="affine").fit(x, 2 * x + 1)
+        >>> bool(np.allclose(t.query(x[0]), 2 * x[0] + 1))
+        True
+        """
+        self._check_fitted()
+        fitting = type(vector) is np.ndarray and vector.shape == (self.n_features_in_,)
+        # What is not ready takes the long way, which converts it or says what is wrong with it.
+        if fitting and vector.dtype == self.map_.matrix.dtype and isfinite(vector.dot(vector)):
+            return self.map_.one(vector)
+        row = vector if hasattr(vector, "ndim") else np.asarray(vector)
+        if row.ndim != 1:
+            raise ValueError(f"vector has shape {tuple(row.shape)}: expected 1-D, one vector. Give rows to transform.")
+        return self.transform(row[None, :])[0]
+
     def transform_target(self, Y: Array | Space) -> Array | Space:
         """Prepare vectors of the target for comparison; changes them only if the goal is retrieval."""
         if isinstance(Y, Space):
@@ -320,7 +339,7 @@ class Translator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
 
     def _checked(self, X: Array) -> Array:
         self._check_fitted()
-        x = as_matrix(X, "X")
+        x = as_rows(X, "X")
         if x.shape[1] != self.n_features_in_ or not isinstance(X, np.ndarray):
             validate_data(self, X, reset=False, skip_check_array=True)
         return x

@@ -1,0 +1,74 @@
+"""Write a fitted translator as a file or folder of another library, found by name."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from importlib import import_module
+from typing import Any
+
+from relatent._array import suggest
+from relatent.exports.steps import map_of
+
+__all__ = ["FORMATS", "Exported", "export"]
+
+# The name of a format: the module that writes it, and the options that it takes beside the path.
+FORMATS: dict[str, tuple[str, tuple[str, ...]]] = {
+    "onnx": ("onnx", ("side", "normalize")),
+    "sentence-transformers": ("sentence_transformers", ("side", "normalize", "encoder")),
+    "faiss": ("faiss", ("side", "normalize", "index")),
+    "huggingface": ("huggingface", ("scores",)),
+    "numpy": ("numpy", ("side", "normalize")),
+}
+
+
+@dataclass(frozen=True)
+class Exported:
+    """What was written, and where."""
+
+    out: str
+    format: str
+    dims: tuple[int, int]
+
+    def __str__(self) -> str:
+        """Say it in a line."""
+        return f"Wrote {self.out}: {self.format}, {self.dims[0]} → {self.dims[1]} coordinates."
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values, for JSON."""
+        return asdict(self)
+
+
+def export(
+    translator: Any,
+    path: str | os.PathLike[str],
+    to: str,
+    *,
+    side: str = "source",
+    normalize: bool = False,
+    encoder: str | os.PathLike[str] | None = None,
+    index: str | os.PathLike[str] | None = None,
+    scores: Mapping[str, Any] | None = None,
+    overwrite: bool = False,
+) -> Exported:
+    """Write a fitted translator for another library; what is written appears whole or not at all.
+
+    ``to`` is one of "onnx", "sentence-transformers", "faiss", "huggingface" and "numpy"; the modules of these names
+    (:mod:`relatent.exports.onnx` and so on) say what each writes. ``side`` chooses the map of a translator that moves
+    both sides, ``normalize`` scales what comes out to unit norm. ``encoder``, ``index`` and ``scores`` are for
+    sentence-transformers, FAISS and huggingface: what to join, and what to tell.
+
+    Every export gives what ``transform`` gives on float32 rows, but for rounding.
+    """
+    if to not in FORMATS:
+        raise ValueError(f"There is no export to {to!r}.{suggest(to, FORMATS)}")
+    module, taken = FORMATS[to]
+    options = {"side": side, "normalize": normalize, "encoder": encoder, "index": index, "scores": scores}
+    given = {name: value for name, value in options.items() if value not in (None, False, "source")}
+    unknown = [name for name in given if name not in taken]
+    if unknown:
+        raise ValueError(f"{unknown[0]} was given, and an export to {to} takes only: {', '.join(taken)}. Leave it out.")
+    fitted = map_of(translator, side)
+    import_module(f"relatent.exports.{module}").write(translator, path, overwrite=overwrite, **given)
+    return Exported(os.fspath(path), to, (fitted.dims_in, fitted.width))
