@@ -1,4 +1,4 @@
-"""What a fit leaves behind: one affine map, with at most a row normalization before and a coordinate after."""
+"""What a fit leaves behind: one affine map, with at most similarities to centers before and a coordinate after."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from relatent._array import Array, array_namespace, like
+from relatent._array import Array, array_namespace, is_followed, like, row_chunks
+from relatent._linalg import rows_per_chunk
 from relatent.spaces.normalize import Normalizer, live_dimensions, scaled
-from relatent.translate.augmented import Features
+from relatent.translate.kernel import Features
 from relatent.translate.maps import Affine
 from relatent.translate.pairs import Frame, Pairs
 
@@ -36,7 +37,15 @@ class FoldedMap:
     """What few anchors reach of the source, (d, r): two thin products instead of one wide one."""
 
     def __call__(self, x: Array) -> Array:
-        """Translate checked rows."""
+        """Translate checked rows; of a kernel map, so many at a time that their similarities take little memory."""
+        rows = x.shape[0] if self.features is None else rows_per_chunk(len(self.features.centers))
+        # Autograd keeps the temporaries anyway.
+        if is_followed(x) or x.shape[0] <= rows:
+            return self._mapped(x)
+        chunks = [self._mapped(x[chunk, :]) for chunk in row_chunks(x.shape[0], rows)]
+        return array_namespace(x).concat(chunks, axis=0)
+
+    def _mapped(self, x: Array) -> Array:
         if self.before is not None:
             x = self.before.applied(x)
         if self.basis is not None:
@@ -64,7 +73,7 @@ class FoldedMap:
     @property
     def product(self) -> np.ndarray:
         """The matrix that prepared rows are multiplied by, as one; of features where there are any."""
-        return self.matrix if self.basis is None or self.features is not None else self.basis @ self.matrix
+        return self.matrix if self.basis is None else self.basis @ self.matrix
 
     def guarded(self, pairs: Pairs) -> FoldedMap:
         """Set coordinates that do not vary among the anchors to their mean there, whatever the map says."""
@@ -81,7 +90,7 @@ class FoldedMap:
         if self.before is not None:
             arrays |= self.before.arrays(f"{prefix}before.")
         if self.features is not None:
-            arrays |= {f"{prefix}landmarks": self.features.landmarks, f"{prefix}root": self.features.root}
+            arrays |= {f"{prefix}centers": self.features.centers}
         optional = {f"{prefix}bias": self.bias, f"{prefix}basis": self.basis}
         return arrays | {name: array for name, array in optional.items() if array is not None}
 
@@ -99,7 +108,7 @@ class FoldedMap:
         if about["before"] is not None:
             before = Normalizer.from_saved(arrays, about["before"], f"{prefix}before.")
         if about["width"] is not None:
-            features = Features(arrays[f"{prefix}landmarks"], float(about["width"]), arrays[f"{prefix}root"])
+            features = Features(arrays[f"{prefix}centers"], float(about["width"]))
         matrix, offset = arrays[f"{prefix}matrix"], arrays[f"{prefix}offset"]
         bias, basis = arrays.get(f"{prefix}bias"), arrays.get(f"{prefix}basis")
         folded = FoldedMap(matrix, offset, before, features, bias, basis)
@@ -135,10 +144,12 @@ def fold(
             basis = _rows_scaled(normalizer.scale, basis)
             shift = normalizer.mean @ basis @ matrix
         offset = offset if far else offset - shift
-    if basis is not None and features is None and not _is_thin(basis, matrix):
+    if basis is not None and not _is_thin(basis, matrix):
         matrix, basis = basis @ matrix, None
     matrix, offset = (np.ascontiguousarray(a, dtype=dtype) for a in (matrix, offset))
     bias, basis = (None if a is None else np.ascontiguousarray(a, dtype=dtype) for a in (bias, basis))
+    if features is not None:
+        features = replace(features, centers=np.ascontiguousarray(features.centers, dtype=dtype))
     return FoldedMap(matrix, offset, before, features, bias, basis)
 
 
