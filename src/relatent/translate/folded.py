@@ -64,6 +64,13 @@ class FoldedMap:
         return int(self.matrix.shape[1]) + (self.bias is not None)
 
     @property
+    def cost(self) -> float:
+        """Multiplications per row, over those of one matrix between the two spaces."""
+        centers = 0 if self.features is None else self.features.centers.size
+        basis = 0 if self.basis is None else self.basis.size
+        return float((self.matrix.size + centers + basis) / (self.dims_in * self.matrix.shape[1]))
+
+    @property
     def dims_in(self) -> int:
         """Coordinates of the input."""
         if self.before is not None:
@@ -99,6 +106,7 @@ class FoldedMap:
         return {
             "before": None if self.before is None else self.before.about(),
             "width": None if self.features is None else self.features.width,
+            "mixed": self.features is not None and self.features.mixed,
         }
 
     @staticmethod
@@ -108,7 +116,7 @@ class FoldedMap:
         if about["before"] is not None:
             before = Normalizer.from_saved(arrays, about["before"], f"{prefix}before.")
         if about["width"] is not None:
-            features = Features(arrays[f"{prefix}centers"], float(about["width"]))
+            features = Features(arrays[f"{prefix}centers"], float(about["width"]), bool(about["mixed"]))
         matrix, offset = arrays[f"{prefix}matrix"], arrays[f"{prefix}offset"]
         bias, basis = arrays.get(f"{prefix}bias"), arrays.get(f"{prefix}basis")
         folded = FoldedMap(matrix, offset, before, features, bias, basis)

@@ -32,6 +32,8 @@ class Features:
     centers: np.ndarray
     width: float
     """2σ²."""
+    mixed: bool = False
+    """Whether each center is mixed from two anchors; else it is one."""
 
     def of(self, x: Array) -> Array:
         """Return the features of normalized rows."""
@@ -151,7 +153,7 @@ def _on_anchors(kernel: Kernel, penalty: float, rows: Rows, seed: int) -> Regres
 
 
 def _on_landmarks(kernel: Kernel, penalty: float, rows: Rows, seed: int) -> Regression:
-    features, d = Features(_landmarks(rows.x, seed), kernel.width), rows.x.shape[1]
+    features, d = Features(_landmarks(rows.x, seed), kernel.width, mixed=True), rows.x.shape[1]
     values, vectors = np.linalg.eigh(gaussian(features.centers, features.centers, kernel.width))
     live = values > DISTINCT * values[-1]
     # Inner products of what this makes of the similarities approximate the kernel.
