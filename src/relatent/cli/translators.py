@@ -41,6 +41,9 @@ def fit(
     map_: Annotated[str, typer.Option("--map", help="auto, or a map by name: orthogonal, ridge, …")] = "auto",
     normalize: Annotated[str, typer.Option("--normalize", help="Normalization of both sides.")] = "iso",
     frozen_target: Annotated[bool, typer.Option(help="For retrieval in an index that cannot be touched.")] = False,
+    max_cost: Annotated[
+        str | None, typer.Option("--max-cost", help="affine forbids kernel maps, which are slower and keep anchors.")
+    ] = None,
     held_out: Annotated[float, typer.Option("--held-out", help="Share of keys kept for evaluate.")] = 0.2,
     max_pairs: Annotated[int, typer.Option("--pairs", help="Pairs to fit on at most.")] = 1_000_000,
     anchors: Annotated[str | None, typer.Option("--anchors", "-a", help="Fit on the keys of this space only.")] = None,
@@ -75,7 +78,7 @@ def fit(
     check_new(out, old, new, anchors, overwrite=force)
     source, target = two_spaces(old, new, vector, key, target_vector, target_key, by_row, packed)
     keys = None if anchors is None else read_space(anchors).keys
-    translator = Translator(goal, map_, normalize, frozen_target=frozen_target, seed=seed)
+    translator = Translator(goal, map_, normalize, frozen_target=frozen_target, max_cost=max_cost, seed=seed)
     done = fit_spaces(
         translator,
         source,

@@ -155,5 +155,8 @@ def _given_away(translator: Any, file: Path) -> str:
     if len(getattr(translator, "seen_keys_", ())):
         lines.append("- `seen_keys` are hashes of the anchors' keys: whoever guesses a key can tell if it was used.")
     if any(step.kind == "gaussian" for step in steps_of(translator)):
-        lines.append("- `landmarks` are made of anchor vectors: rows near the data, from which texts might be guessed.")
+        lines.append(
+            "- `centers` are vectors of the anchors, or mixed from two of them each: from such vectors texts can be "
+            'guessed. Fit with max_cost="affine" to leave them out.'
+        )
     return "\n".join(lines)

@@ -96,18 +96,17 @@ def _unit(graph: _Graph, x: str) -> str:
     return x
 
 
-def _gaussian(graph: _Graph, x: str, landmarks: np.ndarray, width: np.ndarray, root: np.ndarray) -> str:
-    """Append the kernel; as in the library, distances are taken in double about the landmarks' mean."""
-    center = landmarks.astype(np.float32).mean(axis=0)
-    near = (landmarks.astype(np.float32) - center).astype(np.float64)
-    rows = graph.cast(graph.add("Sub", x, graph.constant(center)), "DOUBLE")
+def _gaussian(graph: _Graph, x: str, centers: np.ndarray, width: np.ndarray) -> str:
+    """Append the similarities to the centers; distances are taken in double about the centers' mean."""
+    origin = centers.astype(np.float32).mean(axis=0)
+    near = (centers.astype(np.float32) - origin).astype(np.float64)
+    rows = graph.cast(graph.add("Sub", x, graph.constant(origin)), "DOUBLE")
     power = graph.add("ReduceSumSquare", rows, graph.constant([1], np.int64), keepdims=1)
     products = graph.add("MatMul", rows, graph.constant(2 * near.T, np.float64))
     sums = graph.add("Add", power, graph.constant(np.sum(near**2, axis=1), np.float64))
     square = graph.add("Max", graph.add("Sub", sums, products), graph.constant(0, np.float64))
     kernel = graph.add("Exp", graph.add("Div", square, graph.constant(-float(width), np.float64)))
-    weighted = graph.add("MatMul", graph.cast(kernel, "FLOAT"), graph.constant(root))
-    return graph.add("Concat", x, weighted, axis=1)
+    return graph.add("Concat", x, graph.cast(kernel, "FLOAT"), axis=1)
 
 
 def _squares(graph: _Graph, x: str, weights: np.ndarray) -> str:

@@ -82,7 +82,7 @@ def _(fitted: FoldedMap) -> list[Step]:
         steps.append(Step("linear", {"matrix": fitted.basis}))
     if fitted.features is not None:
         f = fitted.features
-        steps.append(Step("gaussian", {"landmarks": f.landmarks, "width": np.asarray(f.width), "root": f.root}))
+        steps.append(Step("gaussian", {"centers": f.centers, "width": np.asarray(f.width)}))
     steps.append(Step("linear", {"matrix": fitted.matrix, "offset": fitted.offset}))
     return steps if fitted.bias is None else [*steps, Step("squares", {"weights": fitted.bias})]
 

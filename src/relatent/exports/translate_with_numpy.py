@@ -32,12 +32,11 @@ def unit(x: Array) -> Array:
     return x
 
 
-def gaussian(x: Array, landmarks: Array, width: Array, root: Array) -> Array:
-    """Append a Gaussian kernel of each row with the landmarks, multiplied by a root of the kernel among these."""
-    a, b = (np.asarray(rows - landmarks.mean(axis=0), dtype=np.float64) for rows in (x, landmarks))
+def gaussian(x: Array, centers: Array, width: Array) -> Array:
+    """Append the Gaussian similarity of each row to each center."""
+    a, b = (rows - centers.mean(axis=0) for rows in (x, centers))
     square = (a**2).sum(axis=1)[:, None] + (b**2).sum(axis=1) - 2 * a @ b.T
-    kernel = np.exp(-np.maximum(square, 0) / width).astype(x.dtype)
-    return np.concatenate([x, kernel @ root], axis=1)
+    return np.concatenate([x, np.exp(-np.maximum(square, 0) / width).astype(x.dtype)], axis=1)
 
 
 def squares(x: Array, weights: Array) -> Array:

@@ -1,4 +1,4 @@
-"""What a fit leaves behind: one affine map, with at most a row normalization before and a coordinate after."""
+"""What a fit leaves behind: one affine map, with at most similarities to centers before and a coordinate after."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from relatent._array import BLOCK_ROWS, Array, array_namespace, like, row_chunks
+from relatent._array import BLOCK_ROWS, Array, array_namespace, is_followed, like, row_chunks
+from relatent._linalg import rows_per_chunk
 from relatent.spaces.normalize import Normalizer, live_dimensions, scaled
-from relatent.translate.augmented import Features
+from relatent.translate.kernel import Features
 from relatent.translate.maps import Affine
 from relatent.translate.pairs import Frame, Pairs
 
@@ -37,13 +38,17 @@ class FoldedMap:
 
     def __call__(self, x: Array) -> Array:
         """Translate checked rows. NumPy's halves become float32; these and what has steps in between go in blocks."""
-        half = isinstance(x, np.ndarray) and x.dtype == np.float16
-        in_blocks = half or (isinstance(x, np.ndarray) and len(x) > BLOCK_ROWS and not self.is_affine)
-        if not in_blocks:  # of an affine map too: one product of all rows takes no longer than its blocks
+        rows, half = self._rows_at_once, isinstance(x, np.ndarray) and x.dtype == np.float16
+        # Autograd keeps the temporaries anyway; and one product of all rows takes no longer than its blocks.
+        if is_followed(x) or (not half and (self.is_affine or x.shape[0] <= rows)):
             return self._mapped(x)
+        if not isinstance(x, np.ndarray):
+            return array_namespace(x).concat(
+                [self._mapped(x[part, :]) for part in row_chunks(x.shape[0], rows)], axis=0
+            )
         out = np.empty((len(x), self.width), dtype=np.result_type(x.dtype, np.float32))
-        for rows in row_chunks(len(x)):
-            out[rows] = self._mapped(x[rows].astype(out.dtype, copy=False))
+        for part in row_chunks(len(x), rows):
+            out[part] = self._mapped(x[part].astype(out.dtype, copy=False))
         return out
 
     def one(self, x: np.ndarray) -> np.ndarray:
@@ -58,6 +63,11 @@ class FoldedMap:
     def is_affine(self) -> bool:
         """Whether one matrix and one offset are all of it."""
         return self.before is None and self.basis is None and self.features is None and self.bias is None
+
+    @property
+    def _rows_at_once(self) -> int:
+        """How many rows take little memory on their way."""
+        return BLOCK_ROWS if self.features is None else rows_per_chunk(len(self.features.centers))
 
     def _mapped(self, x: Array) -> Array:
         if self.before is not None:
@@ -78,6 +88,13 @@ class FoldedMap:
         return int(self.matrix.shape[1]) + (self.bias is not None)
 
     @property
+    def cost(self) -> float:
+        """Multiplications per row, over those of one matrix between the two spaces."""
+        centers = 0 if self.features is None else self.features.centers.size
+        basis = 0 if self.basis is None else self.basis.size
+        return float((self.matrix.size + centers + basis) / (self.dims_in * self.matrix.shape[1]))
+
+    @property
     def dims_in(self) -> int:
         """Coordinates of the input."""
         if self.before is not None:
@@ -87,7 +104,7 @@ class FoldedMap:
     @property
     def product(self) -> np.ndarray:
         """The matrix that prepared rows are multiplied by, as one; of features where there are any."""
-        return self.matrix if self.basis is None or self.features is not None else self.basis @ self.matrix
+        return self.matrix if self.basis is None else self.basis @ self.matrix
 
     def guarded(self, pairs: Pairs) -> FoldedMap:
         """Set coordinates that do not vary among the anchors to their mean there, whatever the map says."""
@@ -104,7 +121,7 @@ class FoldedMap:
         if self.before is not None:
             arrays |= self.before.arrays(f"{prefix}before.")
         if self.features is not None:
-            arrays |= {f"{prefix}landmarks": self.features.landmarks, f"{prefix}root": self.features.root}
+            arrays |= {f"{prefix}centers": self.features.centers}
         optional = {f"{prefix}bias": self.bias, f"{prefix}basis": self.basis}
         return arrays | {name: array for name, array in optional.items() if array is not None}
 
@@ -113,6 +130,7 @@ class FoldedMap:
         return {
             "before": None if self.before is None else self.before.about(),
             "width": None if self.features is None else self.features.width,
+            "mixed": self.features is not None and self.features.mixed,
         }
 
     @staticmethod
@@ -122,7 +140,7 @@ class FoldedMap:
         if about["before"] is not None:
             before = Normalizer.from_saved(arrays, about["before"], f"{prefix}before.")
         if about["width"] is not None:
-            features = Features(arrays[f"{prefix}landmarks"], float(about["width"]), arrays[f"{prefix}root"])
+            features = Features(arrays[f"{prefix}centers"], float(about["width"]), bool(about["mixed"]))
         matrix, offset = arrays[f"{prefix}matrix"], arrays[f"{prefix}offset"]
         bias, basis = arrays.get(f"{prefix}bias"), arrays.get(f"{prefix}basis")
         folded = FoldedMap(matrix, offset, before, features, bias, basis)
@@ -158,10 +176,12 @@ def fold(
             basis = _rows_scaled(normalizer.scale, basis)
             shift = normalizer.mean @ basis @ matrix
         offset = offset if far else offset - shift
-    if basis is not None and features is None and not _is_thin(basis, matrix):
+    if basis is not None and not _is_thin(basis, matrix):
         matrix, basis = basis @ matrix, None
     matrix, offset = (np.ascontiguousarray(a, dtype=dtype) for a in (matrix, offset))
     bias, basis = (None if a is None else np.ascontiguousarray(a, dtype=dtype) for a in (bias, basis))
+    if features is not None:
+        features = replace(features, centers=np.ascontiguousarray(features.centers, dtype=dtype))
     return FoldedMap(matrix, offset, before, features, bias, basis)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from relatent.translate.folded import FoldedMap
 from relatent.translate.pairs import Pairs
 from relatent.translate.ridge import RidgeFit, trace
 
@@ -33,6 +34,10 @@ class Overview:
     map: str
     score: str
     runner_up: str
+    cost: str
+    """Of a kernel map: the work per row beside that of an affine one."""
+    holds: str
+    """Of a kernel map: what of its anchors a saved file gives away."""
     warnings: tuple[str, ...]
 
     def __str__(self) -> str:
@@ -45,6 +50,8 @@ class Overview:
             ("map", self.map),
             ("score", self.score),
             ("runner-up", self.runner_up),
+            ("cost", self.cost),
+            ("holds", self.holds),
             *(("warning", text) for text in self.warnings),
         ]
         return "\n".join([self.kind, *(f"  {name:<16} {text}" for name, text in lines if text)])
@@ -73,8 +80,20 @@ def overview(t: Translator) -> Overview:
         ", ".join([t.map, *t.chosen_]) if chosen is None else chosen.chosen,
         "" if chosen is None else f"{chosen.criterion} {chosen.score:.4g}",
         "" if chosen is None or chosen.runner_up is None else f"{chosen.runner_up} ({chosen.runner_up_score:.4g})",
+        *_kernel(t.map_),
         tuple(_concerns(t)),
     )
+
+
+def _kernel(folded: FoldedMap) -> tuple[str, str]:
+    """Tell the cost of a kernel map and what it holds; nothing of an affine one."""
+    if folded.features is None:
+        return "", ""
+    centers = len(folded.features.centers)
+    held = f"the source vectors of {centers:,} anchors, from which their target vectors follow"
+    if folded.features.mixed:
+        held = f"{centers:,} landmarks, each mixed from two anchors, and no anchor"
+    return f'{folded.cost:.3g} × the work of an affine map, which max_cost="affine" asks for', held
 
 
 def unexplained(pairs: Pairs) -> float:

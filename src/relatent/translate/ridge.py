@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
 from relatent._linalg import spectrum
-from relatent.summary import Summary, summarize
-from relatent.translate.augmented import Features
+from relatent.summary import Summary
 from relatent.translate.pairs import NormalizedPairs
 
 __all__ = ["LeaveOneOut", "RidgeFit", "RidgePath", "best_penalty", "first_valley", "trace"]
@@ -88,40 +88,36 @@ def first_valley(error: Callable[[float], float], penalties: Sequence[float]) ->
 
 
 @dataclass(frozen=True)
-class RidgeFit:
-    """A ridge on rows or on features of them, with its penalty and the error to expect."""
-
-    features: Features | None
-    summary: Summary
-    path: RidgePath
-    penalty: float
-    rows: np.ndarray | None
-    """Features of the sampled rows."""
-
-    @staticmethod
-    def of(p: NormalizedPairs, features: Features | None = None, penalty: float | None = None) -> RidgeFit:
-        """Fit, with a penalty or with the best one."""
-        rows = None if features is None else features.of(p.x)
-        summary = p.summary if rows is None else summarize(rows, p.y, full_y=False)
-        path = RidgePath.of(summary, p.spectrum_x if rows is None else None)
-        return RidgeFit(features, summary, path, best_penalty(path, p, rows) if penalty is None else penalty, rows)
-
-    def error(self, p: NormalizedPairs) -> float:
-        """Return the cross-validation error: exact leave-one-out where all pairs are at hand."""
-        if p.complete:
-            return LeaveOneOut(self.path, p, self.rows).error(self.penalty)
-        return self.path.gcv(self.penalty)
-
-
 class LeaveOneOut:
-    r"""Predict each target row from all other pairs: :math:`y - e / (1 - h - 1/n)`, h being the leverages of a ridge.
+    r"""Predict each target row from all other pairs: :math:`y - e / (1 - h - w/n)`, h being the leverages of a ridge.
 
-    The 1/n is the mean, which is estimated without the pair, too.
+    The w/n is the share of the pair in the mean, which is estimated without the pair, too. Exact for a given
+    normalization; one decomposition :math:`W^{1/2} X = U S^{1/2} V^\top` serves every penalty.
     """
 
-    def __init__(self, path: RidgePath, p: NormalizedPairs, features: np.ndarray | None = None) -> None:
-        centered = p.x - p.summary.mean_x if features is None else features - np.mean(features, axis=0)
-        self.path, self.rotated, self.y = path, centered @ path.vectors, p.y - p.summary.mean_y
+    values: np.ndarray
+    """S, those of the scatter or of the centered kernel."""
+    left: np.ndarray
+    """U, one row per pair."""
+    coordinates: np.ndarray
+    """Uᵀ W^½ Y, over all pairs."""
+    y: np.ndarray
+    """Target rows about their mean."""
+    root: np.ndarray
+    """W^½, a column."""
+    share: np.ndarray
+    """Of each pair in the mean."""
+    unit: float
+    """What penalties are multiples of."""
+
+    @staticmethod
+    def of(path: RidgePath, p: NormalizedPairs) -> LeaveOneOut:
+        """Leave out each of the sampled pairs."""
+        weights = np.ones(len(p.y)) if p.sample.weights is None else p.sample.weights
+        root, scale = np.sqrt(weights)[:, None], np.sqrt(path.values)
+        left = root * ((p.x - p.summary.mean_x) @ path.vectors) / scale
+        coordinates = path.rotated / scale[:, None]
+        return LeaveOneOut(path.values, left, coordinates, p.y - p.summary.mean_y, root, weights / path.n, path.unit)
 
     def predictions(self, penalty: float) -> np.ndarray:
         """Return the predictions, about the mean."""
@@ -129,23 +125,49 @@ class LeaveOneOut:
 
     def error(self, penalty: float) -> float:
         """Return the mean squared norm of the errors."""
-        return float(np.sum(self._errors(penalty) ** 2)) / len(self.y)
+        return float(np.sum((self.root * self._errors(penalty)) ** 2) / np.sum(self.root**2))
+
+    def best(self, penalties: Sequence[float] = PENALTIES[::3]) -> float:
+        """Return the penalty of least error."""
+        return first_valley(self.error, penalties)
 
     def _errors(self, penalty: float) -> np.ndarray:
-        weights = 1 / (self.path.values + penalty * self.path.unit)
-        leverage = self.rotated**2 @ weights + 1 / self.path.n
-        residual = self.y - self.rotated @ (weights[:, None] * self.path.rotated)
+        kept = self.values / (self.values + penalty * self.unit)
+        leverage = self._squares @ kept + self.share
+        residual = self.y - self.left @ (kept[:, None] * self.coordinates) / self.root
         return np.asarray(residual / np.maximum(1 - leverage, 1e-12)[:, None])
 
+    @cached_property
+    def _squares(self) -> np.ndarray:
+        return np.asarray(self.left**2)
 
-def best_penalty(path: RidgePath, p: NormalizedPairs, features: np.ndarray | None = None) -> float:
-    """Return the penalty of least leave-one-out error, or of its approximation (GCV) where that would take too long.
 
-    ``features`` are those of the sampled source rows, if the path is of them.
-    """
-    if path.n >= LONG or not p.complete:
-        return path.best()
-    return first_valley(LeaveOneOut(path, p, features).error, PENALTIES[::3])
+@dataclass(frozen=True)
+class RidgeFit:
+    """A linear ridge with its penalty, and the error to expect."""
+
+    path: RidgePath
+    penalty: float
+
+    @staticmethod
+    def of(p: NormalizedPairs, penalty: float | None = None) -> RidgeFit:
+        """Fit, with a penalty or with the best one."""
+        path = RidgePath.of(p.summary, p.spectrum_x)
+        return RidgeFit(path, best_penalty(path, p) if penalty is None else penalty)
+
+    @property
+    def matrix(self) -> np.ndarray:
+        """W."""
+        return self.path.matrix(self.penalty)
+
+    def error(self, p: NormalizedPairs) -> float:
+        """Return the cross-validation error: exact leave-one-out where all pairs are at hand."""
+        return LeaveOneOut.of(self.path, p).error(self.penalty) if p.complete else self.path.gcv(self.penalty)
+
+
+def best_penalty(path: RidgePath, p: NormalizedPairs) -> float:
+    """Return the penalty of least leave-one-out error, or of its approximation (GCV) where that would take too long."""
+    return path.best() if path.n >= LONG or not p.complete else LeaveOneOut.of(path, p).best()
 
 
 def trace(moments: np.ndarray) -> float:

@@ -55,12 +55,15 @@ class Translator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         With ``goal="retrieval"``, "iso" also tries "center+l2". Unit rows are summed over the sample.
     penalty : float or None
         Ridge penalty in units of the mean eigenvalue, for the maps that take one; None chooses it. With ``"auto"``,
-        a penalty also asks for a plain ridge, without nonlinear features.
+        a penalty also asks for a linear ridge, without a kernel.
     rank : int or None
         Rank of ``map="low_rank"``.
     frozen_target : bool
         For retrieval when the index cannot be touched: translates queries into the target's own space, by the map
         that ranks held-out anchors best under the cosine. ``transform_target`` then changes nothing.
+    max_cost : None or "affine"
+        "affine" forbids maps that cost more than one matrix product: "vectors" and "stitching" then leave out the
+        kernel, which compares each row with up to 4,000 anchors and keeps these (see :meth:`save`).
     sample_size : int
         Pairs kept for what cannot be chosen from sums: a sample that does not depend on chunks or their order. ``fit``
         keeps arrays of up to four times as many rows alive instead of copying out of them.
@@ -100,6 +103,7 @@ class Translator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         penalty: float | None = None,
         rank: int | None = None,
         frozen_target: bool = False,
+        max_cost: str | None = None,
         sample_size: int = SAMPLE_SIZE,
         seed: int = 0,
     ) -> None:
@@ -109,6 +113,7 @@ class Translator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         self.penalty = penalty
         self.rank = rank
         self.frozen_target = frozen_target
+        self.max_cost = max_cost
         self.sample_size = sample_size
         self.seed = seed
 
@@ -286,7 +291,13 @@ class Translator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         return self.map_.offset
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write one safetensors file: the map and what is known about it. It holds no anchor vectors."""
+        """Write one safetensors file: the map and what is known about it.
+
+        An affine map holds no anchor vectors. A kernel map of up to 4,000 anchors holds the source vectors of all of
+        them, and whoever has it can work out their target vectors, too: what the map gives plus λ times what each
+        anchor adds to it. ``summary()`` says so. Beyond 4,000 it holds landmarks, each mixed from two anchors. Where
+        anchors must not be passed on, fit with ``max_cost="affine"``.
+        """
         self._check_fitted()
         arrays = self.map_.arrays("map.") | {"seen_keys": self.seen_keys_}
         about: dict[str, Any] = {
@@ -322,7 +333,7 @@ class Translator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
 
     @property
     def _settings(self) -> Settings:
-        return Settings(self.map, self.normalize, self.penalty, self.rank, self.seed)
+        return Settings(self.map, self.normalize, self.penalty, self.rank, self.seed, self.max_cost)
 
     def _check_parameters(self) -> None:
         check_settings(self.goal, self._settings, self.frozen_target)

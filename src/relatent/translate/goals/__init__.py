@@ -19,6 +19,7 @@ from relatent.translate.pairs import Pairs
 __all__ = ["GOALS", "Choice", "Goal", "Selection", "Settings", "Solution", "check_settings", "find_goal"]
 
 GOALS = ("vectors", "retrieval", "stitching")
+COSTS = (None, "affine")
 
 
 class Goal(Protocol):
@@ -50,6 +51,8 @@ def check_settings(goal: str, settings: Settings, frozen: bool) -> None:
             raise ValueError(f"There is no {what} {name!r}.{suggest(name, known)}")
     if frozen and goal != "retrieval":
         raise ValueError(f'frozen_target is for goal="retrieval", and the goal is {goal!r}.')
+    if settings.max_cost not in COSTS:
+        raise ValueError(f"max_cost is {settings.max_cost!r}: expected None or 'affine'.")
     _check_penalty(settings.penalty)
     if settings.map == "auto":
         options: tuple[str, ...] = () if frozen else ("penalty",)

@@ -20,6 +20,7 @@ class Settings:
     penalty: float | None = None
     rank: int | None = None
     seed: int = 0
+    max_cost: str | None = None
 
 
 @dataclass(frozen=True)

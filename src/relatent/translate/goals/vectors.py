@@ -1,44 +1,33 @@
-"""Come as close as possible to the target's own vectors: a ridge, on nonlinear features where they win."""
+"""Come as close as possible to the target's own vectors: a ridge, with a Gaussian kernel where that wins."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from relatent.translate.augmented import Features, landmark_features
-from relatent.translate.folded import fold
+import numpy as np
+
+from relatent._array import random_generator
+from relatent.translate.folded import FoldedMap, fold
 from relatent.translate.goals.choice import Choice, Selection, Settings, Solution, per_pair
+from relatent.translate.kernel import Kernel, Regression, Rows, leave_one_out, regress
 from relatent.translate.maps import Affine
-from relatent.translate.pairs import NormalizedPairs, Pairs
-from relatent.translate.ridge import RidgeFit
+from relatent.translate.pairs import Frame, NormalizedPairs, Pairs
+from relatent.translate.ridge import LeaveOneOut, RidgeFit
 
-__all__ = ["Kernel", "RidgeChoice", "choose", "needs", "solve"]
+__all__ = ["RidgeChoice", "choose", "folded", "needs", "solve"]
 
-# A nonlinear map needs many anchors, and must earn its cost.
-AUGMENT_FROM, AUGMENT_GAIN = 300, 0.98
-
-
-@dataclass(frozen=True)
-class Kernel:
-    """Features of a Gaussian kernel: bandwidth in median squared distances, and weight beside the vectors."""
-
-    bandwidth: float
-    weight: float
-
-    def features(self, p: NormalizedPairs, seed: int) -> Features:
-        """Return the features, with landmarks made from the pairs."""
-        return landmark_features(p.x, self.bandwidth, self.weight, seed)
-
-    def __str__(self) -> str:
-        """Name it for a person."""
-        return f"augmented, bandwidth {self.bandwidth:g}, weight {self.weight:g}"
-
-
-KERNELS = (Kernel(0.5, 1.0), Kernel(0.5, 2.0), Kernel(2.0, 2.0))
+# σ² in median squared distances, and weights beside the linear kernel, in mean squared norms.
+BANDWIDTHS, WEIGHTS, FIRST_WEIGHT = (0.125, 0.25, 0.5, 1.0), (2.0, 32.0), 8.0
+# In mean eigenvalues of the centered kernel.
+PENALTIES = tuple(float(p) for p in np.logspace(-6, 3, 19))
+# Anchors to choose the kernel on, and the penalty of the chosen one. How many there are changes the best kernel little,
+# and the best penalty, which is the variance of the noise, hardly more.
+KERNEL_ROWS, PENALTY_ROWS = 500, 1_000
 
 
 @dataclass(frozen=True)
 class RidgeChoice(Choice):
-    """A ridge with its penalty, on vectors alone or with the features of a kernel."""
+    """A ridge with its penalty: linear, in units of the mean eigenvalue, or of a kernel, as it is."""
 
     penalty: float
     kernel: Kernel | None
@@ -55,14 +44,24 @@ class RidgeChoice(Choice):
 
     @property
     def words(self) -> tuple[str, ...]:
-        """The penalty."""
-        return (self.normalize, f"λ={self.penalty:.3g}")
+        """The kernel and the penalty."""
+        return (self.normalize, *([] if self.kernel is None else [str(self.kernel)]), f"λ={self.penalty:.3g}")
 
-    def fit(self, pairs: Pairs) -> tuple[NormalizedPairs, RidgeFit]:
-        """Fit the ridge to pairs."""
-        p = pairs.normalized(self.normalize)
-        features = None if self.kernel is None else self.kernel.features(p, self.seed)
-        return p, RidgeFit.of(p, features, per_pair(self.penalty, self, pairs))
+    def left_out(self, p: NormalizedPairs) -> tuple[np.ndarray, np.ndarray]:
+        """Return leave-one-out predictions of some pairs it was chosen on, and their targets, about the mean."""
+        if self.kernel is None:
+            errors, penalty = LeaveOneOut.of(RidgeFit.of(p, self.penalty).path, p), self.penalty
+        else:
+            errors = leave_one_out(self.kernel, _drawn(p, self.seed))
+            penalty = self.penalty / errors.unit
+        return errors.predictions(penalty), errors.y
+
+    def regression(self, p: NormalizedPairs, pairs: Pairs) -> Regression:
+        """Solve for pairs; a kernel takes rows in the coordinates of their space."""
+        if self.kernel is not None:
+            return regress(self.kernel, self.penalty, _rows(p), self.seed)
+        ridge = RidgeFit.of(p, per_pair(self.penalty, self, pairs))
+        return Regression(ridge.matrix, p.summary.mean_x, p.summary.mean_y)
 
 
 def needs(settings: Settings) -> tuple[bool, bool]:
@@ -71,20 +70,58 @@ def needs(settings: Settings) -> tuple[bool, bool]:
 
 
 def choose(pairs: Pairs, settings: Settings) -> RidgeChoice:
-    """Choose between a ridge on the vectors and ridges on features, unless a penalty says which ridge is wanted."""
+    """Choose between a linear ridge and kernels, unless a penalty or the cost says that a linear one is wanted."""
     p = pairs.normalized(settings.normalize)
-    fits: dict[Kernel | None, RidgeFit] = {None: RidgeFit.of(p, None, settings.penalty)}
-    if settings.penalty is None and len(pairs.sample) >= AUGMENT_FROM and pairs.complete:
-        fits |= {kernel: RidgeFit.of(p, kernel.features(p, settings.seed)) for kernel in KERNELS}
-    errors = {kernel: fit.error(p) / (1 if kernel is None else AUGMENT_GAIN) for kernel, fit in fits.items()}
+    linear = RidgeFit.of(p, settings.penalty)
+    choice = RidgeChoice(settings.normalize, len(pairs), None, linear.penalty, None, settings.seed)
+    if settings.penalty is not None or settings.max_cost == "affine" or not pairs.complete:
+        selection = Selection.best("cross-validation error", {"ridge": linear.error(p)}, smallest=True)
+        return replace(choice, selection=selection)
+    rows = _drawn(p, settings.seed)
+    errors = kernel_errors(rows.part(np.arange(min(len(rows), KERNEL_ROWS))))
     kernel = min(errors, key=errors.__getitem__)
-    named = {str(key or "ridge"): error for key, error in errors.items()}
-    selection = Selection.best("cross-validation error", named, smallest=True)
-    return RidgeChoice(settings.normalize, len(pairs), selection, fits[kernel].penalty, kernel, settings.seed)
+    if kernel.weight:
+        left_out = leave_one_out(kernel, rows)
+        choice = replace(choice, kernel=kernel, penalty=left_out.best(PENALTIES) * left_out.unit)
+    named = {str(kernel): error for kernel, error in errors.items()}
+    return replace(choice, selection=Selection.best("leave-one-out error", named, smallest=True))
+
+
+def kernel_errors(rows: Rows) -> dict[Kernel, float]:
+    """Return the leave-one-out error of each kernel: the linear one, bandwidths, then weights at the best bandwidth."""
+    errors: dict[Kernel, float] = {}
+
+    def tried(*settings: tuple[float, float]) -> tuple[float, float]:
+        found = {pair: Kernel.relative(rows.x, *pair) for pair in settings}
+        for kernel in found.values():
+            left_out = leave_one_out(kernel, rows)
+            errors[kernel] = left_out.error(left_out.best(PENALTIES))
+        return min(found, key=lambda pair: errors[found[pair]])
+
+    tried((1.0, 0.0))
+    bandwidth, _ = tried(*((b, FIRST_WEIGHT) for b in BANDWIDTHS))
+    tried(*((bandwidth, weight) for weight in WEIGHTS))
+    return errors
 
 
 def solve(pairs: Pairs, choice: RidgeChoice) -> Solution:
     """Return the ridge's map."""
-    p, ridge = choice.fit(pairs)
-    solved = Affine.through_means(ridge.path.matrix(ridge.penalty), ridge.summary)
-    return Solution(fold(solved, p.source, p.target, dtype=pairs.dtype, features=ridge.features).guarded(pairs))
+    p = pairs.normalized(choice.normalize)
+    return Solution(folded(choice.regression(p, pairs), p, pairs))
+
+
+def folded(found: Regression, p: NormalizedPairs, pairs: Pairs) -> FoldedMap:
+    """Fold a regression into a map of the two spaces."""
+    solved = Affine(found.matrix, found.mean_y - found.mean_x @ found.matrix)
+    source = p.source if found.features is None else Frame(p.source.normalizer)
+    return fold(solved, source, p.target, dtype=pairs.dtype, features=found.features).guarded(pairs)
+
+
+def _drawn(p: NormalizedPairs, seed: int) -> Rows:
+    """Return as many rows as choosing takes, in random order."""
+    return _rows(p).part(random_generator(seed).permutation(len(p.sample))[:PENALTY_ROWS])
+
+
+def _rows(p: NormalizedPairs) -> Rows:
+    """Return all coordinates of the source: distances from anchors need those too that no anchor reaches."""
+    return Rows(Frame(p.source.normalizer).apply(p.sample.x), p.y, p.sample.weights)

@@ -1,0 +1,179 @@
+"""Kernel ridge: a linear map plus what a smooth nonlinear one adds, on all anchors or on landmarks made from them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.linalg import cho_factor, cho_solve
+
+from relatent._array import Array, array_namespace, like, random_generator
+from relatent._linalg import spectrum, squared_distances
+from relatent.translate.ridge import LeaveOneOut
+
+__all__ = ["Features", "Kernel", "Regression", "Rows", "leave_one_out", "regress"]
+
+# Up to so many anchors, each is a center: choosing and solving then cost at most 10 times what a linear ridge does
+# (`python -m benchmarks kernel`).
+ALL_ANCHORS = 4_000
+# Beyond, so many landmarks stand for them; more cost more than they give.
+LANDMARKS = 1_024
+# Directions in which landmarks differ by less than this share of the largest are rounding noise in single precision.
+DISTINCT = 1e-7
+
+
+@dataclass(frozen=True)
+class Features:
+    r"""Vectors beside their similarities to centers.
+
+    .. math:: \left[x,\; k(x, C)\right] \qquad k(a, b) = e^{-\lVert a-b \rVert^2 / 2\sigma^2}
+    """
+
+    centers: np.ndarray
+    width: float
+    """2σ²."""
+    mixed: bool = False
+    """Whether each center is mixed from two anchors; else it is one."""
+
+    def of(self, x: Array) -> Array:
+        """Return the features of normalized rows."""
+        return array_namespace(x).concat([x, gaussian(x, like(self.centers, x), self.width)], axis=1)
+
+
+def gaussian(x: Array, centers: Array, width: float | Array) -> Array:
+    """Return the Gaussian similarity of every row to every center, in the dtype of the rows."""
+    xp = array_namespace(x)
+    # Rows about the centers' mean are near enough for the expanded square to keep its digits.
+    origin = xp.mean(centers, axis=0, keepdims=True)
+    x, centers = x - origin, centers - origin
+    squares = xp.sum(x * x, axis=1)[:, None] + xp.sum(centers * centers, axis=1)[None, :]
+    return xp.exp(-xp.clip(squares - 2 * (x @ xp.matrix_transpose(centers)), 0.0, None) / width)
+
+
+@dataclass(frozen=True)
+class Kernel:
+    r"""A linear kernel plus a Gaussian one: :math:`a \cdot b + w\, e^{-\lVert a-b \rVert^2 / 2\sigma^2}`.
+
+    Without the second part it is that of the linear ridge.
+    """
+
+    width: float
+    """2σ²."""
+    weight: float
+
+    @staticmethod
+    def relative(x: np.ndarray, bandwidth: float, weight: float) -> Kernel:
+        """Return a kernel in units of rows: σ² in median squared distances, the weight in mean squared norms."""
+        distances = squared_distances(x, x)[np.triu_indices(len(x), 1)]
+        typical = float(np.median(distances)) or float(np.mean(distances)) or 1.0
+        return Kernel(2 * bandwidth * typical, weight * float(np.sum(np.var(x, axis=0))))
+
+    def gram(self, x: np.ndarray) -> np.ndarray:
+        """Return the kernel of every two rows."""
+        linear = x @ x.T
+        return np.asarray(linear + self.weight * gaussian(x, x, self.width)) if self.weight else np.asarray(linear)
+
+    def __str__(self) -> str:
+        """Name it for a person."""
+        if not self.weight:
+            return "ridge"
+        return f"kernel ridge, σ {np.sqrt(self.width / 2):.3g}, weight {self.weight:.3g}"
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Normalized parallel rows in the coordinates of their space, and how much each counts."""
+
+    x: np.ndarray
+    y: np.ndarray
+    weights: np.ndarray | None = None
+
+    def __len__(self) -> int:
+        """Count the rows."""
+        return len(self.x)
+
+    def part(self, rows: np.ndarray) -> Rows:
+        """Return some of the rows."""
+        return Rows(self.x[rows], self.y[rows], None if self.weights is None else self.weights[rows])
+
+    @property
+    def share(self) -> np.ndarray:
+        """Of each row in the mean."""
+        return np.full(len(self), 1 / len(self)) if self.weights is None else self.weights / np.sum(self.weights)
+
+    @property
+    def root(self) -> np.ndarray:
+        """Root of the weight of each row, a column."""
+        return np.ones((len(self), 1)) if self.weights is None else np.sqrt(self.weights)[:, None]
+
+    def system(self, kernel: Kernel) -> np.ndarray:
+        """Return the kernel of every two rows about their mean, each weighed by its root."""
+        gram, share = kernel.gram(self.x), self.share
+        means = gram @ share
+        gram += share @ means - means - means[:, None]
+        return np.asarray(gram if self.weights is None else self.root * gram * self.root.T)
+
+
+@dataclass(frozen=True)
+class Regression:
+    """A regression before it is folded: a matrix for features, or for rows where there are none, through the means."""
+
+    matrix: np.ndarray
+    mean_x: np.ndarray
+    """Of the features."""
+    mean_y: np.ndarray
+    features: Features | None = None
+
+
+def leave_one_out(kernel: Kernel, rows: Rows) -> LeaveOneOut:
+    """Return the exact leave-one-out errors of a kernel: one decomposition serves every penalty."""
+    values, left = spectrum(rows.system(kernel))
+    about, root = rows.y - rows.share @ rows.y, rows.root
+    unit = float(np.sum(values)) / len(rows) or 1.0
+    return LeaveOneOut(values, left, left.T @ (root * about), about, root, rows.share, unit)
+
+
+def regress(kernel: Kernel, penalty: float, rows: Rows, seed: int = 0) -> Regression:
+    r"""Solve :math:`\min_{f,b} \sum_i \lVert y_i - f(x_i) - b \rVert^2 + \lambda \lVert f \rVert^2_\kappa`.
+
+    Every anchor is a center up to ``ALL_ANCHORS`` of them; the coefficients then solve :math:`(H K H + \lambda I)
+    \alpha = H Y` with the centering H. Beyond, landmarks span an approximation (Nyström).
+
+    References: Saunders, Gammerman & Vovk, ICML 1998 (kernel ridge); Williams & Seeger, NeurIPS 2001 (Nyström).
+    """
+    return (_on_anchors if len(rows) <= ALL_ANCHORS else _on_landmarks)(kernel, penalty, rows, seed)
+
+
+def _on_anchors(kernel: Kernel, penalty: float, rows: Rows, seed: int) -> Regression:
+    features, mean = Features(rows.x, kernel.width), rows.share @ rows.y
+    # The coefficients sum to zero, as the centered rows do, so bare similarities serve as well as centered ones.
+    solved = rows.root * _solved(rows.system(kernel), penalty, rows.root * (rows.y - mean))
+    matrix = np.concatenate([rows.x.T @ solved, kernel.weight * solved])
+    return Regression(matrix, rows.share @ features.of(rows.x), mean, features)
+
+
+def _on_landmarks(kernel: Kernel, penalty: float, rows: Rows, seed: int) -> Regression:
+    features, d = Features(_landmarks(rows.x, seed), kernel.width, mixed=True), rows.x.shape[1]
+    values, vectors = np.linalg.eigh(gaussian(features.centers, features.centers, kernel.width))
+    live = values > DISTINCT * values[-1]
+    # Inner products of what this makes of the similarities approximate the kernel.
+    whitened = np.sqrt(kernel.weight) * vectors[:, live] / np.sqrt(values[live])
+    found = features.of(rows.x)
+    mean_x, mean_y = rows.share @ found, rows.share @ rows.y
+    found = rows.root * (found - mean_x)
+    found = np.concatenate([found[:, :d], found[:, d:] @ whitened], axis=1)
+    solved = _solved(found.T @ found, penalty, found.T @ (rows.root * (rows.y - mean_y)))
+    return Regression(np.concatenate([solved[:d], whitened @ solved[d:]]), mean_x, mean_y, features)
+
+
+def _solved(system: np.ndarray, penalty: float, right: np.ndarray) -> np.ndarray:
+    """Return (A + λI)⁻¹ B, overwriting A."""
+    system[np.diag_indices(len(system))] += penalty
+    return np.asarray(cho_solve(cho_factor(system, lower=True, overwrite_a=True), right))
+
+
+def _landmarks(x: np.ndarray, seed: int) -> np.ndarray:
+    """Make landmarks: each the sum of two centered rows over √2, of the same spread as they, and neither of them."""
+    mean, rows = np.mean(x, axis=0), random_generator(seed).permutation(len(x))[: 2 * LANDMARKS]
+    first, second = np.split(x[rows] - mean, 2)
+    return np.asarray((first + second) / np.sqrt(2) + mean)
