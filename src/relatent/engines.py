@@ -207,7 +207,7 @@ class Dask(Engine):
         futures = self._submitted(function, shards)
         try:
             for i, future in enumerate(futures):
-                with _noted(shards, i):
+                with _noted(shards, i), self._killed():
                     result = future.result()
                 _tell(done, shards[i])
                 yield result
@@ -221,7 +221,7 @@ class Dask(Engine):
         total = tree_sum(futures, lambda a, b: self._client.submit(operator.add, a, b, pure=False))
         try:
             for future in self._distributed.as_completed(futures):
-                with _noted(shards, places[future.key]):
+                with _noted(shards, places[future.key]), self._killed():
                     if future.status != "finished":
                         future.result()
                 _tell(done, shards[places[future.key]])
@@ -240,6 +240,17 @@ class Dask(Engine):
         # The function is a result of its own: sent once, shared by all tasks, and made again if a worker dies with it.
         shared = self._client.submit(_itself, function, pure=False)
         return [self._client.submit(_run_limited, shared, shard, self._threads, pure=False) for shard in shards]
+
+    @contextmanager
+    def _killed(self) -> Iterator[None]:
+        """Say in our words what became of the workers."""
+        try:
+            yield
+        except self._distributed.KilledWorker as error:
+            raise RuntimeError(
+                "Worker processes died again and again while they were at work: were they short of memory? Take fewer "
+                "workers, or more machines."
+            ) from error
 
     def _connected(self, scheduler: str | None) -> Any:
         try:

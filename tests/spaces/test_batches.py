@@ -25,7 +25,7 @@ def test_every_layout_is_read_alike_and_nulls_are_passed_over(layout, value):
         expected = part.column("e").to_pylist()
         assert found.rows.tolist() == [i for i, row in enumerate(expected) if row is not None]
         assert found.vectors.tolist() == [row for row in expected if row is not None]
-        assert found.vectors.dtype == (np.float64 if value == pa.float64() else np.float32)
+        assert found.vectors.dtype == (value.to_pandas_dtype() if pa.types.is_floating(value) else np.float32)
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)

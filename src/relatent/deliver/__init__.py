@@ -6,6 +6,7 @@ from relatent.deliver.evaluate import evaluate_spaces
 from relatent.deliver.fit import FitReport, fit_spaces, unseen_rows
 from relatent.deliver.info import Fitted, describe
 from relatent.deliver.loading import load
+from relatent.deliver.parts import ResumeWarning
 from relatent.deliver.project import project_space
 from relatent.deliver.relevance import Relevance, read_relevance
 from relatent.deliver.stitch import Stitched, stitch_space
@@ -16,6 +17,7 @@ __all__ = [
     "FitReport",
     "Fitted",
     "Relevance",
+    "ResumeWarning",
     "Stitched",
     "anchor_rows",
     "candidate_count",

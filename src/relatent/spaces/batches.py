@@ -39,7 +39,7 @@ def batch_column(batch: pa.RecordBatch | pa.Table, name: str) -> pa.Array | pa.C
 def batch_vectors(batch: pa.RecordBatch | pa.Table, name: str, dim: int | None = None) -> BatchVectors:
     """Return the vectors of a list column; refuse a row of another dimension, or one that holds null or NaN.
 
-    Lists of any layout and of float16, float32, float64 or integers are read. float16 becomes float32.
+    Lists of any layout and of float16, float32, float64 or integers are read.
 
     >>> batch = pa.record_batch({"e": pa.array([[1.0, 2.0], None, [3.0, 4.0]])})
     >>> found = batch_vectors(batch, "e")
@@ -55,7 +55,6 @@ def batch_vectors(batch: pa.RecordBatch | pa.Table, name: str, dim: int | None =
     _check_lengths(column, name, rows, dim)
     _refuse(_null_inside(column), name, rows, "has a null inside its vector")
     vectors = as_matrix(column, f"Column {name!r}", 0, dim)
-    vectors = vectors.astype(np.result_type(vectors, np.float32), copy=False)
     _refuse(~np.isfinite(vectors).all(axis=1), name, rows, "holds NaN or infinity")
     return BatchVectors(vectors, rows)
 

@@ -39,7 +39,8 @@ class BatchTranslator:
         )
 
     def vectors(self, x: np.ndarray) -> Array:
-        """Translate checked rows of float32 or float64; warn if they look like those of another space."""
+        """Translate finite rows, float16 as float32; warn if they look like those of another space."""
+        x = x.astype(np.result_type(x, np.float32), copy=False)
         if not len(x):
             return np.empty((0, self.dims[1]), x.dtype)
         self.endpoints.check_array(x, self.side)
