@@ -14,7 +14,22 @@ from typing import Any
 import relatent
 
 # In the order in which data meets them.
-ROOMS = ("spaces", "anchors", "project", "evaluate", "translate", "stitching", "nn", "encode", "exports", "deliver")
+ROOMS = (
+    *(
+        "spaces",
+        "anchors",
+        "project",
+        "evaluate",
+        "translate",
+        "stitching",
+        "nn",
+        "encode",
+        "engines",
+        "exports",
+        "search",
+    ),
+    "deliver",
+)
 INDEX = """API
 ===
 

@@ -18,7 +18,17 @@ except ImportError:  # Windows has no such locks: leftovers stay there, and two 
 
 from relatent._remedy import with_remedy
 
-__all__ = ["FileError", "atomic_write", "exists_already", "is_leftover", "writing"]
+__all__ = [
+    "FULL",
+    "FileError",
+    "atomic_write",
+    "check_folder_free",
+    "claimed",
+    "exists_already",
+    "is_leftover",
+    "land_folder",
+    "writing",
+]
 
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EMLINK, errno.ENOSYS)
@@ -79,6 +89,33 @@ def writing(path: Path) -> Iterator[None]:
         raise OSError(
             error.errno, f"The disk was full before {path} was complete; nothing was left behind. Free some space"
         ) from error
+
+
+@contextmanager
+def claimed(folder: Path, refusal: str) -> Iterator[None]:
+    """Make a folder if it is not there, and lock it: others are refused until this process ends, be it by a kill."""
+    with _locked(folder.parent):
+        folder.mkdir(exist_ok=True)
+        handle = os.open(folder, os.O_RDONLY)
+    try:
+        _lock_or_refuse(handle, refusal)
+        yield
+    finally:
+        os.close(handle)
+
+
+def check_folder_free(path: Path) -> None:
+    """Refuse a path at which a new folder cannot land, because something else than an empty folder is there."""
+    if os.path.lexists(path) and not (path.is_dir() and not any(path.iterdir())):
+        raise FileError(f"{path} is there and is not an empty folder: write to a new one, or delete it first.")
+
+
+def land_folder(new: Path, path: Path) -> None:
+    """Give a complete folder its name in one step; it replaces nothing but an empty folder."""
+    _sync(new)
+    with _locked(path.parent):
+        _rename(new, path)
+        _fsync(path.parent)
 
 
 def exists_already(path: object) -> FileExistsError:
@@ -160,6 +197,17 @@ def _lock(folder: Path, wait: bool) -> int | None:
         os.close(handle)
         return None
     return handle
+
+
+def _lock_or_refuse(handle: int, refusal: str) -> None:
+    if fcntl is None:
+        return
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        raise FileError(refusal) from error
+    except OSError:  # a file system without locks
+        return
 
 
 def _sync(folder: Path) -> None:

@@ -152,12 +152,13 @@ def _answered(function: Callable[..., Answer], given: dict[str, Any], quiet: boo
 def _one_line(error: BaseException) -> str:
     if isinstance(error, MemoryError):
         return "there was not enough memory: give fewer rows, or use a larger machine."
+    notes = getattr(error, "__notes__", ())
     if isinstance(error, FileNotFoundError) and error.filename:
         return f"There is no file {error.filename}: check the path."
     if isinstance(error, OSError) and error.strerror:
-        return f"{error.strerror}: {error.filename}" if error.filename else f"{error.strerror}."
+        return " ".join([f"{error.strerror}: {error.filename}" if error.filename else f"{error.strerror}.", *notes])
     said = error.args[0] if isinstance(error, KeyError) and error.args else message_for_command(error)
-    return " ".join(str(said).split()) or type(error).__name__
+    return " ".join(" ".join([str(said), *notes]).split()) or type(error).__name__
 
 
 def _plain(value: Any) -> Any:

@@ -10,11 +10,13 @@ import typer
 __all__ = [
     "Accept",
     "ByRow",
+    "EngineName",
     "Force",
     "K",
     "Key",
     "Out",
     "Packed",
+    "Scheduler",
     "Seed",
     "SourceSpace",
     "TargetKey",
@@ -23,6 +25,7 @@ __all__ = [
     "TranslatorFile",
     "TranslatorOut",
     "Vector",
+    "Workers",
     "spaces",
 ]
 
@@ -51,6 +54,13 @@ Packed = Annotated[bool, typer.Option("--packed", help="OLD holds bytes of eight
 Seed = Annotated[int, typer.Option("--seed", help="The same seed gives the same result.")]
 K = Annotated[int, typer.Option("-k", help="How many neighbors to look at.")]
 Accept = Annotated[bool, typer.Option("--accept", help="Accept spaces that look like another model's.")]
+
+
+EngineName = Annotated[
+    str | None, typer.Option("--engine", help="Where to run: serial, processes or dask (extra: dask).")
+]
+Workers = Annotated[int | None, typer.Option("--workers", help="How many processes; as many as cores if not said.")]
+Scheduler = Annotated[str | None, typer.Option("--scheduler", help="Address of a Dask scheduler to run on.")]
 
 
 def spaces(

@@ -11,11 +11,13 @@ from relatent.cli.frame import NO_GO, NO_VERDICT, OK, Answer, command
 from relatent.cli.options import (
     Accept,
     ByRow,
+    EngineName,
     Force,
     K,
     Key,
     Out,
     Packed,
+    Scheduler,
     Seed,
     SourceSpace,
     TargetKey,
@@ -24,6 +26,7 @@ from relatent.cli.options import (
     TranslatorFile,
     TranslatorOut,
     Vector,
+    Workers,
 )
 from relatent.cli.options import spaces as two_spaces
 
@@ -54,6 +57,9 @@ def fit(
     target_key: TargetKey = None,
     by_row: ByRow = False,
     packed: Packed = False,
+    engine: EngineName = None,
+    workers: Workers = None,
+    scheduler: Scheduler = None,
     force: Annotated[
         bool, typer.Option("--force", help="Replace what is there; fit even if no relation shows.")
     ] = False,
@@ -67,10 +73,12 @@ def fit(
     Examples:
       relatent fit old.parquet new.parquet -o t.safetensors
       relatent fit old/ new/ -o t.safetensors --pairs 20000 --target-vector embedding
+      relatent fit old/ new/ -o t.safetensors --pairs 100000000 --engine dask --workers 4
       relatent fit new.parquet old.parquet --goal retrieval --frozen-target -o queries.safetensors
     """
     from relatent._saved import check_suffix
     from relatent.deliver import fit_spaces
+    from relatent.engines import open_engine
     from relatent.spaces import check_new, read_space
     from relatent.translate import Translator
 
@@ -79,16 +87,18 @@ def fit(
     source, target = two_spaces(old, new, vector, key, target_vector, target_key, by_row, packed)
     keys = None if anchors is None else read_space(anchors).keys
     translator = Translator(goal, map_, normalize, frozen_target=frozen_target, max_cost=max_cost, seed=seed)
-    done = fit_spaces(
-        translator,
-        source,
-        target,
-        held_out=held_out,
-        max_pairs=max_pairs,
-        anchors=None if keys is None else list(keys),
-        force=force,
-        progress=progress,
-    )
+    with open_engine(engine, workers, scheduler) as where:
+        done = fit_spaces(
+            translator,
+            source,
+            target,
+            held_out=held_out,
+            max_pairs=max_pairs,
+            anchors=None if keys is None else list(keys),
+            force=force,
+            engine=where,
+            progress=progress,
+        )
     translator.save(out)
     return Answer(f"{done}\nWrote {out}.", {"out": out, **done.to_dict()})
 
@@ -211,34 +221,44 @@ def translate(
     key: Key = None,
     packed: Packed = False,
     accept: Accept = False,
+    engine: EngineName = None,
+    workers: Workers = None,
+    scheduler: Scheduler = None,
     force: Force = False,
     progress: bool | None = None,
 ) -> Answer:
     """Translate a file or folder of vectors into a new one.
 
     Chunk by chunk; keys and other columns are kept. Memory does not grow with the file. Nothing is written in place,
-    and what is written is whole or absent.
+    and what is written is whole or absent. A path without a suffix becomes a folder of Parquet files, which several
+    workers can write; if the command is killed, run it again and it goes on where it stopped. A single file is begun
+    again.
 
     Examples:
       relatent translate t.safetensors old.parquet -o translated.parquet
       relatent translate t.safetensors 'old/*.parquet' -o translated/
+      relatent translate t.safetensors old/ -o translated --engine processes --workers 4
+      relatent translate t.safetensors old/ -o translated --scheduler tcp://scheduler:8786
       relatent translate t.safetensors old.npy -o translated.npy --force
     """
     from relatent.deliver import load, translate_space
+    from relatent.engines import open_engine
     from relatent.spaces import check_new, read_space
 
     check_new(out, translator, overwrite=force)
-    source = read_space(old, vector=vector, key=key, packed=packed)
-    known = translate_space(
-        load(translator),
-        source,
-        out,
-        side=side,
-        accept=accept,
-        quantize=quantize,
-        overwrite=force,
-        progress=progress,
-    )
+    source, fitted = read_space(old, vector=vector, key=key, packed=packed), load(translator)
+    with open_engine(engine, workers, scheduler) as where:
+        known = translate_space(
+            fitted,
+            source,
+            out,
+            side=side,
+            accept=accept,
+            quantize=quantize,
+            overwrite=force,
+            engine=where,
+            progress=progress,
+        )
     data = {"out": out, "rows": len(source), "dim": known.dim, "fingerprint": known.recorded()}
     return Answer(f"Wrote {len(source):,} × {known.dim} translated vectors to {out}.", data)
 

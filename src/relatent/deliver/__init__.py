@@ -10,6 +10,7 @@ from relatent.deliver.fit import FitReport, fit_spaces, unseen_rows
 from relatent.deliver.info import Fitted, describe
 from relatent.deliver.loading import load
 from relatent.deliver.next_anchors import NextAnchors, plan_anchors
+from relatent.deliver.parts import ResumeWarning
 from relatent.deliver.project import project_space
 from relatent.deliver.relevance import Relevance, read_relevance
 from relatent.deliver.stitch import Stitched, stitch_space
@@ -24,6 +25,7 @@ __all__ = [
     "Fitted",
     "NextAnchors",
     "Relevance",
+    "ResumeWarning",
     "Stitched",
     "Watched",
     "anchor_rows",

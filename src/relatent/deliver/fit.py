@@ -11,8 +11,8 @@ import pyarrow as pa
 
 from relatent._remedy import with_remedy
 from relatent._terminal import progress_bar, stages
-from relatent.spaces.chunks import chunk_rows
-from relatent.spaces.gather import row_blocks
+from relatent.deliver.pair_shards import sum_pairs
+from relatent.engines import Engine, Serial
 from relatent.spaces.join import Matched, match_keys
 from relatent.spaces.keys import held_out as is_held_out
 from relatent.spaces.keys import key_hashes
@@ -71,6 +71,7 @@ def fit_spaces(
     max_pairs: int = MOST_PAIRS,
     anchors: Sequence[Any] | None = None,
     force: bool = False,
+    engine: Engine | None = None,
     progress: bool | None = None,
 ) -> FitReport:
     """Fit on the keys that two spaces share, without those held out. Keys are joined; vectors stream by.
@@ -78,7 +79,8 @@ def fit_spaces(
     Whether a key is held out follows from the key alone (:func:`relatent.spaces.held_out`), so that the same keys are
     held out in every run, file and order. The translator remembers the keys that it was fitted on, and an evaluation
     leaves them out. ``anchors`` are keys to fit on instead of all; then nothing but the other keys is held out. Pairs
-    that show no relation at all are refused, unless ``force``.
+    that show no relation at all are refused, unless ``force``. An ``engine`` (:mod:`relatent.engines`) sums up several
+    shards of pairs at a time.
 
     >>> rng = np.random.default_rng(0)
     >>> x = rng.normal(size=(500, 4))
@@ -101,7 +103,10 @@ def fit_spaces(
             "as many as there are coordinates. Hold out less, or give more rows."
         )
     rows = _most(rows, hashes, max_pairs)
-    pairs = _summed(translator, source, target, pair_rows[rows], hashes[rows], progress)
+    with progress_bar(len(rows), "fit", progress) as advance:
+        pairs = sum_pairs(
+            source, target, pair_rows[rows], hashes[rows], translator.pairs_options(), engine or Serial(), advance
+        )
     with stages(progress) as stage:
         stage("looking for a relation")
         if not force:
@@ -133,28 +138,6 @@ def unseen_rows(translator: Translator, matched: Matched, most: int, first: Sequ
         )
     later = ~np.isin(hashes[rows], key_hashes(first))
     return np.sort(rows[np.lexsort((hashes[rows], later))][:most])
-
-
-def _summed(
-    translator: Translator,
-    source: Space,
-    target: Space,
-    rows: np.ndarray,
-    hashes: np.ndarray,
-    progress: bool | None,
-) -> Pairs:
-    """Sum up the pairs of rows (n, 2), block by block."""
-    size = max(1, chunk_rows(max(source.dim, target.dim), np.dtype(np.float64)) // 4)
-    # The target first: it may have to be brought into order, and only one file should be read at a time.
-    blocks = zip(row_blocks(target, rows[:, 1], size), row_blocks(source, rows[:, 0], size), strict=True)
-    options = translator.pairs_options()
-    total: list[Pairs] = []
-    with progress_bar(len(rows), "fit", progress) as advance:
-        for start, (y, x) in zip(range(0, len(rows), size), blocks, strict=True):
-            part = Pairs.of(x, y, ids=hashes[start : start + len(x)], **options)
-            total = Pairs.collected([*total, part])
-            advance(len(x))
-    return Pairs.total(total)
 
 
 def _refuse_strangers(pairs: Pairs) -> None:

@@ -11,12 +11,16 @@ from typing import Any
 import numpy as np
 
 from relatent._terminal import progress_bar
+from relatent.deliver.apply import applied
+from relatent.deliver.parts import job_hash, write_parts
+from relatent.engines import Engine, Serial
 from relatent.spaces.chunks import Chunk
-from relatent.spaces.files import AnyPath, check_new, file_row, space_writer
+from relatent.spaces.files import AnyPath, check_new, space_writer, writes_folder
 from relatent.spaces.fingerprint import Fingerprint
 from relatent.spaces.quantize import Quantizer
 from relatent.spaces.space import Space
 from relatent.translate import Translator
+from relatent.translate.endpoints import check_side
 
 __all__ = ["check_new", "check_translator", "map_space", "translate_space", "warn_two_sided"]
 
@@ -31,28 +35,54 @@ def translate_space(
     format: str | None = None,
     quantize: str | Quantizer | None = None,
     overwrite: bool = False,
+    engine: Engine | None = None,
     progress: bool | None = None,
 ) -> Fingerprint:
-    """Translate a space into a new file, with bounded memory; keys and other columns are kept.
+    """Translate a space into a new file or folder, with bounded memory; keys and other columns are kept.
 
     The fingerprint of the space is checked before anything is read. ``side="target"`` prepares the vectors of the
     target for the comparison that a two-sided retrieval translator makes. ``accept`` lets a space pass whose
     fingerprint is another's. float16 becomes float32. ``quantize`` writes codes with their scale
     (:func:`relatent.spaces.space_writer`).
+
+    A path without a suffix becomes a folder of Parquet parts: an ``engine`` (:mod:`relatent.engines`) writes several at
+    a time, and the same call after a killed one goes on where that stopped. A single file, and codes, are begun again.
     """
     check_translator(translator)
-    if side not in ("source", "target"):
-        raise ValueError(f"side is {side!r}: expected 'source' or 'target'.")
+    check_side(side)
     if accept:
         translator.accept(space)
     translator.endpoints_.check(space, side)
     warn_two_sided(translator, side)
-    transform = translator.transform if side == "source" else translator.transform_target
+    translate = translator.batch_udf(side=side)
     there = side == "target" and translator.target_map_ is None
-    width = space.dim if there else (translator.target_map_ or translator.map_).width
+    width = translate.dims[1]
     known = space.fingerprint if there else translator.endpoints_.outcome(width)
-    map_space(space, path, transform, known, format=format, quantize=quantize, overwrite=overwrite, progress=progress)
+    if writes_folder(path, format) and quantize is None:
+        check_new(path, space, overwrite=overwrite)
+        job = job_hash(space, translate.hash, known)
+        write_parts(space, Path(path), translate.vectors, known, job, engine=engine or Serial(), progress=progress)
+    else:
+        _check_one_writer(path, engine)
+        map_space(
+            space,
+            path,
+            translate.vectors,
+            known,
+            format=format,
+            quantize=quantize,
+            overwrite=overwrite,
+            progress=progress,
+        )
     return known
+
+
+def _check_one_writer(path: AnyPath, engine: Engine | None) -> None:
+    if engine is not None and not isinstance(engine, Serial):
+        raise ValueError(
+            f"{path} is one file, or a remote one: several workers write a local folder of Parquet files. Give a path "
+            "without a suffix, or take the engine serial."
+        )
 
 
 def map_space(
@@ -83,31 +113,9 @@ def map_space(
         ) as out,
     ):
         for chunk in space.chunks():
-            new = chunk.with_vectors(_applied(function, chunk, fingerprint.dim, space))
+            new = applied(function, chunk, fingerprint.dim, space)
             out.write(new if column is None else _with_column(new, *column))
             advance(len(chunk))
-
-
-def _applied(function: Callable[[np.ndarray], Any], chunk: Chunk, width: int, space: Space) -> np.ndarray:
-    """Apply the function to a chunk; refuse a row that is not finite, or that does not stay so, by file and key."""
-    if not len(chunk):
-        return np.empty((0, width), dtype=np.result_type(chunk.vectors.dtype, np.float32))
-    _check_rows(chunk.vectors, chunk, space, "holds NaN or infinity and")
-    with np.errstate(over="ignore", invalid="ignore"):
-        out = np.asarray(function(chunk.vectors))
-    _check_rows(out, chunk, space, f"becomes infinite in {out.dtype} and")
-    return out
-
-
-def _check_rows(vectors: np.ndarray, chunk: Chunk, space: Space, problem: str) -> None:
-    bad = ~np.isfinite(vectors).all(axis=1)
-    if not bad.any():
-        return
-    i = int(np.argmax(bad))
-    row = chunk.start + i
-    name, row = (space.name or "the space", row) if space.path is None else file_row(space.path, row)
-    key = "" if chunk.keys is None else f" (key {chunk.keys[i].as_py()!r})"
-    raise ValueError(f"Row {row}{key} of {name} {problem} cannot be translated: drop or mend it.")
 
 
 def _with_column(chunk: Chunk, name: str, values: Callable[[np.ndarray], Any]) -> Chunk:

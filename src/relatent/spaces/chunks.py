@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
@@ -15,10 +16,23 @@ from relatent.spaces.fingerprint import Fingerprint, SpaceWarning
 if TYPE_CHECKING:
     from relatent.spaces.quantize import Quantizer
 
-__all__ = ["ArrayRows", "Chunk", "Joined", "Layout", "Rows", "chunk_rows", "empty_others", "shard_range"]
+__all__ = [
+    "ArrayRows",
+    "Chunk",
+    "Joined",
+    "Layout",
+    "Rows",
+    "chunk_rows",
+    "empty_others",
+    "entries_of",
+    "row_ranges",
+    "shard_range",
+]
 
 # A chunk of about this size fills the caches of a matrix product and leaves room for several in memory.
 CHUNK_BYTES = 32 * 2**20
+# A row group of up to so many rows, the most that common writers make, is read by one worker.
+LONGEST_GROUP = 2**20
 
 
 @dataclass(frozen=True)
@@ -130,6 +144,9 @@ class Joined:
             _check_one_model(parts[first], parts[i], names[first], names[i])
         lead = parts[first]
         self.shape = (self.starts[-1], lead.shape[1])
+        self.entries = [
+            start + entry for start, part in zip(self.starts, parts, strict=False) for entry in entries_of(part) or [0]
+        ]
         self.dtype, self.layout, self.schema = lead.dtype, lead.layout, lead.schema
         # What the first file measured of itself is not measured of all.
         self.fingerprint = None if lead.fingerprint is None else lead.fingerprint.recorded()
@@ -170,6 +187,30 @@ def shard_range(rows: int, shard: tuple[int, int] | None) -> tuple[int, int]:
     if not 0 <= i < n:
         raise ValueError(f"shard is {shard}: expected (i, n) with 0 ≤ i < n, such as (0, 4) for the first of four.")
     return rows * i // n, rows * (i + 1) // n
+
+
+def entries_of(rows: Rows) -> list[int] | None:
+    """Return the rows at which reading can begin without reading what comes before, or None if it can at any row.
+
+    A reader tells them as ``entries``: the first rows of the row groups of a Parquet file.
+    """
+    return getattr(rows, "entries", None)
+
+
+def row_ranges(count: int, size: int, entries: Sequence[int] | None = None) -> list[tuple[int, int]]:
+    """Cut rows into consecutive ranges of about ``size`` rows, the last may be smaller; there is always one.
+
+    They begin at ``entries`` where these are given: a range may then be longer, up to the longest usual row group.
+
+    >>> row_ranges(10, 4), row_ranges(10, 4, [0, 5, 6])
+    ([(0, 4), (4, 8), (8, 10)], [(0, 5), (5, 10)])
+    """
+    edges = [0]
+    for entry in [*(range(size, count, size) if entries is None else entries[1:]), count]:
+        if entry - edges[-1] >= size or entry == count:
+            parts = max(1, -(-(entry - edges[-1]) // LONGEST_GROUP)) if entries is not None else 1
+            edges += np.linspace(edges[-1], entry, parts + 1).astype(int).tolist()[1:]
+    return [(a, b) for a, b in pairwise(edges) if a < b] or [(0, 0)]
 
 
 def empty_others(rows: int) -> pa.Table:

@@ -17,14 +17,24 @@ from relatent._array import suggest
 from relatent._atomic import FileError, atomic_write, exists_already
 from relatent.spaces.chunks import Chunk, Layout, Rows
 from relatent.spaces.fingerprint import Fingerprint, ProbeBuilder
-from relatent.spaces.folders import list_files, open_local
+from relatent.spaces.folders import file_identity, list_files, open_local
 from relatent.spaces.formats import FormatWriter, format_of, module_of
 from relatent.spaces.formats.columns import ReadOptions
 from relatent.spaces.quantize import DecodedRows, Quantizer
-from relatent.spaces.remote import exists_remote, is_remote, open_remote, uploaded
+from relatent.spaces.remote import exists_remote, is_remote, open_remote, remote_identity, uploaded
 from relatent.spaces.space import Space
 
-__all__ = ["SpaceWriter", "check_new", "file_row", "read_defaults", "read_space", "space_writer", "write_space"]
+__all__ = [
+    "SpaceWriter",
+    "check_new",
+    "file_row",
+    "input_identity",
+    "read_defaults",
+    "read_space",
+    "space_writer",
+    "write_space",
+    "writes_folder",
+]
 
 AnyPath = str | os.PathLike[str]
 Create = Callable[[Path, Chunk, Fingerprint], FormatWriter]
@@ -107,6 +117,28 @@ def file_row(path: AnyPath, row: int) -> tuple[str, int]:
             return str(file), row
         row -= rows
     return str(path), row
+
+
+def input_identity(path: AnyPath) -> list[list[Any]]:
+    """Return the files that a path stands for, each with what changes when it is written anew: its size and date.
+
+    >>> import tempfile
+    >>> file = Path(tempfile.mkdtemp(), "x.npy")
+    >>> write_space(Space([[1.0]]), file)
+    >>> before = input_identity(file)
+    >>> write_space(Space([[2.0]]), file)
+    >>> before == input_identity(file)
+    False
+    """
+    place = _place(path)
+    if isinstance(place, str):
+        return remote_identity(place)
+    return [[str(file.resolve()), *file_identity(file)] for file in list_files(place)]
+
+
+def writes_folder(path: AnyPath, format: str | None = None) -> bool:
+    """Return whether a path becomes a local folder of Parquet files."""
+    return format is None and not is_remote(path) and (str(path).endswith("/") or not Path(path).suffix)
 
 
 def write_space(

@@ -9,13 +9,13 @@ from pathlib import Path, PurePath
 import pyarrow as pa
 
 from relatent._atomic import FileError
-from relatent.spaces.chunks import Chunk, Joined, Rows
+from relatent.spaces.chunks import Chunk, Joined, Rows, entries_of
 from relatent.spaces.formats import FORMATS, format_of, module_of
 from relatent.spaces.formats.columns import ReadOptions
 from relatent.spaces.formats.errors import readable
 from relatent.spaces.formats.matrix import Shape, check_inflation
 
-__all__ = ["join_files", "list_files", "open_local", "visible"]
+__all__ = ["file_identity", "join_files", "list_files", "open_local", "visible"]
 
 GLOB = "*?["
 # How files of each format begin, to name a file under a wrong suffix for what it is.
@@ -90,7 +90,7 @@ def _open_file(path: Path, options: ReadOptions) -> Rows:
     if options.keys is not None and kind != "npy":
         raise ValueError(f"keys= names the ids of an .npy file, and {path} is none: say key= for a column of it.")
     with readable(path):
-        before = _identity(path)
+        before = file_identity(path)
         _check_content(path, kind)
         rows: Rows = module_of(kind).open_rows(path, options)
         check_inflation(path, Shape(rows.shape, rows.dtype), options)
@@ -103,7 +103,7 @@ class UnchangedFile:
     def __init__(self, rows: Rows, path: Path, identity: tuple[int, ...]) -> None:
         self._rows, self._path, self._opened = rows, path, identity
         self.shape, self.dtype, self.layout = rows.shape, rows.dtype, rows.layout
-        self.fingerprint, self.schema = rows.fingerprint, rows.schema
+        self.fingerprint, self.schema, self.entries = rows.fingerprint, rows.schema, entries_of(rows)
 
     def chunks(self, start: int, stop: int, size: int) -> Iterator[Chunk]:
         """Yield the chunks of the file."""
@@ -118,11 +118,12 @@ class UnchangedFile:
         return table
 
     def _check(self) -> None:
-        if _identity(self._path) != self._opened:
+        if file_identity(self._path) != self._opened:
             raise FileError(f"{self._path} was changed or replaced after it was opened: read it again from the start.")
 
 
-def _identity(path: Path) -> tuple[int, ...]:
+def file_identity(path: Path) -> tuple[int, ...]:
+    """Return what changes when a file is replaced or written anew: its inode, its size and its date."""
     about = path.stat()
     return about.st_ino, about.st_size, about.st_mtime_ns
 

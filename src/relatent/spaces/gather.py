@@ -39,7 +39,7 @@ def row_blocks(space: Space, rows: np.ndarray, size: int) -> Iterator[np.ndarray
 
 def _read(space: Space, rows: np.ndarray, size: int) -> Iterator[np.ndarray]:
     """Go through ascending rows, chunk by chunk."""
-    for chunk in space.chunks(size):
+    for chunk in space.chunks(size, within=(int(rows[0]), int(rows[-1]) + 1)):
         low, high = np.searchsorted(rows, [chunk.start, chunk.start + len(chunk)])
         yield chunk.vectors[rows[low:high] - chunk.start]
 

@@ -22,7 +22,7 @@ from relatent.spaces.formats.lines import SUFFIX
 from relatent.spaces.formats.npy import IDS
 from relatent.spaces.formats.parquet import MANIFEST, check_manifest
 
-__all__ = ["exists_remote", "is_remote", "open_remote", "uploaded"]
+__all__ = ["exists_remote", "is_remote", "open_remote", "remote_identity", "uploaded"]
 
 
 def is_remote(path: Any) -> bool:
@@ -38,6 +38,12 @@ def exists_remote(path: str) -> bool:
     """Return whether something is at a remote path."""
     fs, inside = _at(path, "look at")
     return bool(fs.exists(inside))
+
+
+def remote_identity(path: str) -> list[list[Any]]:
+    """Return the files at a remote path, each with what its store says changes when it is written anew."""
+    fs, inside = _at(path, "look at")
+    return [[name, fs.ukey(name)] for name in _names(fs, inside, path)]
 
 
 def open_remote(path: str, options: ReadOptions) -> Rows:

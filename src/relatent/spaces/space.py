@@ -12,7 +12,17 @@ import numpy as np
 import pyarrow as pa
 
 from relatent._array import to_numpy
-from relatent.spaces.chunks import ArrayRows, Chunk, Layout, Rows, chunk_rows, empty_others, shard_range
+from relatent.spaces.chunks import (
+    ArrayRows,
+    Chunk,
+    Layout,
+    Rows,
+    chunk_rows,
+    empty_others,
+    entries_of,
+    row_ranges,
+    shard_range,
+)
 from relatent.spaces.fingerprint import Fingerprint
 from relatent.spaces.keys import as_column, key_values, rows_of
 from relatent.spaces.probe import Probe, ProbeBuilder, SpaceWarning, find_change, probed_ranges
@@ -160,14 +170,31 @@ class Space:
             )
         return sum(blocks, ProbeBuilder()).probe()
 
-    def chunks(self, rows: int | None = None, shard: tuple[int, int] | None = None) -> Iterator[Chunk]:
-        """Return the rows in order, at most ``rows`` at a time (default: 32 MiB), or one shard ``(i, n)`` of them.
+    def chunks(
+        self,
+        rows: int | None = None,
+        shard: tuple[int, int] | None = None,
+        *,
+        within: tuple[int, int] | None = None,
+    ) -> Iterator[Chunk]:
+        """Return the rows in order, at most ``rows`` at a time (default: 32 MiB).
 
-        There is always at least one chunk, so that a writer learns the columns; in an empty space it is empty.
+        ``shard=(i, n)`` returns one of n equal parts, ``within=(start, stop)`` a range of rows. There is always at
+        least one chunk, so that a writer learns the columns; in an empty space it is empty.
         """
-        start, stop = shard_range(len(self), shard)
+        start, stop = shard_range(len(self), shard) if within is None else within
         chunks = self._rows.chunks(start, stop, chunk_rows(self.dim, self.dtype, rows))
         return (replace(chunk, layout=self.layout) for chunk in chunks)
+
+    def ranges(self, rows: int) -> list[tuple[int, int]]:
+        """Cut the space into ranges of about so many rows that can be read apart at no extra cost.
+
+        They depend on the space alone, not on who reads them (:func:`relatent.spaces.chunks.row_ranges`).
+
+        >>> Space([[1.0], [2.0], [3.0]]).ranges(2)
+        [(0, 2), (2, 3)]
+        """
+        return row_ranges(len(self), rows, entries_of(self._rows))
 
     def take(self, rows: Sequence[int] | np.ndarray) -> np.ndarray:
         """Read the vectors of some rows, in the order given, without holding the others."""
@@ -179,7 +206,7 @@ class Space:
         out = np.empty((len(rows), self.dim), dtype=self.dtype)
         order = np.argsort(rows, kind="stable")
         ordered = rows[order]
-        for chunk in self.chunks():
+        for chunk in self.chunks(within=(ordered[0], ordered[-1] + 1)) if len(rows) else ():
             low, high = np.searchsorted(ordered, [chunk.start, chunk.start + len(chunk)])
             out[order[low:high]] = chunk.vectors[ordered[low:high] - chunk.start]
         return out

@@ -27,6 +27,7 @@ __all__ = [
     "choose",
     "conform",
     "guess_layout",
+    "is_vector_type",
     "meta",
     "refuse_keys",
     "stored_fingerprint",
@@ -268,9 +269,12 @@ def _bytes_as_lists(piece: pa.FixedSizeBinaryArray) -> pa.FixedSizeListArray:
 
 
 def _is_vector(kind: pa.DataType) -> bool:
+    return is_vector_type(kind) or _is_packed(_storage(kind))
+
+
+def is_vector_type(kind: pa.DataType) -> bool:
+    """Return whether values of an Arrow type are lists of numbers."""
     kind = _storage(kind)
-    if _is_packed(kind):
-        return True
     if not (pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)):
         return False
     return bool(pa.types.is_floating(kind.value_type) or pa.types.is_integer(kind.value_type))

@@ -7,10 +7,11 @@ the footer with zeros in place of that very number. Our folders carry a manifest
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -21,7 +22,16 @@ from relatent.spaces.formats.checksums import damaged, read_note, signed_note
 from relatent.spaces.formats.columns import META, ReadOptions, conform, table_of
 from relatent.spaces.formats.tables import TableRows, regrouped
 
-__all__ = ["MANIFEST", "FolderWriter", "ParquetSource", "Writer", "check_manifest", "open_rows"]
+__all__ = [
+    "MANIFEST",
+    "FolderWriter",
+    "ParquetSource",
+    "Writer",
+    "check_manifest",
+    "footer_sum",
+    "manifest_of",
+    "open_rows",
+]
 
 # Smaller chunks are gathered, so that row groups do not become tiny.
 ROW_GROUP_BYTES = 16 * 2**20
@@ -52,6 +62,7 @@ class ParquetSource:
                 _check_footer(self.path, file)
         self._sizes = [about.row_group(i).num_rows for i in range(about.num_row_groups)]
         self.rows = about.num_rows
+        self.entries = np.cumsum([0, *self._sizes[:-1]]).tolist()
         self.schema = about.schema.to_arrow_schema()
         self.metadata = {**(self.schema.metadata or {}), **self.metadata}
 
@@ -145,11 +156,7 @@ class FolderWriter:
     def finish(self, fingerprint: Fingerprint) -> None:
         """Complete the last file, and write down which files there are."""
         self._parts[-1].finish(fingerprint)
-        files = {}
-        for name in self._names:
-            with name.open("rb") as file:
-                files[name.name] = zlib.crc32(_footer(file)[1])
-        (self._path / MANIFEST).write_text(signed_note({"files": files}), "utf8")
+        (self._path / MANIFEST).write_text(manifest_of(self._names), "utf8")
 
     def close(self) -> None:
         """Close the files."""
@@ -160,6 +167,17 @@ class FolderWriter:
         self._names.append(self._path / f"part-{len(self._parts):05d}.parquet")
         self._parts.append(Writer(self._names[-1], self._first, self._early))
         self._rows = 0
+
+
+def manifest_of(files: Sequence[Path]) -> str:
+    """Return the manifest of files that belong together."""
+    return signed_note({"files": {file.name: footer_sum(file) for file in files}})
+
+
+def footer_sum(path: Any) -> int:
+    """Return the CRC-32 of the footer of a file, which tells it from any other."""
+    with path.open("rb") as file:
+        return zlib.crc32(_footer(file)[1])
 
 
 def check_manifest(folder: Any, manifest: str, files: dict[str, Any]) -> None:
@@ -176,9 +194,8 @@ def check_manifest(folder: Any, manifest: str, files: dict[str, Any]) -> None:
             "if this is wanted."
         )
     for name, crc in expected.items():
-        with files[name].open("rb") as file:
-            if zlib.crc32(_footer(file)[1]) != crc:
-                raise FileError(f"{folder} holds {name} of another run than its other files: get a new copy.")
+        if footer_sum(files[name]) != crc:
+            raise FileError(f"{folder} holds {name} of another run than its other files: get a new copy.")
 
 
 def _footer(file: BinaryIO) -> tuple[int, bytes]:

@@ -34,6 +34,7 @@ class TableRows:
     def __init__(self, source: Source, options: ReadOptions) -> None:
         self._source = source
         self.layout = guess_layout(source.path, source.schema, options)
+        self.entries: list[int] | None = getattr(source, "entries", None)
         self.fingerprint = stored_fingerprint(source.metadata, source.path)
         kind = source.schema.field(self.layout.vector).type
         self.dtype = options.dtype or vector_dtype(kind)
