@@ -32,6 +32,7 @@ from relatent.stores.checks import (
     cut,
     readable,
     same_kind,
+    unit_norm,
 )
 from relatent.stores.faiss.index import (
     TRAINED_PER_LIST,
@@ -223,6 +224,7 @@ class FaissStore(Closing):
         """Write a part beside the others."""
         new = check_new(self.address, self.new, into)
         kept = as_vectors(self.address, new, vectors)
+        kept = unit_norm(kept) if new.metric == "cosine" else kept
         if len(kept):
             self._parts.write(same_kind(self.address, keys, self._served_items().keys.type), kept)
 
