@@ -16,7 +16,7 @@ SCHEMES = {
     "postgresql": "pgvector",
     "postgres": "pgvector",
     "qdrant": "qdrant",
-    "qdrant+edge": "qdrant_edge",
+    "qdrant+edge": "qdrant.edge",
     "lance": "lance",
     "chroma": "chroma",
     "faiss": "faiss",

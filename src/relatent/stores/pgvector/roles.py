@@ -4,44 +4,20 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from relatent.stores.address import StoreError
 from relatent.stores.pgvector.connection import psycopg
 from relatent.stores.pgvector.table import Table
 from relatent.stores.pgvector.wire import VECTOR_TYPES
+from relatent.stores.roles import Roles
 from relatent.stores.store import Field
 
-__all__ = ["Roles", "beside", "read_roles", "write_roles"]
+__all__ = ["beside", "read_roles", "write_roles"]
 
 MARK = "relatent"
 # PostgreSQL cuts longer names.
 NAME_BYTES = 63
-
-
-@dataclass(frozen=True)
-class Roles:
-    """The field of the table's own column, the field that was added, and whether that one is served."""
-
-    first: Field
-    second: Field | None = None
-    switched: bool = False
-
-    @property
-    def served(self) -> Field:
-        """The field that is served."""
-        return self.second if self.switched and self.second is not None else self.first
-
-    @property
-    def new(self) -> Field | None:
-        """The field that was added and is not served."""
-        return None if self.switched else self.second
-
-    @property
-    def old(self) -> Field | None:
-        """The field that was served before."""
-        return self.first if self.switched else None
 
 
 def beside(table: Table, what: str) -> Any:
@@ -65,8 +41,7 @@ def read_roles(cursor: Any, table: Table, first: Field) -> Roles:
         raise StoreError(
             f"{name} is there and was not made by relatent: rename it, since its name is needed."
         ) from error
-    second = noted["second"]
-    return Roles(Field(**noted["first"]), None if second is None else Field(**second), noted["switched"])
+    return Roles.of_note(noted)
 
 
 def write_roles(cursor: Any, table: Table, roles: Roles) -> None:
@@ -79,8 +54,7 @@ def write_roles(cursor: Any, table: Table, roles: Roles) -> None:
     cursor.execute(
         sql.SQL("CREATE OR REPLACE VIEW {} {} AS {}").format(name, _as_its_reader(cursor), _view(table, roles))
     )
-    fields = {"first": _plain(roles.first), "second": roles.second and _plain(roles.second)}
-    note = json.dumps({MARK: {**fields, "switched": roles.switched}}, ensure_ascii=False)
+    note = json.dumps({MARK: roles.note()}, ensure_ascii=False)
     cursor.execute(sql.SQL("COMMENT ON VIEW {} IS {}").format(name, sql.Literal(note)))
 
 
@@ -110,7 +84,3 @@ def _as_its_reader(cursor: Any) -> Any:
     """Return the option by which a view shows no one more than the tables would, where the server has it."""
     modern = cursor.connection.info.server_version >= 150_000
     return psycopg().sql.SQL("WITH (security_invoker = true)" if modern else "")
-
-
-def _plain(field: Field) -> dict[str, Any]:
-    return asdict(replace(field, provenance=dict(field.provenance)))

@@ -26,9 +26,10 @@ from relatent.stores.checks import (
 )
 from relatent.stores.locks import busy
 from relatent.stores.pgvector.connection import Connections, psycopg
-from relatent.stores.pgvector.roles import Roles, beside, read_roles, write_roles
+from relatent.stores.pgvector.roles import beside, read_roles, write_roles
 from relatent.stores.pgvector.table import METRICS, find_table
 from relatent.stores.pgvector.wire import COPY_END, COPY_START, VECTOR_TYPES, copy_rows, decode, value_size
+from relatent.stores.roles import Roles
 from relatent.stores.store import Field, Hits, Shard, Unreadable
 
 __all__ = ["PgvectorStore"]
