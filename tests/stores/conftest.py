@@ -16,6 +16,7 @@ CASES = {
     "faiss": ("faiss", "Faiss"),
     "pgvector": ("pgvector", "Pgvector"),
     "qdrant": ("qdrant", "Qdrant"),
+    "qdrant-alias": ("qdrant", "QdrantAlias"),
     "qdrant-edge": ("qdrant", "QdrantEdge"),
 }
 # The package that a case needs and the extra `dev` does not bring: `make test-stores` has them all.
