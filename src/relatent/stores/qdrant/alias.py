@@ -1,8 +1,8 @@
 """Qdrant by an alias: the new vectors are in a collection of their own, and a switch moves the alias.
 
-Beside ``items_v1``, for which the alias stands, a field ``new`` is the collection ``items_v1__new``: the same ids, a copy
-of the payload as it was when the vector was written, and one vector under the name that the old one has. The note of
-the fields is in the metadata of the first collection; which one is served is told by the alias itself.
+Beside ``items_v1``, for which the alias stands, a field ``new`` is the collection ``items_v1__new``: the same ids, a
+copy of the payload as it was when the vector was written, and one vector under the name that the old one has. The note
+of the fields is in the metadata of the first collection; which one is served is told by the alias itself.
 """
 
 from __future__ import annotations

@@ -55,6 +55,7 @@ class ClientEngine:
                 https=address.options.get("https", "false").lower() == "true",
                 api_key=os.environ.get("QDRANT_API_KEY"),
                 timeout=60,
+                check_compatibility=False,  # it asks the server before anything can go wrong in our words
             )
         self._open.callback(client.close)
         return client
