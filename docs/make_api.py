@@ -15,20 +15,8 @@ import relatent
 
 # In the order in which data meets them.
 ROOMS = (
-    *(
-        "spaces",
-        "anchors",
-        "project",
-        "evaluate",
-        "translate",
-        "stitching",
-        "nn",
-        "encode",
-        "engines",
-        "exports",
-        "search",
-    ),
-    "deliver",
+    *("spaces", "anchors", "project", "evaluate", "translate", "stitching", "nn", "encode"),
+    *("engines", "exports", "stores", "search", "deliver"),
 )
 INDEX = """API
 ===

@@ -23,7 +23,7 @@ def test_importing_loads_no_heavy_module():
 
 MODULES = [
     *("anchors", "deliver", "encode", "engines", "evaluate", "exports", "nn", "project", "search", "spaces"),
-    *("stitching", "translate"),
+    *("stitching", "stores", "translate"),
 ]
 
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
         search,
         spaces,
         stitching,
+        stores,
         translate,
     )
     from relatent.deliver import load
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from relatent.search import Cascade
     from relatent.spaces import Fingerprint, Normalizer, Space, parallel, read_space, write_space
     from relatent.stitching import LinearHead, read_head, stitch, stitching_matrix
+    from relatent.stores import open_store
     from relatent.translate import ASIF, Hub, Pairs, Summary, Translator, align_unpaired, audit, grow_pairs, summarize
 
 _HOME = {
@@ -65,6 +67,7 @@ _HOME = {
     "inverse_relative_projection": "relatent.project",
     "load": "relatent.deliver",
     "nn": "relatent",
+    "open_store": "relatent.stores",
     "parallel": "relatent.spaces",
     "project": "relatent",
     "read_head": "relatent.stitching",
@@ -76,6 +79,7 @@ _HOME = {
     "stitch": "relatent.stitching",
     "stitching": "relatent",
     "stitching_matrix": "relatent.stitching",
+    "stores": "relatent",
     "summarize": "relatent.translate",
     "thresholds": "relatent.evaluate",
     "translate": "relatent",
@@ -113,6 +117,7 @@ __all__ = [
     "inverse_relative_projection",
     "load",
     "nn",
+    "open_store",
     "parallel",
     "project",
     "read_head",
@@ -124,6 +129,7 @@ __all__ = [
     "stitch",
     "stitching",
     "stitching_matrix",
+    "stores",
     "summarize",
     "thresholds",
     "translate",

@@ -22,6 +22,7 @@ from relatent.spaces.formats import FormatWriter, format_of, module_of
 from relatent.spaces.formats.columns import ReadOptions
 from relatent.spaces.quantize import DecodedRows, Quantizer
 from relatent.spaces.remote import exists_remote, is_remote, open_remote, remote_identity, uploaded
+from relatent.spaces.schemes import is_store, open_store_rows, refuse_store
 from relatent.spaces.space import Space
 
 __all__ = [
@@ -56,12 +57,13 @@ def read_space(
     max_memory: int | None = None,
     packed: bool = False,
 ) -> Space:
-    """Open a file, a folder or a glob of files as one space. Nothing but the columns' names and sizes is read yet.
+    """Open a file, a folder, a glob or the URL of a store as one space. Nothing but its columns and size is read yet.
 
     The suffix tells the format: Parquet, .npy (with ids beside it), .npz, Arrow and Feather, safetensors, HDF5, word
     vectors as .txt or .vec, .jsonl; a folder of such files, or one that Hugging Face datasets saved to disk. Columns
     are found by name and type; say ``vector=`` and ``key=`` where the guess is wrong. ``keys`` names a file of ids for
-    an .npy. The fingerprint is the recorded one if there is one.
+    an .npy. The fingerprint is the recorded one if there is one. Of a store (``postgresql://…/table``,
+    :func:`relatent.open_store`), the vectors that it serves are read, in order of their keys.
 
     Codes that relatent wrote (``write_space(quantize=…)``) are read as the vectors that they stand for. Other 8-bit
     integers are read as numbers, which is all that a translator needs: its map learns their scale. Bits are read as
@@ -86,6 +88,10 @@ def read_space(
         max_memory or defaults.max_memory,
         packed,
     )
+    if is_store(path):
+        reopen = partial(open_store_rows, path, options)
+        rows: Any = reopen()
+        return Space.over(rows, name or rows.address.name, fingerprint, str(rows.address), reopen)
     place = _place(path)
     reopen = partial(_open, place, options)
     called = Path(str(path)).name.split(".")[0] if name is None else name
@@ -186,6 +192,7 @@ def space_writer(
     >>> read_space(file).vectors.tolist()
     [[2.0], [4.0]]
     """
+    refuse_store(path)
     place = _place(path)
     create, merge = _format(place, format)
     if quantize is not None and not create.__module__.endswith((".parquet", ".arrow")):
@@ -257,6 +264,7 @@ def check_new(path: AnyPath, *inputs: Space | AnyPath | None, overwrite: bool = 
 
     ``inputs`` are the spaces that are read and the paths of other files that are, such as a translator's.
     """
+    refuse_store(path)
     place = _place(path)
     for given in inputs:
         source = given.path if isinstance(given, Space) else given
