@@ -44,4 +44,4 @@ def test_scores_may_be_given_and_a_loaded_translator_says_when_it_has_none(tmp_p
     export(loaded, tmp_path / "some", "huggingface", scores={"ndcg@10": 0.5})
     assert '"ndcg@10": 0.5' in (tmp_path / "some" / "README.md").read_text()
     export(nonlinear("digits"), tmp_path / "rows", "huggingface")
-    assert "made of anchor vectors" in (tmp_path / "rows" / "README.md").read_text()
+    assert "vectors of the anchors" in (tmp_path / "rows" / "README.md").read_text()
