@@ -3,7 +3,7 @@ import sys
 
 import numpy as np
 import pytest
-from tests.exports.translators import CASES, fitted, near, nonlinear, spaces
+from tests.exports.translators import CASES, fitted, near, nonlinear, rounding, spaces
 
 import relatent as rl
 from relatent.exports import Step, export, steps_of
@@ -19,7 +19,7 @@ def program(steps):
 def test_steps_are_the_map(setting, space):
     x, y = spaces(space)
     t = fitted(setting, space)
-    near(apply(program(steps_of(t)), x[500:]), t.transform(x[500:]))
+    near(apply(program(steps_of(t)), x[500:]), t.transform(x[500:]), rounding(t))
     if t.target_map_ is not None:
         near(apply(program(steps_of(t, "target")), y[500:]), t.transform_target(y[500:]))
 

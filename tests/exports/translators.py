@@ -61,6 +61,11 @@ def nonlinear(space: str) -> rl.Translator:
     return t
 
 
+def rounding(t: rl.Translator) -> float:
+    """How far single precision may be off: the large coefficients of a kernel map cancel, in transform as elsewhere."""
+    return 1e-5 if t.map_.features is None else 5e-5
+
+
 def near(found: np.ndarray, expected: np.ndarray, rtol: float = 1e-5) -> None:
     """Compare rows by the norm of their difference."""
     found, expected = np.asarray(found), np.asarray(expected)
