@@ -1,0 +1,186 @@
+"""Translating and fitting whole files on an engine: memory per worker, rates, and what a second Dask worker adds.
+
+``python -m benchmarks engines`` compares one Dask worker with two on the compute-bound part: the sums of a fit. Each
+worker makes its rows itself, so that no disk is measured. ``python -m benchmarks.engines`` runs the two jobs that must
+stay within 1 GiB per worker, each in a process of its own, and extrapolates what was measured to a billion rows::
+
+    python -m benchmarks.engines --rows 5000000 --pairs 2000000 --dim 384 --engine processes --workers 2
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import platform
+import resource
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from benchmarks.harness import RESULTS, Suite, Target
+from relatent import Pairs, Translator, load, read_space
+from relatent.deliver import fit_spaces, translate_space
+from relatent.engines import open_engine
+
+ROWS_PER_FILE = 500_000
+BILLION = 1_000_000_000
+LIMIT = 1024
+
+
+@dataclass(frozen=True)
+class MakeAndSum:
+    """Pairs of rows that a worker makes itself."""
+
+    rows: int
+    dim: int
+
+    def __call__(self, shard: int) -> Pairs:
+        """Draw a block of rows once and sum it up again and again, under other row numbers."""
+        x = np.random.default_rng(shard).standard_normal((8_192, self.dim), dtype=np.float32)
+        return Pairs.total(
+            Pairs.of(x, x, start=shard * self.rows + start, size=1_000) for start in range(0, self.rows, len(x))
+        )
+
+
+def setup(rows: int, dim: int, shards: int) -> dict[str, Any]:
+    """Start both clusters, and let their workers import what they need."""
+    engines = {workers: open_engine("dask", workers) for workers in (1, 2)}
+    for engine in engines.values():
+        engine._threads = 1  # one core each, for both clusters
+        engine.sum(MakeAndSum(8_192, 8), range(4))
+    return {"engines": engines, "work": MakeAndSum(rows, dim), "shards": shards}
+
+
+def on(workers: int) -> Any:
+    """Return the contender that sums up all shards on so many workers."""
+    return lambda engines, work, shards: engines[workers].sum(work, range(shards))
+
+
+SUITE = Suite(
+    title="Dask: the sums of a fit, one thread per worker",
+    setup=setup,
+    size={"rows": 65_536, "dim": 384, "shards": 16},
+    quick={"rows": 16_384, "dim": 64, "shards": 8},
+    contenders={"one worker": on(1), "two workers": on(2)},
+    bare="one worker",
+    peer="one worker",
+    targets=[Target("two workers", over="one worker", at_least=1.6)],
+    repeats=3,
+)
+
+
+def make(folder: Path, name: str, rows: int, dim: int, matrix: np.ndarray | None) -> None:
+    """Write a folder of Parquet files with pyarrow's defaults; the same vectors every time, or their image."""
+    (folder / name).mkdir(parents=True)
+    rng = np.random.default_rng(0)
+    for start in range(0, rows, ROWS_PER_FILE):
+        file, count = folder / name / f"{start:010d}.parquet", min(ROWS_PER_FILE, rows - start)
+        writer = None
+        for first in range(0, count, 50_000):
+            x = rng.standard_normal((min(50_000, count - first), dim), dtype=np.float32)
+            x = x if matrix is None else x @ matrix
+            lists = pa.FixedSizeListArray.from_arrays(pa.array(x.reshape(-1)), dim)
+            table = pa.table({"id": np.arange(start + first, start + first + len(x)), "vector": lists})
+            writer = writer or pq.ParquetWriter(file, table.schema, compression="none", use_dictionary=["id"])
+            writer.write_table(table)
+        writer.close()
+
+
+def peak(who: int) -> float:
+    """Return the megabytes of resident memory that this process, or the largest of its children, held at most."""
+    return resource.getrusage(who).ru_maxrss / (2**20 if platform.system() == "Darwin" else 1024)
+
+
+def job(options: argparse.Namespace) -> dict[str, Any]:
+    """Run one job in this process and its workers: seconds, and the memory of whichever process held most."""
+    folder, began = Path(options.folder), time.perf_counter()
+    if options.job == "fit":
+        t = Translator(map="ridge")
+        with open_engine(options.engine, options.workers) as engine:
+            spaces = read_space(folder / "old"), read_space(folder / "new")
+            fit_spaces(t, *spaces, held_out=0, max_pairs=options.pairs, engine=engine, progress=False)
+        t.save(folder / "t.safetensors")
+    else:
+        with open_engine(options.engine, options.workers) as engine:
+            space, out = read_space(folder / "old"), folder / "translated"
+            translate_space(load(folder / "t.safetensors"), space, out, engine=engine, progress=False)
+    seconds = time.perf_counter() - began
+    return {"seconds": seconds, "parent": peak(resource.RUSAGE_SELF), "worker": peak(resource.RUSAGE_CHILDREN)}
+
+
+def run(options: argparse.Namespace) -> dict[str, Any]:
+    """Make the files, run both jobs in processes of their own, and say what a billion rows would take."""
+    folder = Path(tempfile.mkdtemp(prefix="relatent-engines-", dir=options.folder))
+    matrix = np.linalg.qr(np.random.default_rng(1).normal(size=(options.dim,) * 2))[0].astype(np.float32)
+    try:
+        make(folder, "new", options.pairs, options.dim, matrix)
+        make(folder, "old", options.rows, options.dim, None)
+        sizes = {"fit": options.pairs, "translate": options.rows}
+        done = {name: {"rows": rows, **measured(name, folder, options)} for name, rows in sizes.items()}
+        done["bytes"] = sum(file.stat().st_size for file in (folder / "translated").iterdir())
+    finally:
+        shutil.rmtree(folder)
+    return done
+
+
+def measured(name: str, folder: Path, options: argparse.Namespace) -> dict[str, Any]:
+    """Start this module again for one job."""
+    words = ["--job", name, "--folder", str(folder), "--engine", options.engine, "--workers", str(options.workers)]
+    command = [sys.executable, "-m", "benchmarks.engines", *words, "--pairs", str(options.pairs)]
+    shown = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    return dict(json.loads(shown.splitlines()[-1]))
+
+
+def report(done: dict[str, Any], options: argparse.Namespace) -> str:
+    """Say what was measured, and what follows for a billion rows if workers do not share a disk."""
+    lines = []
+    for name in ("fit", "translate"):
+        one = done[name]
+        most, rate = max(one["parent"], one["worker"]), one["rows"] / one["seconds"]
+        verdict = "within" if most <= LIMIT else "ABOVE"
+        lines.append(
+            f"{name}: {one['rows']:,} × {options.dim} in {one['seconds']:.0f} s, {rate:,.0f} rows/s, "
+            f"{rate / options.workers:,.0f} per worker; at most {most:,.0f} MB in a process, {verdict} 1 GiB"
+        )
+    per_worker = done["translate"]["rows"] / done["translate"]["seconds"] / options.workers
+    hours = BILLION / per_worker / 3600
+    stored = done["bytes"] / done["translate"]["rows"] * BILLION / 1e12
+    lines.append(
+        f"a billion rows: {hours:,.0f} worker-hours, {hours * options.price:,.2f} at {options.price} per core-hour; "
+        f"{hours / 16:,.1f} h on 16 workers; {stored:.1f} TB to write"
+    )
+    return "\n".join(lines)
+
+
+def parsed() -> argparse.Namespace:
+    """Read the command line."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.engines", description=__doc__.partition("\n")[0])
+    parser.add_argument("--rows", type=int, default=5_000_000)
+    parser.add_argument("--pairs", type=int, default=2_000_000)
+    parser.add_argument("--dim", type=int, default=384)
+    parser.add_argument("--engine", default="processes")
+    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--price", type=float, default=0.05, help="what an hour of a core costs")
+    parser.add_argument("--folder", default=None, help="where to make the files; needs about 13 GB")
+    parser.add_argument("--job", choices=["fit", "translate"], help=argparse.SUPPRESS)
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    given = parsed()
+    if given.job:
+        print(json.dumps(job(given)))
+    else:
+        found = run(given)
+        RESULTS.mkdir(exist_ok=True)
+        (RESULTS / "engines-files.json").write_text(json.dumps({**vars(given), **found}, indent=2) + "\n")
+        print(report(found, given))
