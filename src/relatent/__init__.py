@@ -7,7 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from relatent import anchors, deliver, encode, evaluate, exports, nn, project, spaces, stitching, translate
+    from relatent import anchors, deliver, encode, evaluate, exports, nn, project, serve, spaces, stitching, translate
     from relatent.deliver import load
     from relatent.evaluate import compare
     from relatent.project import (
@@ -54,6 +54,7 @@ _HOME = {
     "read_head": "relatent.stitching",
     "read_space": "relatent.spaces",
     "relative_projection": "relatent.project",
+    "serve": "relatent",
     "similarity": "relatent.project",
     "spaces": "relatent",
     "stitch": "relatent.stitching",
@@ -98,6 +99,7 @@ __all__ = [
     "read_head",
     "read_space",
     "relative_projection",
+    "serve",
     "similarity",
     "spaces",
     "stitch",
