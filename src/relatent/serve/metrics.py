@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import defaultdict
 from itertools import accumulate
+from threading import Lock
 
 __all__ = ["Metrics"]
 
@@ -23,28 +25,35 @@ class Metrics:
     """Few series, all known beforehand: paths are those of routes, never what a client made up."""
 
     def __init__(self) -> None:
+        self._lock = Lock()  # large requests are worked on in threads
         self.values: dict[tuple[str, Labels], float] = defaultdict(float)
         self.times: dict[tuple[str, Labels], list[float]] = {}
 
     def add(self, name: str, value: float = 1, **labels: str) -> None:
         """Add to a counter or a gauge."""
-        self.values[name, tuple(sorted(labels.items()))] += value
+        with self._lock:
+            self.values[name, tuple(sorted(labels.items()))] += value
 
     def observe(self, name: str, seconds: float, **labels: str) -> None:
         """Count a time in its bucket."""
-        found = self.times.setdefault((name, tuple(sorted(labels.items()))), [0.0] * (len(BUCKETS) + 2))
-        found[next((i for i, bound in enumerate(BUCKETS) if seconds <= bound), len(BUCKETS))] += 1
-        found[-1] += seconds
+        with self._lock:
+            found = self.times.setdefault((name, tuple(sorted(labels.items()))), [0.0] * (len(BUCKETS) + 2))
+            found[bisect_left(BUCKETS, seconds)] += 1
+            found[-1] += seconds
 
     def text(self) -> str:
         """Return everything for Prometheus."""
+        with self._lock:
+            return "\n".join(self._lines()) + "\n"
+
+    def _lines(self) -> list[str]:
         lines = []
         for name, (kind, help_) in HELP.items():
             lines += [f"# HELP {name} {help_}", f"# TYPE {name} {kind}"]
             lines += [f"{name}{_shown(labels)} {value:g}" for (n, labels), value in self.values.items() if n == name]
             for (n, labels), found in self.times.items():
                 lines += _histogram(name, labels, found) if n == name else []
-        return "\n".join(lines) + "\n"
+        return lines
 
 
 def _histogram(name: str, labels: Labels, found: list[float]) -> list[str]:
