@@ -173,6 +173,14 @@ def test_bad_input_gets_a_clear_answer(small, content, status):
     assert httpx.get(f"{small}/health").json()["status"] == "ok"
 
 
+def test_what_overflows_is_refused(start, spaces):
+    fitted = rl.Translator(map="affine", normalize="none").fit(spaces[0].vectors, 100 * spaces[1].vectors)
+    with start(fitted) as address:
+        answer = post(address, {"vectors": (1e37 * np.eye(NEW)[:3] * 9).tolist()})
+        assert (answer.status_code, answer.json()["error_type"]) == (422, "bad_input")
+        assert "beyond float32" in answer.json()["error"]
+
+
 @pytest.mark.parametrize("given", [None, 1, "", [], [""], [1, "a"], [[]], [None], {"a": 1}, [[1.5]], [True]])
 def test_bad_texts_get_a_clear_answer(small, stub, given):
     answer = post(small, {"input": given}, "/v1/embeddings")

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import base64
 import binascii
-import json
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 
+from relatent._extras import needs
 from relatent.serve.errors import Refused
 
-__all__ = ["Wanted", "decoded", "encoded", "object_of", "rows_of", "texts_of"]
+__all__ = ["Wanted", "decoded", "encoded", "json_of", "object_of", "rows_of", "texts_of"]
 
 LITTLE = np.dtype("<f4")
 ENCODINGS = ("float", "base64")
@@ -43,12 +43,19 @@ class Wanted:
 def object_of(raw: bytes) -> dict[str, Any]:
     """Parse a JSON object. NaN and infinity are no JSON."""
     try:
-        given = json.loads(raw, parse_constant=_not_json)
-    except (ValueError, RecursionError) as error:
+        given = _json().loads(raw)
+    except ValueError as error:
         raise Refused("bad_input", "The body is not JSON: send an object, as the OpenAPI description says.") from error
     if not isinstance(given, dict):
         raise Refused("bad_input", "The body is not a JSON object.")
     return given
+
+
+def json_of(content: dict[str, Any]) -> bytes:
+    """Write JSON, in which arrays of NumPy may stand."""
+    orjson = _json()
+    written: bytes = orjson.dumps(content, option=orjson.OPT_SERIALIZE_NUMPY)
+    return written
 
 
 def rows_of(given: Any, width: int, max_rows: int) -> np.ndarray:
@@ -85,9 +92,10 @@ def decoded(given: list[str]) -> np.ndarray | None:
 
 def encoded(rows: np.ndarray, encoding: str) -> list[Any]:
     """Return rows as a client wants them."""
+    if not np.isfinite(rows).all():
+        raise Refused("bad_input", "The translated vectors are beyond float32: check the norms of what was sent.")
     if encoding == "float":
-        numbers: list[Any] = rows.tolist()
-        return numbers
+        return list(np.ascontiguousarray(rows))
     return [base64.b64encode(row.tobytes()).decode() for row in rows.astype(LITTLE)]
 
 
@@ -110,5 +118,5 @@ def _check_batch(given: Any, name: str, max_rows: int) -> None:
         raise Refused("batch_too_large", said)
 
 
-def _not_json(_: str) -> NoReturn:
-    raise ValueError("NaN and infinity are no JSON")
+def _json() -> Any:
+    return needs("orjson", "serve", "read and write JSON quickly")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import hmac
-import json
 import logging
 import time
 from collections.abc import Awaitable, Callable
@@ -18,7 +17,7 @@ from relatent._linalg import unit_norm
 from relatent.exports.about import described
 from relatent.exports.steps import map_of
 from relatent.serve.errors import Refused
-from relatent.serve.messages import Wanted, encoded, object_of, rows_of, texts_of
+from relatent.serve.messages import Wanted, encoded, json_of, object_of, rows_of, texts_of
 from relatent.serve.metrics import Metrics
 from relatent.serve.settings import Settings
 from relatent.serve.space import ServedSpace
@@ -42,6 +41,7 @@ class Service:
         self.fitted = map_of(translator, settings.side)
         self.translator, self.settings = translator, settings
         self.space = ServedSpace.of(translator, settings.side, settings.model)
+        self.about_space = self.space.to_dict()
         if settings.normalize and self.space.metric == "inner":
             raise ValueError("This translator is compared by inner product: unit norms would change the order.")
         self.metrics, self.in_progress = Metrics(), 0
@@ -102,7 +102,7 @@ class Service:
         wanted = self._wanted(given, header)
         rows = rows_of(given.get("vectors"), self.fitted.dims_in, self.settings.max_rows)
         vectors = encoded(self._mapped(rows, wanted), wanted.encoding)
-        return self._json({"object": "list", "space": self.space.to_dict(), "vectors": vectors})
+        return self._json({"object": "list", "space": self.about_space, "vectors": vectors})
 
     async def embeddings(self, request: Any) -> Any:
         """Embed texts by the upstream, and answer in the space of the target."""
@@ -121,12 +121,12 @@ class Service:
         data = [{"object": "embedding", "index": i, "embedding": vector} for i, vector in enumerate(vectors)]
         counts = {name: int(usage.get(name) or 0) for name in ("prompt_tokens", "total_tokens")}
         answer = {"object": "list", "data": data, "model": self.space.model, "usage": counts}
-        return self._json({**answer, "space": self.space.to_dict()})
+        return self._json({**answer, "space": self.about_space})
 
     async def models(self, _: Any) -> Any:
         """List the one model that answers, in OpenAI's words."""
         model = {"id": self.space.model, "object": "model", "created": 0, "owned_by": "relatent"}
-        return self._json({"object": "list", "data": [{**model, "space": self.space.to_dict()}]})
+        return self._json({"object": "list", "data": [{**model, "space": self.about_space}]})
 
     async def health(self, _: Any) -> Any:
         """Say that the process lives."""
@@ -137,7 +137,7 @@ class Service:
         names = ("max_rows", "max_body", "max_requests", "body_timeout", "upstream_timeout", "normalize")
         limits = {name: getattr(self.settings, name) for name in names}
         about = {"version": __version__, "upstream": self.upstream is not None, "settings": limits}
-        return self._json(described(self.translator, self.settings.side) | {"space": self.space.to_dict()} | about)
+        return self._json(described(self.translator, self.settings.side) | {"space": self.about_space} | about)
 
     async def measured(self, _: Any) -> Any:
         """Return counts and times for Prometheus."""
@@ -157,7 +157,8 @@ class Service:
 
     def _mapped(self, rows: np.ndarray, wanted: Wanted) -> np.ndarray:
         """Translate rows. Shortened ones get unit norm, as OpenAI's do."""
-        found = self.fitted(rows)
+        with np.errstate(over="ignore", invalid="ignore"):  # what overflows is refused when it is written
+            found = self.fitted(rows)
         self.metrics.add("relatent_rows_total", len(rows))
         shorter = wanted.dimensions is not None and wanted.dimensions < self.space.dim
         found = found[:, : wanted.dimensions] if shorter else found
@@ -183,5 +184,4 @@ class Service:
         return await asyncio.to_thread(work, *given) if size > LARGE else work(*given)
 
     def _json(self, content: dict[str, Any]) -> Any:
-        raw = json.dumps(content, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
-        return self.responses.Response(raw, media_type="application/json")
+        return self.responses.Response(json_of(content), media_type="application/json")

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import numpy as np
 
 from relatent._extras import needs
 from relatent.serve.errors import Refused
-from relatent.serve.messages import rows_of
+from relatent.serve.messages import object_of, rows_of
 from relatent.serve.settings import Settings
 
 __all__ = ["Upstream"]
@@ -60,12 +59,9 @@ class Upstream:
         except self.httpx.HTTPError as error:
             raise Refused("upstream_failed", f"The upstream cannot be reached ({type(error).__name__}).") from error
         try:
-            answer = json.loads(raw)
-        except ValueError as error:
-            raise Refused("upstream_failed", "The upstream's answer is not JSON.") from error
-        if not isinstance(answer, dict):
-            raise Refused("upstream_failed", "The upstream's answer is not a JSON object.")
-        return answer
+            return object_of(raw)
+        except Refused as error:
+            raise Refused("upstream_failed", "The upstream's answer is not a JSON object.") from error
 
     async def _read(self, response: Any) -> bytes:
         """Read an answer that is one, and not too large. What it says about an error may hold texts, and is dropped."""
