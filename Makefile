@@ -15,9 +15,12 @@ test: .venv/dev
 test-slow: .venv/dev
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto -m slow
 
-# The frameworks that exports are for are heavy and pin much: they have an environment of their own.
+# The frameworks that exports are for, and what tries the service by its description, are heavy and pin much: they have
+# an environment of their own.
 test-exports: .venv-exports/ready
-	OMP_NUM_THREADS=1 .venv-exports/bin/python -m pytest tests/exports
+	OMP_NUM_THREADS=1 .venv-exports/bin/python -m pytest tests/exports tests/serve
+
+# Engines and stores that are heavy have an environment of their own, too.
 test-stores: .venv-stores/ready
 	OMP_NUM_THREADS=1 .venv-stores/bin/python -m pytest -n auto tests/stores $(wildcard tests/recipes)
 
@@ -80,7 +83,7 @@ $(BIN)/python:
 .venv-exports/ready: pyproject.toml
 	$(PYTHON) -m venv .venv-exports
 	.venv-exports/bin/python -m pip install --quiet torch==2.13.0
-	.venv-exports/bin/python -m pip install --quiet --editable '.[dev,langchain,llama-index,haystack,mteb]'
+	.venv-exports/bin/python -m pip install --quiet --editable '.[dev,langchain,llama-index,haystack,mteb]' schemathesis
 	@touch $@
 
 # The peers that benchmarks compare with.

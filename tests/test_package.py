@@ -22,7 +22,7 @@ def test_importing_loads_no_heavy_module():
 
 
 MODULES = [
-    *("anchors", "deliver", "encode", "engines", "evaluate", "exports", "nn", "project", "search", "spaces"),
+    *("anchors", "deliver", "encode", "engines", "evaluate", "exports", "nn", "project", "search", "serve", "spaces"),
     *("stitching", "stores", "translate"),
 ]
 
@@ -84,6 +84,7 @@ PUBLIC = (
     "nn",
     "project",
     "project.similarity",
+    "serve",
     "spaces",
     "stitching",
     "summary",

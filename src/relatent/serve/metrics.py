@@ -1,0 +1,67 @@
+"""Counts and times in the text format of Prometheus."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import defaultdict
+from itertools import accumulate
+from threading import Lock
+
+__all__ = ["Metrics"]
+
+# Upper bounds in seconds.
+BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
+HELP = {
+    "relatent_requests_total": ("counter", "Requests by path and status."),
+    "relatent_rows_total": ("counter", "Vectors translated."),
+    "relatent_requests_in_progress": ("gauge", "Requests that are being answered."),
+    "relatent_request_seconds": ("histogram", "Time to answer, by path."),
+    "relatent_upstream_seconds": ("histogram", "Time that the upstream took."),
+}
+Labels = tuple[tuple[str, str], ...]
+
+
+class Metrics:
+    """Few series, all known beforehand: paths are those of routes, never what a client made up."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()  # large requests are worked on in threads
+        self.values: dict[tuple[str, Labels], float] = defaultdict(float)
+        self.times: dict[tuple[str, Labels], list[float]] = {}
+
+    def add(self, name: str, value: float = 1, **labels: str) -> None:
+        """Add to a counter or a gauge."""
+        with self._lock:
+            self.values[name, tuple(sorted(labels.items()))] += value
+
+    def observe(self, name: str, seconds: float, **labels: str) -> None:
+        """Count a time in its bucket."""
+        with self._lock:
+            found = self.times.setdefault((name, tuple(sorted(labels.items()))), [0.0] * (len(BUCKETS) + 2))
+            found[bisect_left(BUCKETS, seconds)] += 1
+            found[-1] += seconds
+
+    def text(self) -> str:
+        """Return everything for Prometheus."""
+        with self._lock:
+            return "\n".join(self._lines()) + "\n"
+
+    def _lines(self) -> list[str]:
+        lines = []
+        for name, (kind, help_) in HELP.items():
+            lines += [f"# HELP {name} {help_}", f"# TYPE {name} {kind}"]
+            lines += [f"{name}{_shown(labels)} {value:g}" for (n, labels), value in self.values.items() if n == name]
+            for (n, labels), found in self.times.items():
+                lines += _histogram(name, labels, found) if n == name else []
+        return lines
+
+
+def _histogram(name: str, labels: Labels, found: list[float]) -> list[str]:
+    counts = list(accumulate(found[:-1]))
+    bounds = [*(f"{bound:g}" for bound in BUCKETS), "+Inf"]
+    lines = [f"{name}_bucket{_shown((*labels, ('le', b)))} {c:g}" for b, c in zip(bounds, counts, strict=True)]
+    return [*lines, f"{name}_sum{_shown(labels)} {found[-1]:g}", f"{name}_count{_shown(labels)} {counts[-1]:g}"]
+
+
+def _shown(labels: Labels) -> str:
+    return "{" + ",".join(f'{name}="{value}"' for name, value in labels) + "}" if labels else ""

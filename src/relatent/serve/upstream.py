@@ -1,0 +1,83 @@
+"""The embedder behind the service: asked in OpenAI's dialect, and believed only as far as its answer can be checked."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from relatent._extras import needs
+from relatent.serve.errors import Refused
+from relatent.serve.messages import object_of, rows_of
+from relatent.serve.settings import Settings
+
+__all__ = ["Upstream"]
+
+
+class Upstream:
+    """A client of one address, with as many connections as there may be requests."""
+
+    def __init__(self, settings: Settings, width: int) -> None:
+        self.httpx = needs("httpx", "serve", "ask an embedder")
+        key = settings.upstream_key
+        self.client = self.httpx.AsyncClient(
+            headers={} if key is None else {"Authorization": f"Bearer {key}"},
+            timeout=settings.upstream_timeout,
+            limits=self.httpx.Limits(max_connections=settings.max_requests),
+            trust_env=False,  # the address that was given is the one that is asked
+        )
+        self.url = f"{str(settings.upstream).rstrip('/')}/embeddings"
+        self.settings, self.width = settings, width
+
+    async def embed(self, given: dict[str, Any], count: int) -> tuple[np.ndarray, dict[str, Any]]:
+        """Return one row per input, and the usage that the upstream reports."""
+        asked: dict[str, Any] = {name: given[name] for name in ("input", "model", "user") if name in given}
+        if self.settings.upstream_model is not None:
+            asked["model"] = self.settings.upstream_model
+        answer = await self._asked({**asked, "encoding_format": "float"})
+        try:
+            items = sorted(answer["data"], key=lambda item: int(item["index"]))
+            rows = rows_of([item["embedding"] for item in items], self.width, self.settings.max_rows)
+        except (KeyError, TypeError, ValueError, Refused) as error:
+            raise Refused(
+                "upstream_failed",
+                f"The upstream's answer holds no vectors of {self.width} finite numbers: it must be the model that the "
+                "translator was fitted on.",
+            ) from error
+        if len(rows) != count:
+            raise Refused("upstream_failed", f"The upstream answered {len(rows)} vectors for {count} inputs.")
+        usage = answer.get("usage")
+        return rows, usage if isinstance(usage, dict) else {}
+
+    async def _asked(self, content: dict[str, Any]) -> dict[str, Any]:
+        try:
+            async with self.client.stream("POST", self.url, json=content) as response:
+                raw = await self._read(response)
+        except self.httpx.TimeoutException as error:
+            limit = self.settings.upstream_timeout
+            raise Refused("upstream_failed", f"The upstream did not answer within {limit:g} s.") from error
+        except self.httpx.HTTPError as error:
+            raise Refused("upstream_failed", f"The upstream cannot be reached ({type(error).__name__}).") from error
+        try:
+            return object_of(raw)
+        except Refused as error:
+            raise Refused("upstream_failed", "The upstream's answer is not a JSON object.") from error
+
+    async def _read(self, response: Any) -> bytes:
+        """Read an answer that is one, and not too large. What it says about an error may hold texts, and is dropped."""
+        if response.status_code == 429:
+            wait = response.headers.get("Retry-After", "")
+            known = {"Retry_After": wait} if wait.isdigit() else {}
+            raise Refused("upstream_overloaded", "The upstream is overloaded: try again later.", **known)
+        if response.status_code != 200:
+            raise Refused("upstream_failed", f"The upstream answered with status {response.status_code}.")
+        raw = bytearray()
+        async for chunk in response.aiter_bytes():
+            raw += chunk
+            if len(raw) > self.settings.max_body:
+                raise Refused("upstream_failed", f"The upstream's answer exceeds {self.settings.max_body} bytes.")
+        return bytes(raw)
+
+    async def close(self) -> None:
+        """Close all connections."""
+        await self.client.aclose()

@@ -1,0 +1,108 @@
+"""A service and the embedder behind it, as real servers on loopback."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from contextlib import contextmanager
+
+import numpy as np
+import pytest
+import uvicorn
+from starlette.applications import Starlette
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+import relatent as rl
+from relatent.serve import Settings, make_app
+
+OLD, NEW = 24, 20
+
+
+def embedded(texts):
+    """Embed texts by their letters: what the stub's model is."""
+    rows = [np.bincount(np.frombuffer(text.encode(), dtype=np.uint8) % NEW, minlength=NEW) for text in texts]
+    return np.asarray(rows, dtype=np.float32) + np.float32(0.25)
+
+
+@pytest.fixture(scope="session")
+def spaces():
+    rng = np.random.default_rng(3)
+    new = embedded([" ".join(map(str, rng.integers(0, 10**6, size=9))) for _ in range(400)])
+    old = np.tanh(new @ rng.normal(size=(NEW, OLD)) / 9).astype(np.float32)
+    known = rl.Fingerprint(dim=NEW, model="acme/new"), rl.Fingerprint(dim=OLD, model="acme/old")
+    keys = [str(i) for i in range(400)]
+    return rl.Space(new, keys, "new", known[0]), rl.Space(old, keys, "old", known[1])
+
+
+@pytest.fixture(scope="session")
+def translator(spaces):
+    """From the new model's space into the old one's."""
+    return rl.Translator(map="ridge", normalize="center+l2").fit(*spaces)
+
+
+class Stub:
+    """An OpenAI-compatible embedder whose misbehavior is set by the test."""
+
+    def __init__(self):
+        self.answer, self.wait, self.asked = None, 0.0, []
+        self.app = Starlette(routes=[Route("/v1/embeddings", self.embeddings, methods=["POST"])])
+
+    async def embeddings(self, request):
+        given = await request.json()
+        self.asked.append((given, request.headers.get("authorization")))
+        await asyncio.sleep(self.wait)
+        if isinstance(self.answer, Response):
+            return self.answer
+        texts = [given["input"]] if isinstance(given["input"], str) else given["input"]
+        rows = embedded([str(text) for text in texts])
+        data = [{"object": "embedding", "index": i, "embedding": row.tolist()} for i, row in enumerate(rows)]
+        usage = {"prompt_tokens": 7, "total_tokens": 7}
+        return JSONResponse({"object": "list", "data": data[::-1], "model": "new", "usage": usage})
+
+
+@contextmanager
+def running(app, **options):
+    """Run an application on a free port of this machine, and yield its address."""
+    config = uvicorn.Config(app, host="127.0.0.1", port=0, log_level="error", **options)
+    server = uvicorn.Server(config)
+    thread = threading.Thread(target=server.run, daemon=True)
+    thread.start()
+    while not server.started:
+        assert thread.is_alive()
+        threading.Event().wait(0.01)
+    yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
+    server.should_exit = True
+    thread.join(timeout=20)
+    assert not thread.is_alive()
+
+
+@pytest.fixture(scope="session")
+def stub_server():
+    stub = Stub()
+    with running(stub.app) as address:
+        yield stub, f"{address}/v1"
+
+
+@pytest.fixture
+def stub(stub_server):
+    stub = stub_server[0]
+    stub.answer, stub.wait, stub.asked = None, 0.0, []
+    return stub
+
+
+@pytest.fixture
+def start(translator, stub_server):
+    """Return a context that serves the translator, in front of the stub unless told otherwise."""
+
+    def started(fitted=None, **options):
+        settings = Settings(**{"upstream": stub_server[1], **options})
+        return running(make_app(fitted or translator, settings))
+
+    return started
+
+
+@pytest.fixture
+def address(start):
+    with start() as address:
+        yield address
