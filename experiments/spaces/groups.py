@@ -17,7 +17,7 @@ from experiments.encoders import load_encoder
 from experiments.spaces import packages, pictures, texts, words
 from rich.progress import track
 
-BATCH = 250
+BATCH = 1_000
 WORDS, FASHION, CIFAR = 6_000, 5_000, 2_000
 
 

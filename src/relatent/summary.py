@@ -324,7 +324,7 @@ def _added(total: list[Array], part: list[Array]) -> list[Array]:
     xp = array_namespace(*total)
     for i, new in enumerate(part):
         if total[i].dtype == xp.float64:
-            total[i] += xp.astype(new, xp.float64, copy=False)
+            total[i] += new  # casts on the way, without a copy
         else:
             total[i] = xp.astype(total[i], xp.float64) + xp.astype(new, xp.float64)
     return total

@@ -10,7 +10,7 @@ import pytest
 from experiments.latent_space_translation import baselines
 from experiments.latent_space_translation.quality_parts import PARTS, Split, train_heads
 from experiments.latent_space_translation.quality_report import PROMISES, Cell, Key, read_cells, write_cells
-from experiments.spaces import packages, texts
+from experiments.spaces import groups, packages, texts
 from scipy.linalg import orthogonal_procrustes
 from sklearn.cross_decomposition import CCA
 
@@ -125,3 +125,30 @@ def test_being_offline_is_told():
 
 def test_openings_are_short_and_plain():
     assert texts.opening("a " * 100).split() == ["a"] * texts.MOST
+
+
+def test_a_group_is_built_once(tmp_path, monkeypatch, rng):
+    monkeypatch.setenv(packages.VARIABLE, str(tmp_path))
+    built = []
+
+    def toy():
+        built.append(1)
+        return groups.Group({"a": rng.normal(size=(5, 2)), "b, other": rng.normal(size=(5, 3))}, np.arange(5))
+
+    monkeypatch.setitem(groups.GROUPS, "toy", toy)
+    first, second = groups.load_group("toy"), groups.load_group("toy")
+    assert len(built) == 1
+    assert list(second.spaces) == ["a", "b, other"]
+    assert all(np.array_equal(first.spaces[name], second.spaces[name]) for name in first.spaces)
+    assert second.labels.tolist() == [0, 1, 2, 3, 4]
+
+
+def test_texts_are_encoded_in_batches_and_come_back_in_order(monkeypatch):
+    monkeypatch.setattr(groups, "BATCH", 2)
+    monkeypatch.setattr(
+        groups, "load_encoder", lambda name, threads: lambda texts: np.asarray([[len(t)] for t in texts])
+    )
+    items = ["four", "a", "seven77", "bb", "ccc"]
+    (name, vectors), *rest = groups._encoded(items, "toy")
+    assert (name, rest) == ("toy", [])
+    assert vectors.ravel().tolist() == [4, 1, 7, 2, 3]
