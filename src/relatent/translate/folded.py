@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from relatent._array import Array, array_namespace, like
+from relatent._array import Array, like
 from relatent.spaces.normalize import Normalizer, live_dimensions, scaled
 from relatent.translate.augmented import Features
+from relatent.translate.bank import Bank, with_bias
 from relatent.translate.maps import Affine
 from relatent.translate.pairs import Frame, Pairs
 
@@ -34,6 +35,8 @@ class FoldedMap:
     """Weights of the squared outputs in an appended coordinate (the target side of a likelihood ratio)."""
     basis: np.ndarray | None = None
     """What few anchors reach of the source, (d, r): two thin products instead of one wide one."""
+    bank: Bank | None = None
+    """What crowded items lose in the appended coordinate."""
 
     def __call__(self, x: Array) -> Array:
         """Translate checked rows."""
@@ -47,7 +50,7 @@ class FoldedMap:
         y += like(self.offset, y)  # in place: the product is ours, and a second result of that size is not needed
         if self.bias is None:
             return y
-        return array_namespace(x).concat([y, (y * y) @ like(self.bias, y)[:, None]], axis=1)
+        return with_bias(y, self.bias, self.bank)
 
     @property
     def width(self) -> int:
@@ -82,6 +85,8 @@ class FoldedMap:
             arrays |= self.before.arrays(f"{prefix}before.")
         if self.features is not None:
             arrays |= {f"{prefix}landmarks": self.features.landmarks, f"{prefix}root": self.features.root}
+        if self.bank is not None:
+            arrays |= self.bank.arrays(f"{prefix}bank.")
         optional = {f"{prefix}bias": self.bias, f"{prefix}basis": self.basis}
         return arrays | {name: array for name, array in optional.items() if array is not None}
 
@@ -90,6 +95,7 @@ class FoldedMap:
         return {
             "before": None if self.before is None else self.before.about(),
             "width": None if self.features is None else self.features.width,
+            "bank": None if self.bank is None else self.bank.about(),
         }
 
     @staticmethod
@@ -101,8 +107,9 @@ class FoldedMap:
         if about["width"] is not None:
             features = Features(arrays[f"{prefix}landmarks"], float(about["width"]), arrays[f"{prefix}root"])
         matrix, offset = arrays[f"{prefix}matrix"], arrays[f"{prefix}offset"]
-        bias, basis = arrays.get(f"{prefix}bias"), arrays.get(f"{prefix}basis")
-        folded = FoldedMap(matrix, offset, before, features, bias, basis)
+        bias, basis, banked = arrays.get(f"{prefix}bias"), arrays.get(f"{prefix}basis"), about.get("bank")
+        bank = None if banked is None else Bank.from_saved(arrays, banked, f"{prefix}bank.")
+        folded = FoldedMap(matrix, offset, before, features, bias, basis, bank)
         # One row shows whether the shapes fit together.
         folded(np.zeros((1, folded.dims_in), dtype=folded.matrix.dtype))
         return folded
@@ -116,6 +123,7 @@ def fold(
     dtype: np.dtype,
     features: Features | None = None,
     bias: np.ndarray | None = None,
+    bank: Bank | None = None,
 ) -> FoldedMap:
     """Fold the coordinates that a map was solved in into it, as far as they are affine.
 
@@ -139,7 +147,7 @@ def fold(
         matrix, basis = basis @ matrix, None
     matrix, offset = (np.ascontiguousarray(a, dtype=dtype) for a in (matrix, offset))
     bias, basis = (None if a is None else np.ascontiguousarray(a, dtype=dtype) for a in (bias, basis))
-    return FoldedMap(matrix, offset, before, features, bias, basis)
+    return FoldedMap(matrix, offset, before, features, bias, basis, bank)
 
 
 def _in_space(solved: Affine, target: Frame) -> tuple[np.ndarray, np.ndarray]:

@@ -13,7 +13,7 @@ from sklearn.utils import Tags
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import validate_data
 
-from relatent._array import Array, as_matrix, as_parallel, like, to_numpy
+from relatent._array import Array, as_matrix, as_parallel, as_same_space, like, to_numpy
 from relatent._linalg import pseudo_inverse
 from relatent._saved import Saved, read_saved, understood, write_saved
 from relatent.evaluate.fidelity import r2
@@ -21,6 +21,7 @@ from relatent.evaluate.retrieval import mrr
 from relatent.spaces.join import parallel
 from relatent.spaces.keys import key_hashes
 from relatent.spaces.space import Space
+from relatent.translate.bank import BANK_SIZE, BankRows
 from relatent.translate.endpoints import Endpoints
 from relatent.translate.folded import FoldedMap
 from relatent.translate.goals import Choice, Goal, Selection, Settings, Solution, check_settings, find_goal
@@ -60,6 +61,9 @@ class Translator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
     frozen_target : bool
         For retrieval when the index cannot be touched: translates queries into the target's own space, by the map
         that ranks held-out anchors best under the cosine. ``transform_target`` then changes nothing.
+    bank_size : int
+        For retrieval: most source vectors kept in the fitted map, and in its file, to tell which items of an index
+        crowd out others (:class:`relatent.translate.bank.Bank`), where that ranks held-out anchors better. 0: none.
     sample_size : int
         Pairs kept for what cannot be chosen from sums: a sample that does not depend on chunks or their order. ``fit``
         keeps arrays of up to four times as many rows alive instead of copying out of them.
@@ -99,6 +103,7 @@ class Translator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         penalty: float | None = None,
         rank: int | None = None,
         frozen_target: bool = False,
+        bank_size: int = BANK_SIZE,
         sample_size: int = SAMPLE_SIZE,
         seed: int = 0,
     ) -> None:
@@ -108,15 +113,27 @@ class Translator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         self.penalty = penalty
         self.rank = rank
         self.frozen_target = frozen_target
+        self.bank_size = bank_size
         self.sample_size = sample_size
         self.seed = seed
 
-    def fit(self, X: Array | Space, y: Array | Space, sample_weight: Array | None = None) -> Self:
+    def fit(
+        self,
+        X: Array | Space,
+        y: Array | Space,
+        sample_weight: Array | None = None,
+        *,
+        bank: Array | Space | None = None,
+    ) -> Self:
         """Learn from parallel anchors: row i of X and row i of y, the target's vectors, mean the same.
 
         Two spaces (:class:`relatent.Space`) are joined on their keys first, and their fingerprints remembered.
+
+        ``bank`` are source vectors, such as past queries, of which no target is known. For retrieval they show which
+        items of an index crowd out others; without them, the anchors do.
         """
         self._forget()
+        self.bank_ = self._checked_bank(X, bank)
         return self._take(X, y, sample_weight, copy=False).finish()
 
     def fit_pairs(
@@ -267,7 +284,12 @@ class Translator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         return self.map_.offset
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write one safetensors file: the map and what is known about it. It holds no anchor vectors."""
+        """Write one safetensors file: the map and what is known about it.
+
+        It holds no anchor vectors, with one exception: a retrieval map with a bank (``selection_`` says so) holds up to
+        ``bank_size`` translated source vectors, from which the map's inverse recovers what the map keeps of them.
+        ``bank_size=0`` keeps none.
+        """
         self._check_fitted()
         arrays = self.map_.arrays("map.") | {"seen_keys": self.seen_keys_}
         about: dict[str, Any] = {
@@ -303,7 +325,19 @@ class Translator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
 
     @property
     def _settings(self) -> Settings:
-        return Settings(self.map, self.normalize, self.penalty, self.rank, self.seed)
+        rows = BankRows(getattr(self, "bank_", None), self.bank_size, self.seed)
+        return Settings(self.map, self.normalize, self.penalty, self.rank, self.seed, rows)
+
+    def _checked_bank(self, X: Array | Space, bank: Array | Space | None) -> np.ndarray | None:
+        if bank is None:
+            return None
+        if self.goal != "retrieval" or self.frozen_target or self.map != "auto" or not self.bank_size:
+            raise ValueError(
+                'bank was given, and only goal="retrieval" with both sides moved and a bank_size above 0 has use for '
+                "it: leave it out."
+            )
+        given = [a.vectors if isinstance(a, Space) else a for a in (X, bank)]
+        return to_numpy(as_same_space(X=given[0], bank=given[1])[1])
 
     def _check_parameters(self) -> None:
         check_settings(self.goal, self._settings, self.frozen_target)

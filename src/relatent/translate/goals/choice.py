@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from relatent.translate.bank import BankRows
 from relatent.translate.folded import FoldedMap
 from relatent.translate.pairs import Pairs
 
@@ -20,6 +21,7 @@ class Settings:
     penalty: float | None = None
     rank: int | None = None
     seed: int = 0
+    bank: BankRows = field(default_factory=BankRows)
 
 
 @dataclass(frozen=True)
