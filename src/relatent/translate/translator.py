@@ -52,7 +52,7 @@ class Translator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         :mod:`relatent.translate.maps`. The papers' settings are ``map="orthogonal", normalize="standard"`` and so on.
     normalize : name
         Preparation of both sides (:class:`relatent.Normalizer`), fitted on the anchors and undone on the target side.
-        With ``goal="retrieval"``, "iso" also tries "center+l2". Unit rows are summed over the sample.
+        With ``goal="retrieval"``, "iso" also tries others. Unit rows are summed over the sample.
     penalty : float or None
         Ridge penalty in units of the mean eigenvalue, for the maps that take one; None chooses it. With ``"auto"``,
         a penalty also asks for a plain ridge, without nonlinear features.

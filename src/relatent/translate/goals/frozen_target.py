@@ -9,9 +9,10 @@ from functools import partial
 import numpy as np
 
 from relatent._linalg import unit_norm
-from relatent.evaluate.retrieval import mean_reciprocal_rank
+from relatent.evaluate.retrieval import reciprocal_ranks
 from relatent.translate.folded import FoldedMap, fold
 from relatent.translate.goals.choice import Choice, Selection, Settings, Solution
+from relatent.translate.goals.retrieval import smoothed
 from relatent.translate.likelihood import LikelihoodPath
 from relatent.translate.maps import Affine, orthogonal, ridge, whitened
 from relatent.translate.pairs import NormalizedPairs, Pairs
@@ -19,8 +20,8 @@ from relatent.translate.pairs import NormalizedPairs, Pairs
 __all__ = ["FrozenChoice", "choose", "needs", "solve"]
 
 
-# For canonical variables, in units of the mean eigenvalue of each side.
-PENALTIES = (1.0, 3.0, 10.0, 30.0)
+# Of canonical queries: penalties in units of the mean eigenvalue of each side, and shares of the target's mean.
+PENALTIES, SHARES = (1.0, 3.0, 10.0, 30.0), (0.0, 0.25, 0.5)
 
 
 @dataclass(frozen=True)
@@ -39,17 +40,20 @@ class Rule:
         return fold(self.map(p), p.source, target, dtype=dtype)
 
 
-def canonical(p: NormalizedPairs, penalty: float) -> Affine:
-    r"""Return the queries whose inner product with a target is that of the canonical variables of both.
+def canonical(p: NormalizedPairs, penalty: float, share: float) -> Affine:
+    r"""Return queries that meet unit rows of the target as canonical variables meet, less a share of their norms.
 
-    .. math:: W = \Sigma_x^{-1/2}\, U V^\top\, \Sigma_y^{-1/2} \qquad xW \cdot y = a(x) \cdot b(y)
+    .. math:: xW \cdot y = a(x) \cdot b(y) \qquad W = \Sigma_x^{-1/2}\, U V^\top\, \Sigma_y^{-1/2}
 
-    with :math:`USV^\top` the whitened cross-covariance. The index need not be whitened: the query is, twice. It holds
-    where the target's coordinates are scaled alike.
+    with :math:`USV^\top` the whitened cross-covariance of centered rows. The index need not be whitened: the query is,
+    twice. Targets of large norm about the mean m are near to many queries. Of unit rows, that norm is linear in y,
+    :math:`\lVert y - m \rVert^2 = 1 + \lVert m \rVert^2 - 2\, m \cdot y`, so adding a multiple of m to every query
+    takes it off; the share is of the multiple that makes scores distances.
     """
     wx, _, wy = LikelihoodPath.of(p.summary, p.spectra).canonical(penalty, penalty)
-    matrix = wx @ wy.T
-    return Affine(matrix, -p.summary.mean_x @ matrix)
+    matrix, scatter = wx @ wy.T, p.summary.yy
+    spread = np.sum(scatter @ wy * wy) / np.trace(scatter)
+    return Affine(matrix, share * spread * p.summary.mean_y - p.summary.mean_x @ matrix)
 
 
 RULES = {
@@ -58,12 +62,15 @@ RULES = {
     "whitened": Rule(lambda p: whitened(p.summary)),
     "orthogonal without mean": Rule(lambda p: orthogonal(p.summary), with_mean=False),
     "ridge without mean": Rule(lambda p: ridge(p.summary), with_mean=False),
-    **{f"canonical, λ={e:g}": Rule(partial(canonical, penalty=e), with_mean=False) for e in PENALTIES},
 }
-# What else is tried where the user keeps the default normalization.
+CANONICAL = {
+    f"canonical, λ={e:g}, mean × {share:g}": Rule(partial(canonical, penalty=e, share=share))
+    for e in PENALTIES
+    for share in SHARES
+}
+# What else is tried where the user keeps the default normalization. Canonical queries are for unit rows.
 OTHERS = [("standard", "orthogonal"), ("l2", "orthogonal"), ("center+l2", "orthogonal without mean")]
-# Normalizations that scale coordinates apart, under which no query undoes the whitening of the target.
-UNEVEN = ("standard", "whiten")
+UNIT = "l2"
 
 
 @dataclass(frozen=True)
@@ -77,6 +84,10 @@ class FrozenChoice(Choice):
         """The rule."""
         return (self.normalize, self.rule)
 
+    def folded(self, pairs: Pairs, dtype: np.dtype) -> FoldedMap:
+        """Solve for pairs."""
+        return (RULES | CANONICAL)[self.rule].folded(pairs.normalized(self.normalize), dtype)
+
 
 def needs(settings: Settings) -> tuple[bool, bool]:
     """Return whether the full scatter of the source and of the target is needed."""
@@ -84,16 +95,16 @@ def needs(settings: Settings) -> tuple[bool, bool]:
 
 
 def choose(pairs: Pairs, settings: Settings) -> FrozenChoice:
-    """Choose the normalization and the rule that rank held-out pairs best."""
+    """Choose the normalization and the rule that rank held-out pairs best, canonical queries unless another is sure."""
     wide = np.dtype(np.float64)
-    trials: dict[FrozenChoice, list[float]] = {choice: [] for choice in _candidates(pairs, settings)}
+    trials: dict[FrozenChoice, list[np.ndarray]] = {choice: [] for choice in _candidates(pairs, settings)}
     for rest, rows in pairs.trials(settings.seed):
         held = pairs.sample.part(rows)
         x, gallery = held.x.astype(wide), unit_norm(held.y.astype(wide))
         for choice, ranks in trials.items():
-            folded = RULES[choice.rule].folded(rest.normalized(choice.normalize), wide)
-            ranks.append(mean_reciprocal_rank(unit_norm(folded(x)), gallery))
-    scores = {choice: float(np.mean(ranks)) for choice, ranks in trials.items()}
+            folded = choice.folded(rest, wide)
+            ranks.append(reciprocal_ranks(unit_norm(folded(x)) @ gallery.T, np.arange(len(x))))
+    scores = _cautious({choice: np.concatenate(ranks) for choice, ranks in trials.items()}, len(pairs.sample))
     named = {", ".join(choice.words): score for choice, score in scores.items()}
     best = max(scores, key=scores.__getitem__)
     return replace(best, selection=Selection.best("out-of-fold reciprocal rank", named))
@@ -101,12 +112,30 @@ def choose(pairs: Pairs, settings: Settings) -> FrozenChoice:
 
 def solve(pairs: Pairs, choice: FrozenChoice) -> Solution:
     """Return the map that the rule makes."""
-    folded = RULES[choice.rule].folded(pairs.normalized(choice.normalize), pairs.dtype)
-    return Solution(folded.guarded(pairs))
+    return Solution(choice.folded(pairs, pairs.dtype).guarded(pairs))
 
 
 def _candidates(pairs: Pairs, settings: Settings) -> Iterator[FrozenChoice]:
-    others = OTHERS if settings.normalize == "iso" else []
-    for name, rule in [*((settings.normalize, rule) for rule in RULES), *others]:
-        if not (name in UNEVEN and rule.startswith("canonical")):
-            yield FrozenChoice(name, len(pairs), None, rule)
+    default = settings.normalize == "iso"
+    found = [(settings.normalize, rule) for rule in RULES] + (OTHERS if default else [])
+    if default or settings.normalize == UNIT:
+        found += [(UNIT, rule) for rule in CANONICAL]
+    return (FrozenChoice(name, len(pairs), None, rule) for name, rule in found)
+
+
+def _cautious(ranks: dict[FrozenChoice, np.ndarray], queries: int) -> dict[FrozenChoice, float]:
+    """Return the mean reciprocal ranks, of other rules less one standard error of what they gain over canonical ones.
+
+    ``queries`` are different: repeated trials rank the same ones again.
+    """
+    path = [choice for choice in ranks if choice.rule in CANONICAL]
+    if not path:
+        return {choice: float(np.mean(r)) for choice, r in ranks.items()}
+    means = np.reshape([np.mean(ranks[choice]) for choice in path], (len(PENALTIES), len(SHARES)))
+    smooth = smoothed(means).ravel()
+    base = ranks[path[int(np.argmax(smooth))]]
+    root = min(queries, len(base)) ** 0.5
+    others = {choice: r for choice, r in ranks.items() if choice not in path}
+    return dict(zip(path, smooth.tolist(), strict=True)) | {
+        choice: float(np.mean(r) - np.std(r - base) / root) for choice, r in others.items()
+    }

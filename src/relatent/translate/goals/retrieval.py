@@ -17,13 +17,15 @@ from relatent.translate.likelihood import LikelihoodPath, LikelihoodRatio, rotat
 from relatent.translate.pairs import MANY, NormalizedPairs, Pairs
 from relatent.translate.sample import Sample
 
-__all__ = ["RankingChoice", "choose", "needs", "solve"]
+__all__ = ["RankingChoice", "choose", "needs", "smoothed", "solve"]
 
 # What is tried where the user keeps the default normalization: for likelihood ratios, and for rotations.
 NORMALIZATIONS, ROTATED = ("iso", "center+l2"), ("l2", "center+l2")
 PENALTIES = tuple(float(p) for p in np.logspace(-3, 1, 9))
-# Of a bank: none, and the weight that items have in CSLS.
+# Of a bank: none, and the weight that items have in CSLS. Rotations, which rank by cosine, are not tried without.
 WEIGHTS = (0.0, 0.5)
+# By how much a rotation must rank better than a likelihood ratio, which wins more often than few anchors show.
+ROTATION_GAIN = 0.01
 
 Penalties = tuple[float, float]
 # Infinite penalties stand for the rotation, which is what shrinking everything leaves.
@@ -81,22 +83,21 @@ def choose(pairs: Pairs, settings: Settings) -> RankingChoice:
     spaces of different dimensions. A penalty that suits the share of the pairs which a trial leaves is, per pair, that
     much smaller for all of them. In a trial, the bank is made of the pairs that are not held out.
     """
-    tried, weights = list(_candidates(pairs, settings)), WEIGHTS if settings.bank.size else WEIGHTS[:1]
+    tried = list(_candidates(pairs, settings))
     scores: list[list[np.ndarray]] = [[] for _ in tried]
     shares = []
     for rest, rows in pairs.trials(settings.seed):
         shares.append(len(rest) / len(pairs))
-        held = pairs.sample.part(rows)
-        trials = {name: _Trial(rest.normalized(name), held, settings.bank.of(rest)) for name, _ in tried}
-        for (name, grid), found_so_far in zip(tried, scores, strict=True):
-            found_so_far.append(np.stack([trials[name].scores(penalties, weights) for penalties in grid]))
-    share, found = float(np.mean(shares)), {}
-    for (name, grid), per_trial in zip(tried, scores, strict=True):
-        for (x, y), row in zip(grid, _smoothed(np.mean(per_trial, axis=0)).tolist(), strict=True):
-            for weight, score in zip(weights, row, strict=True):
-                found[RankingChoice(name, len(pairs), None, share * x, share * y, weight, settings.bank)] = score
+        held, bank = pairs.sample.part(rows), settings.bank.of(rest)
+        trials = {path.normalize: _Trial(rest.normalized(path.normalize), held, bank) for path in tried}
+        for path, found_so_far in zip(tried, scores, strict=True):
+            found_so_far.append(trials[path.normalize].scores(path))
+    found: dict[RankingChoice, float] = {}
+    for path, per_trial in zip(tried, scores, strict=True):
+        choices = path.choices(len(pairs), float(np.mean(shares)), settings.bank)
+        found |= zip(choices, smoothed(np.mean(per_trial, axis=0)).ravel() - path.hurdle, strict=True)
     best = max(found, key=found.__getitem__)
-    named = {choice.title: score for choice, score in found.items()}
+    named = {choice.title: float(score) for choice, score in found.items()}
     return replace(best, selection=Selection.best("out-of-fold reciprocal rank", named))
 
 
@@ -109,14 +110,31 @@ def solve(pairs: Pairs, choice: RankingChoice) -> Solution:
     return Solution(fold(ratio.query, p.source, None, dtype=pairs.dtype), target)
 
 
-def _candidates(pairs: Pairs, settings: Settings) -> Iterator[tuple[str, list[Penalties]]]:
-    """Go through normalizations, each with a path of penalties to try, (source, target) each."""
-    default = settings.normalize == "iso"
+@dataclass(frozen=True)
+class _Path:
+    """What is tried in a row: one normalization, penalties for (source, target), and weights of the bank."""
+
+    normalize: str
+    penalties: list[Penalties]
+    weights: tuple[float, ...]
+    hurdle: float = 0.0
+
+    def choices(self, pairs: int, share: float, bank: BankRows) -> list[RankingChoice]:
+        """Return the choices, for all pairs instead of a share of them."""
+        return [
+            RankingChoice(self.normalize, pairs, None, share * x, share * y, weight, bank)
+            for x, y in self.penalties
+            for weight in self.weights
+        ]
+
+
+def _candidates(pairs: Pairs, settings: Settings) -> Iterator[_Path]:
+    default, weights = settings.normalize == "iso", WEIGHTS if settings.bank.size else WEIGHTS[:1]
     for name in NORMALIZATIONS if default else (settings.normalize,):
-        yield from ((name, grid) for grid in _grids(pairs, settings.penalty))
+        yield from (_Path(name, penalties, weights) for penalties in _grids(pairs, settings.penalty))
     for name in ROTATED if default else (settings.normalize,):
         if settings.penalty is None and name in UNIT_ROWS:
-            yield name, [ROTATION]
+            yield _Path(name, [ROTATION], weights[-1:], ROTATION_GAIN)
 
 
 def _grids(pairs: Pairs, penalty: float | None) -> list[list[Penalties]]:
@@ -149,8 +167,11 @@ class _Trial:
     def bank_rows(self) -> np.ndarray:
         return self.p.source.apply(self.bank)
 
-    def scores(self, penalties: Penalties, weights: tuple[float, ...]) -> list[float]:
-        """Return the mean reciprocal rank for each weight of the bank."""
+    def scores(self, path: _Path) -> np.ndarray:
+        """Return the mean reciprocal rank for each pair of penalties and each weight of the bank."""
+        return np.stack([self._scores(penalties, path.weights) for penalties in path.penalties])
+
+    def _scores(self, penalties: Penalties, weights: tuple[float, ...]) -> list[float]:
         ratio = rotation(self.p.summary) if penalties == ROTATION else self.path.at(*penalties)
         queries, targets = ratio.vectors(*self.rows)
         scores, own = queries @ targets.T, np.arange(len(queries))
@@ -162,7 +183,7 @@ class _Trial:
         return [float(np.mean(reciprocal_ranks(scores - weight * crowd, own))) for weight in weights]
 
 
-def _smoothed(scores: np.ndarray) -> np.ndarray:
+def smoothed(scores: np.ndarray) -> np.ndarray:
     """Average each score with its neighbors along the path: of a broad summit the middle, and no lucky spike."""
     padded = np.pad(scores, ((1, 1), (0, 0)), mode="edge")
     return np.asarray(padded[:-2] + padded[1:-1] + padded[2:]) / 3
