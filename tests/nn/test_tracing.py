@@ -118,7 +118,7 @@ def test_an_export_refuses_anchors_of_an_earlier_step(x):
 @pytest.mark.parametrize(
     "options",
     [
-        pytest.param({}, id="augmented"),
+        pytest.param({}, id="kernel"),
         pytest.param({"goal": "retrieval"}, id="retrieval", marks=slow),
         pytest.param({"map": "affine", "normalize": "center+l2"}, id="unit rows", marks=slow),
     ],

@@ -199,3 +199,49 @@ def test_a_fitted_thing_says_what_it_is(pair):
         assert before.startswith(f"{type(unfitted).__name__}(")
         assert repr(unfitted.fit(*fit)) == says
         assert repr(clone(unfitted)) == before != says
+
+
+def varied(rng, n=600, d=64):
+    """Pairs that vary more in some directions than in others, and have a mean."""
+    z = rng.normal(size=(n, d)) * np.arange(1, d + 1) ** -0.5
+    x, y = (z @ np.linalg.qr(rng.normal(size=(d, d)))[0] + 0.05 * rng.normal(size=(n, d)) + 0.1 for _ in range(2))
+    return x, y
+
+
+def test_decoding_for_retrieval_half_whitens_by_the_targets_anchors_alone(rng):
+    x, y = varied(rng)
+    a, b = x[:50], y[:50]
+    codes = rl.RelativeEncoder().fit(a).transform(x)
+    queries = rl.RelativeDecoder(goal="retrieval").fit(b).transform(codes)
+    unit = b / np.linalg.norm(b, axis=1, keepdims=True)
+    centered = unit - unit.mean(0)
+    values, vectors = np.linalg.eigh(centered.T @ centered)
+    root = (vectors / np.sqrt(values + values.mean())) @ vectors.T
+    added = 0.25 * np.trace(root @ centered.T @ centered) / values.sum() * unit.mean(0)
+    np.testing.assert_allclose(queries, codes @ centered @ root + added, atol=1e-10)
+
+
+def test_decoding_for_retrieval_ranks_better_than_reconstructions(rng):
+    x, y = varied(rng)
+    found = [rl.RelativeTranslator(goal=g).fit(x[:40], y[:40]).transform(x[100:]) for g in ("vectors", "retrieval")]
+    worse, better = (rl.evaluate.mrr(queries, y[100:], 10) for queries in found)
+    assert better > worse + 0.01
+
+
+@pytest.mark.parametrize("kind", [rl.RelativeDecoder, rl.RelativeTranslator])
+def test_the_goal_is_saved(kind, rng, tmp_path):
+    x, y = varied(rng, 60)
+    t = kind(goal="retrieval")
+    t = t.fit(x, y) if kind is rl.RelativeTranslator else t.fit(y)
+    t.save(tmp_path / "t.safetensors")
+    again, rows = rl.load(tmp_path / "t.safetensors"), rng.normal(size=(9, t.n_features_in_))
+    assert again.goal == "retrieval"
+    np.testing.assert_array_equal(again.transform(rows), t.transform(rows))
+
+
+def test_goals_that_are_none_are_refused(rng):
+    y = rng.normal(size=(30, 5))
+    with pytest.raises(ValueError, match=r"There is no goal 'search'"):
+        rl.RelativeDecoder(goal="search").fit(y)
+    with pytest.raises(ValueError, match="is for dual codes, and the codes are 'cosine'"):
+        rl.RelativeDecoder("cosine", goal="retrieval").fit(y)

@@ -159,4 +159,9 @@ def _given_away(translator: Any, file: Path) -> str:
             "- `centers` are vectors of the anchors, or mixed from two of them each: from such vectors texts can be "
             'guessed. Fit with max_cost="affine" to leave them out.'
         )
+    if getattr(translator, "target_map_", None) is not None and translator.target_map_.bank is not None:
+        lines.append(
+            "- `bank.queries` are translated vectors of the source, from which those vectors can be recovered in part. "
+            "Fit with bank_size=0 to leave them out."
+        )
     return "\n".join(lines)

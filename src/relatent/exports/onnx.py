@@ -67,9 +67,11 @@ class _Graph:
         self.nodes: list[Any] = []
         self.constants: list[Any] = []
 
-    def add(self, operator: str, *inputs: str, output: str | None = None, **attributes: Any) -> str:
+    def add(self, operator: str, *inputs: str, output: str | None = None, unused: int = 0, **attributes: Any) -> str:
+        """Add a node and return its output, the first of several where the others are ``unused``."""
         output = output or f"{operator}_{len(self.nodes)}"
-        self.nodes.append(self.onnx.helper.make_node(operator, inputs, [output], name=output, **attributes))
+        outputs = [output, *(f"{output}_{i}" for i in range(unused))]
+        self.nodes.append(self.onnx.helper.make_node(operator, inputs, outputs, name=output, **attributes))
         return output
 
     def constant(self, value: Any, dtype: Any = np.float32) -> str:
@@ -114,4 +116,28 @@ def _squares(graph: _Graph, x: str, weights: np.ndarray) -> str:
     return graph.add("Concat", x, last, axis=1)
 
 
-NODES: dict[str, Callable[..., str]] = {"linear": _linear, "unit": _unit, "gaussian": _gaussian, "squares": _squares}
+def _crowding(
+    graph: _Graph,
+    x: str,
+    weights: np.ndarray,
+    queries: np.ndarray,
+    offsets: np.ndarray,
+    weight: np.ndarray,
+    neighbors: np.ndarray,
+) -> str:
+    """Append the squares, less what items lose that score high with the bank."""
+    bias = graph.add("MatMul", graph.add("Mul", x, x), graph.constant(weights[:, None]))
+    scores = graph.add("Add", graph.add("MatMul", x, graph.constant(queries.T)), graph.constant(offsets))
+    best = graph.add("TopK", scores, graph.constant([int(neighbors)], np.int64), unused=1, axis=1)
+    mean = graph.add("ReduceMean", best, graph.constant([1], np.int64), keepdims=1)
+    lost = graph.add("Mul", graph.add("Add", bias, mean), graph.constant(float(weight)))
+    return graph.add("Concat", x, graph.add("Sub", bias, lost), axis=1)
+
+
+NODES: dict[str, Callable[..., str]] = {
+    "linear": _linear,
+    "unit": _unit,
+    "gaussian": _gaussian,
+    "squares": _squares,
+    "crowding": _crowding,
+}

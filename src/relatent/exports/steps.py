@@ -84,7 +84,13 @@ def _(fitted: FoldedMap) -> list[Step]:
         f = fitted.features
         steps.append(Step("gaussian", {"centers": f.centers, "width": np.asarray(f.width)}))
     steps.append(Step("linear", {"matrix": fitted.matrix, "offset": fitted.offset}))
-    return steps if fitted.bias is None else [*steps, Step("squares", {"weights": fitted.bias})]
+    if fitted.bias is None:
+        return steps
+    if fitted.bank is None:
+        return [*steps, Step("squares", {"weights": fitted.bias})]
+    b = fitted.bank
+    numbers = {"weight": np.asarray(b.weight), "neighbors": np.asarray(b.neighbors)}
+    return [*steps, Step("crowding", {"weights": fitted.bias, "queries": b.queries, "offsets": b.offsets, **numbers})]
 
 
 @_steps.register

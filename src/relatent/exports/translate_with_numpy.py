@@ -44,7 +44,21 @@ def squares(x: Array, weights: Array) -> Array:
     return np.concatenate([x, (x * x) @ weights[:, None]], axis=1)
 
 
-STEPS: dict[str, Callable[..., Array]] = {"linear": linear, "unit": unit, "gaussian": gaussian, "squares": squares}
+def crowding(x: Array, weights: Array, queries: Array, offsets: Array, weight: Array, neighbors: Array) -> Array:
+    """Append one coordinate: squares as above, less the mean of the best scores that a bank of queries gives the row."""
+    bias, k = (x * x) @ weights[:, None], int(neighbors)
+    best = np.partition(x @ queries.T + offsets, len(queries) - k, axis=1)[:, len(queries) - k :]
+    last = bias - weight * (bias + best.mean(axis=1, keepdims=True))
+    return np.concatenate([x, last.astype(x.dtype)], axis=1)
+
+
+STEPS: dict[str, Callable[..., Array]] = {
+    "linear": linear,
+    "unit": unit,
+    "gaussian": gaussian,
+    "squares": squares,
+    "crowding": crowding,
+}
 
 
 def apply(steps: Iterable[Step], x: Any) -> Array:

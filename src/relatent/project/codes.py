@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, ClassVar, Self, TypeVar
 
 import numpy as np
@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from relatent import anchors as choose
 from relatent._array import Array, as_matrix, suggest, to_numpy
-from relatent._linalg import Conditioning, conditioning, pseudo_inverse
+from relatent._linalg import Conditioning, conditioning, pseudo_inverse, thin_svd, unit_norm
 from relatent._saved import Saved, read_saved, understood, write_saved
 from relatent.project.coded_map import CodedMap, CodedTransformer, check_width
 from relatent.project.relative import code_fingerprint
@@ -26,6 +26,10 @@ Half = TypeVar("Half", "RelativeEncoder", "RelativeDecoder")
 
 CODES = {"dual": "center", "cosine": "center+l2"}
 """The kinds of codes, and how vectors are prepared for each by default."""
+GOALS = ("vectors", "retrieval")
+# Of queries: the penalty of the half whitening, in units of the mean eigenvalue of the target's anchors, and the share
+# of their mean, relative to what makes scores distances.
+WHITENING, MEAN_SHARE = 1.0, 0.25
 
 
 class RelativeEncoder(CodedTransformer):
@@ -126,6 +130,15 @@ class RelativeDecoder(CodedTransformer):
     any, all anchors are inverted at once. ``rtol`` and ``ridge`` as in :func:`inverse_relative_projection`.
     Coordinates in which the anchors do not vary get their mean.
 
+    ``goal="retrieval"``, of dual codes, gives queries instead of reconstructions: what to look up by cosine in an index
+    of the target's own vectors. Directions in which all targets vary tell them apart least, so they are shrunk,
+
+    .. math:: \hat q = \alpha\, Y (Y^\top Y + \lambda I)^{-1/2} + c\, m
+
+    with Y the unit rows of the anchors, centered by their mean m, and λ the mean eigenvalue of YᵀY. A quarter of the
+    multiple c of m that makes scores distances is added: it takes down targets that are near to many queries. All of it
+    is known from the target's anchors alone.
+
     >>> from relatent._linalg import unit_norm
     >>> y = np.random.default_rng(0).normal(size=(20, 3))
     >>> codes = RelativeEncoder("cosine").fit(y).transform(y)
@@ -145,6 +158,7 @@ class RelativeDecoder(CodedTransformer):
         rtol: float | None = None,
         ridge: float = 0.0,
         rescale: bool = True,
+        goal: str = "vectors",
     ) -> None:
         self.codes = codes
         self.normalize = normalize
@@ -152,18 +166,23 @@ class RelativeDecoder(CodedTransformer):
         self.rtol = rtol
         self.ridge = ridge
         self.rescale = rescale
+        self.goal = goal
 
     def fit(self, anchors: Array | Space, y: Any = None, *, keys: Sequence[Any] | np.ndarray | None = None) -> Self:
         """Learn to decode into a space from its anchors, which must be those of the encoder, in the same order."""
+        self._check_goal()
         prepared = _Prepared.of(self, anchors, keys)
         a = prepared.vectors
         self.n_features_in_ = len(a)
         kept = [np.arange(len(a))] if self.subspaces is None else list(self.subspaces)
         _check_subspaces(kept, len(a))
         self.conditioning_ = max((conditioning(a[rows]) for rows in kept), key=lambda c: c.condition_number)
-        matrix = a if self.codes == "dual" else self._inverse(a, kept)
+        matrix, after = a if self.codes == "dual" else self._inverse(a, kept), prepared.normalizer
+        if self.goal == "retrieval":
+            matrix, mean = _half_whitened(prepared.raw)
+            after = replace(after, mean=mean)
         matrix = np.where(prepared.live, matrix, 0.0).astype(prepared.dtype)
-        self.map_ = CodedMap(matrix, after=prepared.normalizer, rescale=self.rescale)
+        self.map_ = CodedMap(matrix, after=after, rescale=self.rescale)
         self.fingerprint_ = prepared.fingerprint
         return self
 
@@ -184,14 +203,14 @@ class RelativeDecoder(CodedTransformer):
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write a safetensors file. It holds the anchors in effect."""
         check_is_fitted(self)
-        _save_half(self, path, {}, {"rescale": self.rescale})
+        _save_half(self, path, {}, {"rescale": self.rescale, "goal": self.goal})
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
         """Read what :meth:`save` wrote."""
         decoder, normalizer, saved = _load_half(cls, path)
         with understood(path):
-            decoder.rescale = bool(saved.about["rescale"])
+            decoder.rescale, decoder.goal = bool(saved.about["rescale"]), saved.about.get("goal", "vectors")
             decoder.map_ = CodedMap(saved.arrays["matrix"], after=normalizer, rescale=decoder.rescale)
         decoder.n_features_in_ = decoder.map_.dims_in
         return decoder
@@ -201,6 +220,12 @@ class RelativeDecoder(CodedTransformer):
         for rows in kept:
             matrix[rows] += pseudo_inverse(a[rows].T, self.rtol, self.ridge) / len(kept)
         return matrix
+
+    def _check_goal(self) -> None:
+        if self.goal not in GOALS:
+            raise ValueError(f"There is no goal {self.goal!r}.{suggest(self.goal, GOALS)}")
+        if self.goal == "retrieval" and self.codes != "dual":
+            raise ValueError(f'goal="retrieval" is for dual codes, and the codes are {self.codes!r}: leave one out.')
 
     def _check_codes(self, space: Space) -> None:
         match = self.fingerprint_.matches(space.fingerprint)
@@ -220,6 +245,7 @@ class _Prepared:
     """What both halves take from anchors."""
 
     given: Any
+    raw: np.ndarray
     vectors: np.ndarray
     """Normalized, in float64."""
     normalizer: Normalizer
@@ -244,7 +270,16 @@ class _Prepared:
             )
         # Dual codes weigh anchors, and are decoded under any preparation of the target.
         known = code_fingerprint(half.codes, len(a), keys, normalize=name if half.codes == "cosine" else None)
-        return _Prepared(anchors, a, normalizer, live_dimensions(np.std(raw, axis=0)), raw.dtype, known)
+        return _Prepared(anchors, raw, a, normalizer, live_dimensions(np.std(raw, axis=0)), raw.dtype, known)
+
+
+def _half_whitened(a: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return Y (YᵀY + λI)^-½ of centered unit rows, and what to add to queries."""
+    rows = unit_norm(a.astype(np.float64))
+    mean = np.mean(rows, axis=0)
+    u, s, vt = thin_svd(rows - mean)
+    weights = 1 / np.sqrt(s**2 + WHITENING * np.sum(s**2) / a.shape[1])
+    return (u * (s * weights)) @ vt, MEAN_SHARE * np.sum(s**2 * weights) / np.sum(s**2) * mean
 
 
 def _save_half(half: Any, path: str | os.PathLike[str], arrays: dict[str, np.ndarray], about: dict[str, Any]) -> None:

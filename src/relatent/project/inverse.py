@@ -55,6 +55,9 @@ class RelativeTranslator(CodedTransformer):
     step changes nothing once the pruned anchors span the space; it says that it estimates "the rotation and
     reflection matrix", and this does.)
 
+    ``goal="retrieval"``, of dual codes, gives queries for an index of the target instead of reconstructions
+    (:class:`RelativeDecoder`).
+
     Attributes
     ----------
     encoder_, decoder_ : the halves, each of which can be used and saved alone
@@ -82,6 +85,7 @@ class RelativeTranslator(CodedTransformer):
         omega: int = 1,
         complete: bool = False,
         rescale: bool = True,
+        goal: str = "vectors",
         seed: int | np.random.Generator | None = 0,
     ) -> None:
         self.codes = codes
@@ -92,6 +96,7 @@ class RelativeTranslator(CodedTransformer):
         self.omega = omega
         self.complete = complete
         self.rescale = rescale
+        self.goal = goal
         self.seed = seed
 
     def fit(self, X: Array | Space, y: Array | Space) -> Self:
@@ -119,6 +124,7 @@ class RelativeTranslator(CodedTransformer):
             rtol=self.rtol,
             ridge=0.0 if self.codes == "dual" else self.ridge or 0.0,
             rescale=self.rescale,
+            goal=self.goal,
         ).fit(target, keys=aligned.keys)
         before, after, dtype = self.encoder_.map_.before, self.decoder_.map_.after, self.encoder_.matrix_.dtype
         matrix, *second = (factor.astype(dtype) for factor in self._factors())
@@ -134,7 +140,8 @@ class RelativeTranslator(CodedTransformer):
         arrays = {"matrix": self.map_.matrix, **source.arrays("source."), **target.arrays("target.")}
         if self.map_.second is not None:
             arrays["second"] = self.map_.second
-        about = {"codes": self.codes, "rescale": self.rescale, "source": source.about(), "target": target.about()}
+        settings = {"codes": self.codes, "rescale": self.rescale, "goal": self.goal}
+        about = settings | {"source": source.about(), "target": target.about()}
         write_saved(path, Saved(self.kind, arrays, about))
 
     @classmethod
@@ -142,7 +149,8 @@ class RelativeTranslator(CodedTransformer):
         """Read what :meth:`save` wrote: a translator that transforms, without its halves."""
         saved = read_saved(path, cls.kind)
         with understood(path):
-            translator = cls(saved.about["codes"], rescale=saved.about["rescale"])
+            goal = saved.about.get("goal", "vectors")
+            translator = cls(saved.about["codes"], rescale=saved.about["rescale"], goal=goal)
             translator.map_ = CodedMap(
                 saved.arrays["matrix"],
                 Normalizer.from_saved(saved.arrays, saved.about["source"], "source."),

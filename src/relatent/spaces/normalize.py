@@ -96,7 +96,8 @@ class Normalizer:
         if name == "iso":
             rms = float(np.sqrt(np.sum(diagonal) / n)) or 1.0
             return Normalizer(name, mean, one / rms, one * rms)
-        std = np.sqrt(diagonal / max(n - 1, 1))
+        # A difference of sums leaves a dead coordinate a little above or below zero.
+        std = np.sqrt(np.maximum(diagonal, 0.0) / max(n - 1, 1))
         std = np.where(live_dimensions(std), std, 1.0)
         return Normalizer(name, mean, 1 / std, std)
 

@@ -10,6 +10,7 @@ import numpy as np
 from relatent._array import BLOCK_ROWS, Array, array_namespace, is_followed, like, row_chunks
 from relatent._linalg import rows_per_chunk
 from relatent.spaces.normalize import Normalizer, live_dimensions, scaled
+from relatent.translate.bank import Bank, with_bias
 from relatent.translate.kernel import Features
 from relatent.translate.maps import Affine
 from relatent.translate.pairs import Frame, Pairs
@@ -35,6 +36,8 @@ class FoldedMap:
     """Weights of the squared outputs in an appended coordinate (the target side of a likelihood ratio)."""
     basis: np.ndarray | None = None
     """What few anchors reach of the source, (d, r): two thin products instead of one wide one."""
+    bank: Bank | None = None
+    """What crowded items lose in the appended coordinate."""
 
     def __call__(self, x: Array) -> Array:
         """Translate checked rows. NumPy's halves become float32; these and what has steps in between go in blocks."""
@@ -80,7 +83,7 @@ class FoldedMap:
         y += like(self.offset, y)  # in place: the product is ours, and a second result of that size is not needed
         if self.bias is None:
             return y
-        return array_namespace(x).concat([y, (y * y) @ like(self.bias, y)[:, None]], axis=1)
+        return with_bias(y, self.bias, self.bank)
 
     @property
     def width(self) -> int:
@@ -122,6 +125,8 @@ class FoldedMap:
             arrays |= self.before.arrays(f"{prefix}before.")
         if self.features is not None:
             arrays |= {f"{prefix}centers": self.features.centers}
+        if self.bank is not None:
+            arrays |= self.bank.arrays(f"{prefix}bank.")
         optional = {f"{prefix}bias": self.bias, f"{prefix}basis": self.basis}
         return arrays | {name: array for name, array in optional.items() if array is not None}
 
@@ -131,6 +136,7 @@ class FoldedMap:
             "before": None if self.before is None else self.before.about(),
             "width": None if self.features is None else self.features.width,
             "mixed": self.features is not None and self.features.mixed,
+            "bank": None if self.bank is None else self.bank.about(),
         }
 
     @staticmethod
@@ -142,8 +148,9 @@ class FoldedMap:
         if about["width"] is not None:
             features = Features(arrays[f"{prefix}centers"], float(about["width"]), bool(about["mixed"]))
         matrix, offset = arrays[f"{prefix}matrix"], arrays[f"{prefix}offset"]
-        bias, basis = arrays.get(f"{prefix}bias"), arrays.get(f"{prefix}basis")
-        folded = FoldedMap(matrix, offset, before, features, bias, basis)
+        bias, basis, banked = arrays.get(f"{prefix}bias"), arrays.get(f"{prefix}basis"), about.get("bank")
+        bank = None if banked is None else Bank.from_saved(arrays, banked, f"{prefix}bank.")
+        folded = FoldedMap(matrix, offset, before, features, bias, basis, bank)
         # One row shows whether the shapes fit together.
         folded(np.zeros((1, folded.dims_in), dtype=folded.matrix.dtype))
         return folded
@@ -157,6 +164,7 @@ def fold(
     dtype: np.dtype,
     features: Features | None = None,
     bias: np.ndarray | None = None,
+    bank: Bank | None = None,
 ) -> FoldedMap:
     """Fold the coordinates that a map was solved in into it, as far as they are affine.
 
@@ -182,7 +190,7 @@ def fold(
     bias, basis = (None if a is None else np.ascontiguousarray(a, dtype=dtype) for a in (bias, basis))
     if features is not None:
         features = replace(features, centers=np.ascontiguousarray(features.centers, dtype=dtype))
-    return FoldedMap(matrix, offset, before, features, bias, basis)
+    return FoldedMap(matrix, offset, before, features, bias, basis, bank)
 
 
 def _in_space(solved: Affine, target: Frame) -> tuple[np.ndarray, np.ndarray]:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from relatent._array import Array, array_namespace, like
+from relatent._array import Array, like
 from relatent._linalg import spectrum
 from relatent.summary import Summary
-from relatent.translate.maps import Affine
+from relatent.translate.bank import Bank, with_bias
+from relatent.translate.maps import Affine, orthogonal
 
-__all__ = ["LikelihoodPath", "LikelihoodRatio"]
+__all__ = ["LikelihoodPath", "LikelihoodRatio", "rotation"]
+
+Spectrum = tuple[np.ndarray, np.ndarray]
 
 # A correlation this close to 1 has a likelihood ratio beyond what finite anchors can tell.
 TOP_CORRELATION = 1 - 1e-6
@@ -26,13 +29,17 @@ class LikelihoodRatio:
     .. math:: s(x, y) = \sum_i \frac{\rho_i}{1-\rho_i^2} a_i b_i - \frac12 \sum_i \frac{\rho_i^2}{1-\rho_i^2} b_i^2
 
     up to a term that depends on x alone and leaves every ranking as it is. It is an inner product: the query becomes
-    (ρ/(1−ρ²)·a, 1), the target (b, bias), so any inner-product index serves it.
+    (ρ/(1−ρ²)·a, 1), the target (b, bias), so any inner-product index serves it. A bank of queries
+    (:class:`~relatent.translate.bank.Bank`) takes from the bias of each target what its crowd of queries says.
     """
 
     query: Affine
     target: Affine
     bias: np.ndarray
     """Weight of each squared target coordinate in the appended one."""
+    commonness: np.ndarray
+    """Weight of each squared query coordinate in the term that depends on x alone."""
+    bank: Bank | None = None
 
     def query_vectors(self, x: Array) -> Array:
         """Return the vectors to search with."""
@@ -40,12 +47,16 @@ class LikelihoodRatio:
 
     def target_vectors(self, y: Array) -> Array:
         """Return the vectors to index, the bias appended as their last coordinate."""
-        b = y @ like(self.target.matrix, y) + like(self.target.offset, y)
-        return array_namespace(y).concat([b, (b * b) @ like(self.bias, y)[:, None]], axis=1)
+        return with_bias(y @ like(self.target.matrix, y) + like(self.target.offset, y), self.bias, self.bank)
 
     def vectors(self, x: Array, y: Array) -> tuple[Array, Array]:
         """Return the vectors to search with and those to index."""
         return self.query_vectors(x), self.target_vectors(y)
+
+    def with_bank(self, x: np.ndarray, weight: float) -> LikelihoodRatio:
+        """Return the same ratio with a bank of these source rows."""
+        queries = self.query_vectors(x)[:, :-1]
+        return replace(self, bank=Bank.of(queries, queries**2 @ self.commonness, weight))
 
 
 @dataclass(frozen=True)
@@ -61,24 +72,49 @@ class LikelihoodPath:
     """The cross-covariance between the eigenvectors."""
 
     @staticmethod
-    def of(summary: Summary) -> LikelihoodPath:
-        """Decompose both covariances."""
-        (values_x, vectors_x), (values_y, vectors_y) = spectrum(summary.xx), spectrum(summary.yy)
+    def of(summary: Summary, decomposed: tuple[Spectrum, Spectrum] | None = None) -> LikelihoodPath:
+        """Decompose both covariances, unless that is done."""
+        (values_x, vectors_x), (values_y, vectors_y) = decomposed or (spectrum(summary.xx), spectrum(summary.yy))
         cross, n = vectors_x.T @ summary.xy @ vectors_y / summary.n, summary.n
         return LikelihoodPath(summary, values_x / n, vectors_x, values_y / n, vectors_y, cross)
 
     def at(self, penalty_x: float, penalty_y: float) -> LikelihoodRatio:
         """Return the likelihood ratio with penalties × the mean eigenvalue added to the two covariances."""
+        wx, rho, wy = self.canonical(penalty_x, penalty_y)
+        query = _query(wx * (rho / (1 - rho**2)), self.summary.mean_x)
+        target = Affine(wy, -self.summary.mean_y @ wy)
+        # In the query's coordinates, which are a·ρ/(1−ρ²), the term ½ ρ²/(1−ρ²)·a² has the weights ½ (1−ρ²).
+        return LikelihoodRatio(query, target, -0.5 * rho**2 / (1 - rho**2), -0.5 * (1 - rho**2))
+
+    def canonical(self, penalty_x: float, penalty_y: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return the matrices that give the canonical variables of the two sides, and between them the correlations."""
         root_x = np.sqrt(self.values_x + penalty_x * np.sum(self.values_x) / self.summary.dims[0])
         root_y = np.sqrt(self.values_y + penalty_y * np.sum(self.values_y) / self.summary.dims[1])
         u, rho, v = _svd(self.cross / root_x[:, None] / root_y)
-        rho = np.minimum(rho, TOP_CORRELATION)
         wx, wy = self.vectors_x @ (u / root_x[:, None]), self.vectors_y @ (v / root_y[:, None])
-        query = np.column_stack([wx * (rho / (1 - rho**2)), np.zeros(len(wx))])
-        offset = -self.summary.mean_x @ query
-        offset[-1] = 1.0
-        target = Affine(wy, -self.summary.mean_y @ wy)
-        return LikelihoodRatio(Affine(query, offset), target, -0.5 * rho**2 / (1 - rho**2))
+        return wx, np.minimum(rho, TOP_CORRELATION), wy
+
+
+def rotation(summary: Summary) -> LikelihoodRatio:
+    r"""Return the likelihood ratio of isotropic pairs with one correlation in all directions, of vanishing size.
+
+    .. math:: s(x, y) = x\,Q \cdot y \qquad Q = \arg\min \lVert Y - XQ \rVert
+
+    It is what shrinking both covariances to spheres and all correlations to one leaves. Of unit rows it is the cosine
+    after the orthogonal map.
+    """
+    q = orthogonal(summary).matrix
+    width = q.shape[1]
+    target = Affine.linear(np.eye(width))
+    return LikelihoodRatio(_query(q, np.zeros(len(q))), target, np.zeros(width), np.zeros(width))
+
+
+def _query(matrix: np.ndarray, mean: np.ndarray) -> Affine:
+    """Return the map of centered rows with a last coordinate of 1, which meets the bias of the target."""
+    padded = np.column_stack([matrix, np.zeros(len(matrix))])
+    offset = -mean @ padded
+    offset[-1] = 1.0
+    return Affine(padded, offset)
 
 
 def _svd(m: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -354,6 +354,11 @@ class NormalizedPairs:
         """Eigenvalues and eigenvectors of the scatter of the source."""
         return spectrum(self.summary.xx)
 
+    @cached_property
+    def spectra(self) -> tuple[tuple[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]:
+        """Eigenvalues and eigenvectors of the scatter of both sides."""
+        return self.spectrum_x, spectrum(self.summary.yy)
+
     def of(self, held: Sample) -> tuple[np.ndarray, np.ndarray]:
         """Return other pairs of the same spaces in these coordinates."""
         return self.source.apply(held.x), self.target.apply(held.y)

@@ -14,7 +14,7 @@ from sklearn.utils import Tags
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import validate_data
 
-from relatent._array import Array, as_matrix, as_parallel, as_rows, like, to_numpy
+from relatent._array import Array, as_matrix, as_parallel, as_rows, as_same_space, like, to_numpy
 from relatent._linalg import pseudo_inverse
 from relatent._saved import Saved, read_saved, understood, write_saved
 from relatent.evaluate.fidelity import r2
@@ -23,6 +23,7 @@ from relatent.spaces.batches import check_replace
 from relatent.spaces.join import parallel
 from relatent.spaces.keys import key_hashes
 from relatent.spaces.space import Space
+from relatent.translate.bank import BANK_SIZE, BankRows
 from relatent.translate.batches import BatchTranslator
 from relatent.translate.endpoints import Endpoints, check_side
 from relatent.translate.folded import FoldedMap
@@ -54,7 +55,7 @@ class Translator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         :mod:`relatent.translate.maps`. The papers' settings are ``map="orthogonal", normalize="standard"`` and so on.
     normalize : name
         Preparation of both sides (:class:`relatent.Normalizer`), fitted on the anchors and undone on the target side.
-        With ``goal="retrieval"``, "iso" also tries "center+l2". Unit rows are summed over the sample.
+        With ``goal="retrieval"``, "iso" also tries others. Unit rows are summed over the sample.
     penalty : float or None
         Ridge penalty in units of the mean eigenvalue, for the maps that take one; None chooses it. With ``"auto"``,
         a penalty also asks for a linear ridge, without a kernel.
@@ -66,6 +67,9 @@ class Translator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
     max_cost : None or "affine"
         "affine" forbids maps that cost more than one matrix product: "vectors" and "stitching" then leave out the
         kernel, which compares each row with up to 4,000 anchors and keeps these (see :meth:`save`).
+    bank_size : int
+        For retrieval: most source vectors kept in the fitted map, and in its file, to tell which items of an index
+        crowd out others (:class:`relatent.translate.bank.Bank`), where that ranks held-out anchors better. 0: none.
     sample_size : int
         Pairs kept for what cannot be chosen from sums: a sample that does not depend on chunks or their order. ``fit``
         keeps arrays of up to four times as many rows alive instead of copying out of them.
@@ -106,6 +110,7 @@ class Translator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         rank: int | None = None,
         frozen_target: bool = False,
         max_cost: str | None = None,
+        bank_size: int = BANK_SIZE,
         sample_size: int = SAMPLE_SIZE,
         seed: int = 0,
     ) -> None:
@@ -116,15 +121,27 @@ class Translator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         self.rank = rank
         self.frozen_target = frozen_target
         self.max_cost = max_cost
+        self.bank_size = bank_size
         self.sample_size = sample_size
         self.seed = seed
 
-    def fit(self, X: Array | Space, y: Array | Space, sample_weight: Array | None = None) -> Self:
+    def fit(
+        self,
+        X: Array | Space,
+        y: Array | Space,
+        sample_weight: Array | None = None,
+        *,
+        bank: Array | Space | None = None,
+    ) -> Self:
         """Learn from parallel anchors: row i of X and row i of y, the target's vectors, mean the same.
 
         Two spaces (:class:`relatent.Space`) are joined on their keys first, and their fingerprints remembered.
+
+        ``bank`` are source vectors, such as past queries, of which no target is known. For retrieval they show which
+        items of an index crowd out others; without them, the anchors do.
         """
         self._forget()
+        self.bank_ = self._checked_bank(X, bank)
         return self._take(X, y, sample_weight, copy=False).finish()
 
     def fit_pairs(
@@ -320,6 +337,9 @@ class Translator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         them, and whoever has it can work out their target vectors, too: what the map gives plus λ times what each
         anchor adds to it. ``summary()`` says so. Beyond 4,000 it holds landmarks, each mixed from two anchors. Where
         anchors must not be passed on, fit with ``max_cost="affine"``.
+
+        A retrieval map with a bank (``selection_`` says so) holds up to ``bank_size`` translated source vectors, from
+        which the map's inverse recovers what the map keeps of them. ``bank_size=0`` keeps none.
         """
         self._check_fitted()
         arrays = self.map_.arrays("map.") | {"seen_keys": self.seen_keys_}
@@ -356,7 +376,19 @@ class Translator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
 
     @property
     def _settings(self) -> Settings:
-        return Settings(self.map, self.normalize, self.penalty, self.rank, self.seed, self.max_cost)
+        rows = BankRows(getattr(self, "bank_", None), self.bank_size, self.seed)
+        return Settings(self.map, self.normalize, self.penalty, self.rank, self.seed, self.max_cost, rows)
+
+    def _checked_bank(self, X: Array | Space, bank: Array | Space | None) -> np.ndarray | None:
+        if bank is None:
+            return None
+        if self.goal != "retrieval" or self.frozen_target or self.map != "auto" or not self.bank_size:
+            raise ValueError(
+                'bank was given, and only goal="retrieval" with both sides moved and a bank_size above 0 has use for '
+                "it: leave it out."
+            )
+        given = [a.vectors if isinstance(a, Space) else a for a in (X, bank)]
+        return to_numpy(as_same_space(X=given[0], bank=given[1])[1])
 
     def _check_parameters(self) -> None:
         check_settings(self.goal, self._settings, self.frozen_target)

@@ -54,6 +54,7 @@ def check_settings(goal: str, settings: Settings, frozen: bool) -> None:
     if settings.max_cost not in COSTS:
         raise ValueError(f"max_cost is {settings.max_cost!r}: expected None or 'affine'.")
     _check_penalty(settings.penalty)
+    _check_bank_size(settings.bank.size)
     if settings.map == "auto":
         options: tuple[str, ...] = () if frozen else ("penalty",)
         what = "a frozen target" if frozen else f"goal {goal!r}"
@@ -73,3 +74,8 @@ def check_settings(goal: str, settings: Settings, frozen: bool) -> None:
 def _check_penalty(penalty: float | None) -> None:
     if penalty is not None and not (math.isfinite(penalty) and penalty >= 0):
         raise ValueError(f"penalty is {penalty}: expected a finite number of 0 or more.")
+
+
+def _check_bank_size(size: int) -> None:
+    if size < 0 or size % 1 != 0:
+        raise ValueError(f"bank_size is {size}: expected a whole number, 0 for no bank.")

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from relatent.translate.bank import BankRows
 from relatent.translate.folded import FoldedMap
 from relatent.translate.pairs import Pairs
 
@@ -21,6 +22,7 @@ class Settings:
     rank: int | None = None
     seed: int = 0
     max_cost: str | None = None
+    bank: BankRows = field(default_factory=BankRows)
 
 
 @dataclass(frozen=True)

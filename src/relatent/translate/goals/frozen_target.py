@@ -2,27 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
 from relatent._linalg import unit_norm
-from relatent.evaluate.retrieval import mean_reciprocal_rank
-from relatent.summary import Summary
+from relatent.evaluate.retrieval import reciprocal_ranks
 from relatent.translate.folded import FoldedMap, fold
 from relatent.translate.goals.choice import Choice, Selection, Settings, Solution
+from relatent.translate.goals.retrieval import smoothed
+from relatent.translate.likelihood import LikelihoodPath
 from relatent.translate.maps import Affine, orthogonal, ridge, whitened
 from relatent.translate.pairs import NormalizedPairs, Pairs
 
 __all__ = ["FrozenChoice", "choose", "needs", "solve"]
 
 
+# Of canonical queries: penalties in units of the mean eigenvalue of each side, and shares of the target's mean.
+PENALTIES, SHARES = (1.0, 3.0, 10.0, 30.0), (0.0, 0.25, 0.5)
+
+
 @dataclass(frozen=True)
 class Rule:
     """A map, with the target's mean or without: queries may rank better by what sets them apart."""
 
-    map: Callable[[Summary], Affine]
+    map: Callable[[NormalizedPairs], Affine]
     with_mean: bool = True
 
     def folded(self, p: NormalizedPairs, dtype: np.dtype) -> FoldedMap:
@@ -31,16 +37,40 @@ class Rule:
         if not self.with_mean:
             origin = np.zeros_like(target.normalizer.mean)
             target = replace(target, normalizer=replace(target.normalizer, mean=origin))
-        return fold(self.map(p.summary), p.source, target, dtype=dtype)
+        return fold(self.map(p), p.source, target, dtype=dtype)
+
+
+def canonical(p: NormalizedPairs, penalty: float, share: float) -> Affine:
+    r"""Return queries that meet unit rows of the target as canonical variables meet, less a share of their norms.
+
+    .. math:: xW \cdot y = a(x) \cdot b(y) \qquad W = \Sigma_x^{-1/2}\, U V^\top\, \Sigma_y^{-1/2}
+
+    with :math:`USV^\top` the whitened cross-covariance of centered rows. The index need not be whitened: the query is,
+    twice. Targets of large norm about the mean m are near to many queries. Of unit rows, that norm is linear in y,
+    :math:`\lVert y - m \rVert^2 = 1 + \lVert m \rVert^2 - 2\, m \cdot y`, so adding a multiple of m to every query
+    takes it off; the share is of the multiple that makes scores distances.
+    """
+    wx, _, wy = LikelihoodPath.of(p.summary, p.spectra).canonical(penalty, penalty)
+    matrix, scatter = wx @ wy.T, p.summary.yy
+    spread = np.sum(scatter @ wy * wy) / np.trace(scatter)
+    return Affine(matrix, share * spread * p.summary.mean_y - p.summary.mean_x @ matrix)
 
 
 RULES = {
-    "orthogonal": Rule(orthogonal),
-    "ridge": Rule(ridge),
-    "whitened": Rule(whitened),
-    "orthogonal without mean": Rule(orthogonal, with_mean=False),
-    "ridge without mean": Rule(ridge, with_mean=False),
+    "orthogonal": Rule(lambda p: orthogonal(p.summary)),
+    "ridge": Rule(lambda p: ridge(p.summary)),
+    "whitened": Rule(lambda p: whitened(p.summary)),
+    "orthogonal without mean": Rule(lambda p: orthogonal(p.summary), with_mean=False),
+    "ridge without mean": Rule(lambda p: ridge(p.summary), with_mean=False),
 }
+CANONICAL = {
+    f"canonical, λ={e:g}, mean × {share:g}": Rule(partial(canonical, penalty=e, share=share))
+    for e in PENALTIES
+    for share in SHARES
+}
+# What else is tried where the user keeps the default normalization. Canonical queries are for unit rows.
+OTHERS = [("standard", "orthogonal"), ("l2", "orthogonal"), ("center+l2", "orthogonal without mean")]
+UNIT = "l2"
 
 
 @dataclass(frozen=True)
@@ -54,6 +84,10 @@ class FrozenChoice(Choice):
         """The rule."""
         return (self.normalize, self.rule)
 
+    def folded(self, pairs: Pairs, dtype: np.dtype) -> FoldedMap:
+        """Solve for pairs."""
+        return (RULES | CANONICAL)[self.rule].folded(pairs.normalized(self.normalize), dtype)
+
 
 def needs(settings: Settings) -> tuple[bool, bool]:
     """Return whether the full scatter of the source and of the target is needed."""
@@ -61,21 +95,47 @@ def needs(settings: Settings) -> tuple[bool, bool]:
 
 
 def choose(pairs: Pairs, settings: Settings) -> FrozenChoice:
-    """Choose the rule that ranks held-out pairs best."""
+    """Choose the normalization and the rule that rank held-out pairs best, canonical queries unless another is sure."""
     wide = np.dtype(np.float64)
-    trials: dict[str, list[float]] = {name: [] for name in RULES}
+    trials: dict[FrozenChoice, list[np.ndarray]] = {choice: [] for choice in _candidates(pairs, settings)}
     for rest, rows in pairs.trials(settings.seed):
-        held, p = pairs.sample.part(rows), rest.normalized(settings.normalize)
-        gallery = unit_norm(held.y.astype(wide))
-        for name, rule in RULES.items():
-            queries = unit_norm(rule.folded(p, wide)(held.x.astype(wide)))
-            trials[name].append(mean_reciprocal_rank(queries, gallery))
-    scores = {name: float(np.mean(ranks)) for name, ranks in trials.items()}
-    selection = Selection.best("out-of-fold reciprocal rank", scores)
-    return FrozenChoice(settings.normalize, len(pairs), selection, selection.chosen)
+        held = pairs.sample.part(rows)
+        x, gallery = held.x.astype(wide), unit_norm(held.y.astype(wide))
+        for choice, ranks in trials.items():
+            folded = choice.folded(rest, wide)
+            ranks.append(reciprocal_ranks(unit_norm(folded(x)) @ gallery.T, np.arange(len(x))))
+    scores = _cautious({choice: np.concatenate(ranks) for choice, ranks in trials.items()}, len(pairs.sample))
+    named = {", ".join(choice.words): score for choice, score in scores.items()}
+    best = max(scores, key=scores.__getitem__)
+    return replace(best, selection=Selection.best("out-of-fold reciprocal rank", named))
 
 
 def solve(pairs: Pairs, choice: FrozenChoice) -> Solution:
     """Return the map that the rule makes."""
-    folded = RULES[choice.rule].folded(pairs.normalized(choice.normalize), pairs.dtype)
-    return Solution(folded.guarded(pairs))
+    return Solution(choice.folded(pairs, pairs.dtype).guarded(pairs))
+
+
+def _candidates(pairs: Pairs, settings: Settings) -> Iterator[FrozenChoice]:
+    default = settings.normalize == "iso"
+    found = [(settings.normalize, rule) for rule in RULES] + (OTHERS if default else [])
+    if default or settings.normalize == UNIT:
+        found += [(UNIT, rule) for rule in CANONICAL]
+    return (FrozenChoice(name, len(pairs), None, rule) for name, rule in found)
+
+
+def _cautious(ranks: dict[FrozenChoice, np.ndarray], queries: int) -> dict[FrozenChoice, float]:
+    """Return the mean reciprocal ranks, of other rules less one standard error of what they gain over canonical ones.
+
+    ``queries`` are different: repeated trials rank the same ones again.
+    """
+    path = [choice for choice in ranks if choice.rule in CANONICAL]
+    if not path:
+        return {choice: float(np.mean(r)) for choice, r in ranks.items()}
+    means = np.reshape([np.mean(ranks[choice]) for choice in path], (len(PENALTIES), len(SHARES)))
+    smooth = smoothed(means).ravel()
+    base = ranks[path[int(np.argmax(smooth))]]
+    root = min(queries, len(base)) ** 0.5
+    others = {choice: r for choice, r in ranks.items() if choice not in path}
+    return dict(zip(path, smooth.tolist(), strict=True)) | {
+        choice: float(np.mean(r) - np.std(r - base) / root) for choice, r in others.items()
+    }

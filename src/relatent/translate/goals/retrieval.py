@@ -1,45 +1,74 @@
-"""Rank the target's items for queries of the source: the likelihood ratio, both sides moved."""
+"""Rank the target's items for queries of the source: both sides moved, by what ranks held-out pairs best."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 import numpy as np
 
-from relatent.evaluate.retrieval import mean_reciprocal_rank
+from relatent.evaluate.retrieval import reciprocal_ranks
+from relatent.spaces.normalize import UNIT_ROWS
+from relatent.translate.bank import BankRows
 from relatent.translate.folded import fold
 from relatent.translate.goals.choice import Choice, Selection, Settings, Solution, per_pair
-from relatent.translate.likelihood import LikelihoodPath
-from relatent.translate.pairs import MANY, Pairs
+from relatent.translate.likelihood import LikelihoodPath, LikelihoodRatio, rotation
+from relatent.translate.pairs import MANY, NormalizedPairs, Pairs
+from relatent.translate.sample import Sample
 
-__all__ = ["LikelihoodChoice", "choose", "needs", "solve"]
+__all__ = ["RankingChoice", "choose", "needs", "smoothed", "solve"]
 
-# What is tried where the user keeps the default normalization.
-NORMALIZATIONS = ("iso", "center+l2")
+# What is tried where the user keeps the default normalization: for likelihood ratios, and for rotations.
+NORMALIZATIONS, ROTATED = ("iso", "center+l2"), ("l2", "center+l2")
 PENALTIES = tuple(float(p) for p in np.logspace(-3, 1, 9))
+# Of a bank: none, and the weight that items have in CSLS. Rotations, which rank by cosine, are not tried without.
+WEIGHTS = (0.0, 0.5)
+# By how much a rotation must rank better than a likelihood ratio, which wins more often than few anchors show.
+ROTATION_GAIN = 0.01
+
+Penalties = tuple[float, float]
+# Infinite penalties stand for the rotation, which is what shrinking everything leaves.
+ROTATION: Penalties = (np.inf, np.inf)
 
 
 @dataclass(frozen=True)
-class LikelihoodChoice(Choice):
-    """A likelihood ratio: its normalization, and a penalty for each side in units of the mean eigenvalue."""
+class RankingChoice(Choice):
+    """A likelihood ratio: its normalization, a penalty for each side in units of the mean eigenvalue, and its bank."""
 
     penalty_x: float
     penalty_y: float
+    weight: float = 0.0
+    """What crowded items lose, in the bank's mean score."""
+    bank: BankRows = field(default_factory=BankRows, compare=False)
 
-    def stricter(self, factor: float) -> LikelihoodChoice:
+    def stricter(self, factor: float) -> RankingChoice:
         """Multiply both penalties."""
         return replace(self, penalty_x=factor * self.penalty_x, penalty_y=factor * self.penalty_y)
 
     @property
     def shrinks(self) -> bool:
-        """Whether there is a penalty."""
-        return True
+        """Whether there is a penalty to multiply."""
+        return (self.penalty_x, self.penalty_y) != ROTATION
 
     @property
     def words(self) -> tuple[str, ...]:
-        """The penalties."""
+        """The penalties, and the weight of the bank."""
         same = self.penalty_x == self.penalty_y
-        return (self.normalize, f"λ={self.penalty_x:.3g}" + ("" if same else f" and {self.penalty_y:.3g}"))
+        strength = f"λ={self.penalty_x:.3g}" + ("" if same else f" and {self.penalty_y:.3g}")
+        crowd = (f"bank × {self.weight:g}",) if self.weight else ()
+        return (self.normalize, strength if self.shrinks else "rotation", *crowd)
+
+    @property
+    def title(self) -> str:
+        """What it is, for people."""
+        return ", ".join([*(["likelihood ratio"] if self.shrinks else []), *self.words])
+
+    def ratio(self, p: NormalizedPairs, pairs: Pairs) -> LikelihoodRatio:
+        """Fit to pairs."""
+        penalties = tuple(per_pair(penalty, self, pairs) for penalty in (self.penalty_x, self.penalty_y))
+        found = rotation(p.summary) if penalties == ROTATION else LikelihoodPath.of(p.summary, p.spectra).at(*penalties)
+        return found.with_bank(p.source.apply(self.bank.of(pairs)), self.weight) if self.weight else found
 
 
 def needs(settings: Settings) -> tuple[bool, bool]:
@@ -47,41 +76,68 @@ def needs(settings: Settings) -> tuple[bool, bool]:
     return True, True
 
 
-def choose(pairs: Pairs, settings: Settings) -> LikelihoodChoice:
-    """Choose the normalization and penalties that rank held-out pairs best.
+def choose(pairs: Pairs, settings: Settings) -> RankingChoice:
+    """Choose the normalization, the penalties and the weight of the bank that rank held-out pairs best.
 
     The two penalties are the same multiple of each side's mean eigenvalue, or of one unit for both, which suits
     spaces of different dimensions. A penalty that suits the share of the pairs which a trial leaves is, per pair, that
-    much smaller for all of them.
+    much smaller for all of them. In a trial, the bank is made of the pairs that are not held out.
     """
-    names = NORMALIZATIONS if settings.normalize == "iso" else (settings.normalize,)
-    tried = [(name, grid) for name in names for grid in _grids(pairs, settings.penalty)]
-    scores: list[list[list[float]]] = [[] for _ in tried]
+    tried = list(_candidates(pairs, settings))
+    scores: list[list[np.ndarray]] = [[] for _ in tried]
     shares = []
     for rest, rows in pairs.trials(settings.seed):
         shares.append(len(rest) / len(pairs))
-        for (name, grid), found_so_far in zip(tried, scores, strict=True):
-            found_so_far.append(_scores(rest, pairs, rows, name, grid))
-    share, found = float(np.mean(shares)), {}
-    for (name, grid), trials in zip(tried, scores, strict=True):
-        for (x, y), score in zip(grid, _smoothed(np.mean(trials, axis=0)).tolist(), strict=True):
-            found[LikelihoodChoice(name, len(pairs), None, share * x, share * y)] = score
+        held, bank = pairs.sample.part(rows), settings.bank.of(rest)
+        trials = {path.normalize: _Trial(rest.normalized(path.normalize), held, bank) for path in tried}
+        for path, found_so_far in zip(tried, scores, strict=True):
+            found_so_far.append(trials[path.normalize].scores(path))
+    found: dict[RankingChoice, float] = {}
+    for path, per_trial in zip(tried, scores, strict=True):
+        choices = path.choices(len(pairs), float(np.mean(shares)), settings.bank)
+        found |= zip(choices, smoothed(np.mean(per_trial, axis=0)).ravel() - path.hurdle, strict=True)
     best = max(found, key=found.__getitem__)
-    named = {f"likelihood ratio, {', '.join(c.words)}": score for c, score in found.items()}
+    named = {choice.title: float(score) for choice, score in found.items()}
     return replace(best, selection=Selection.best("out-of-fold reciprocal rank", named))
 
 
-def solve(pairs: Pairs, choice: LikelihoodChoice) -> Solution:
+def solve(pairs: Pairs, choice: RankingChoice) -> Solution:
     """Return the maps of both sides; vectors are compared by inner product."""
     p = pairs.normalized(choice.normalize)
-    penalties = (per_pair(penalty, choice, pairs) for penalty in (choice.penalty_x, choice.penalty_y))
-    ratio = LikelihoodPath.of(p.summary).at(*penalties)
-    target = fold(ratio.target, p.target, None, dtype=pairs.dtype, bias=ratio.bias)
+    ratio = choice.ratio(p, pairs)
+    bank = None if ratio.bank is None else ratio.bank.astype(pairs.dtype)
+    target = fold(ratio.target, p.target, None, dtype=pairs.dtype, bias=ratio.bias, bank=bank)
     return Solution(fold(ratio.query, p.source, None, dtype=pairs.dtype), target)
 
 
-def _grids(pairs: Pairs, penalty: float | None) -> list[list[tuple[float, float]]]:
-    """Return paths of penalties to try, (source, target) each."""
+@dataclass(frozen=True)
+class _Path:
+    """What is tried in a row: one normalization, penalties for (source, target), and weights of the bank."""
+
+    normalize: str
+    penalties: list[Penalties]
+    weights: tuple[float, ...]
+    hurdle: float = 0.0
+
+    def choices(self, pairs: int, share: float, bank: BankRows) -> list[RankingChoice]:
+        """Return the choices, for all pairs instead of a share of them."""
+        return [
+            RankingChoice(self.normalize, pairs, None, share * x, share * y, weight, bank)
+            for x, y in self.penalties
+            for weight in self.weights
+        ]
+
+
+def _candidates(pairs: Pairs, settings: Settings) -> Iterator[_Path]:
+    default, weights = settings.normalize == "iso", WEIGHTS if settings.bank.size else WEIGHTS[:1]
+    for name in NORMALIZATIONS if default else (settings.normalize,):
+        yield from (_Path(name, penalties, weights) for penalties in _grids(pairs, settings.penalty))
+    for name in ROTATED if default else (settings.normalize,):
+        if settings.penalty is None and name in UNIT_ROWS:
+            yield _Path(name, [ROTATION], weights[-1:], ROTATION_GAIN)
+
+
+def _grids(pairs: Pairs, penalty: float | None) -> list[list[Penalties]]:
     # Many pairs need no strong penalty, and a coarse grid is enough for them.
     grid = PENALTIES[:7:2] if len(pairs.sample) >= MANY else PENALTIES
     if penalty is not None:
@@ -90,16 +146,44 @@ def _grids(pairs: Pairs, penalty: float | None) -> list[list[tuple[float, float]
     return [[(e * tilt**0.5, e / tilt**0.5) for e in grid] for tilt in tilts]
 
 
-def _scores(
-    rest: Pairs, pairs: Pairs, rows: np.ndarray, name: str, penalties: list[tuple[float, float]]
-) -> list[float]:
-    """Rank held-out pairs by what the others teach, for each pair of penalties."""
-    p = rest.normalized(name)
-    held, path = p.of(pairs.sample.part(rows)), LikelihoodPath.of(p.summary)
-    return [mean_reciprocal_rank(*path.at(*e).vectors(*held)) for e in penalties]
+@dataclass(frozen=True, eq=False)
+class _Trial:
+    """Held-out pairs, to be ranked by what the others teach."""
+
+    p: NormalizedPairs
+    held: Sample
+    bank: np.ndarray
+
+    @cached_property
+    def path(self) -> LikelihoodPath:
+        return LikelihoodPath.of(self.p.summary, self.p.spectra)
+
+    @cached_property
+    def rows(self) -> tuple[np.ndarray, np.ndarray]:
+        """Held-out sources and targets."""
+        return self.p.of(self.held)
+
+    @cached_property
+    def bank_rows(self) -> np.ndarray:
+        return self.p.source.apply(self.bank)
+
+    def scores(self, path: _Path) -> np.ndarray:
+        """Return the mean reciprocal rank for each pair of penalties and each weight of the bank."""
+        return np.stack([self._scores(penalties, path.weights) for penalties in path.penalties])
+
+    def _scores(self, penalties: Penalties, weights: tuple[float, ...]) -> list[float]:
+        ratio = rotation(self.p.summary) if penalties == ROTATION else self.path.at(*penalties)
+        queries, targets = ratio.vectors(*self.rows)
+        scores, own = queries @ targets.T, np.arange(len(queries))
+        crowd = 0.0
+        if any(weights):
+            bank = ratio.with_bank(self.bank_rows, 1.0).bank
+            assert bank is not None
+            crowd = bank.crowding(targets[:, :-1], targets[:, -1:]).T
+        return [float(np.mean(reciprocal_ranks(scores - weight * crowd, own))) for weight in weights]
 
 
-def _smoothed(scores: np.ndarray) -> np.ndarray:
-    """Average each score with its neighbors: of a broad summit the middle, and no lucky spike."""
-    padded = np.pad(scores, 1, mode="edge")
+def smoothed(scores: np.ndarray) -> np.ndarray:
+    """Average each score with its neighbors along the path: of a broad summit the middle, and no lucky spike."""
+    padded = np.pad(scores, ((1, 1), (0, 0)), mode="edge")
     return np.asarray(padded[:-2] + padded[1:-1] + padded[2:]) / 3

@@ -1,0 +1,112 @@
+"""The choice for retrieval: what is tried, what it equals, and that nothing held out is seen."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.linalg import orthogonal_procrustes
+
+import relatent as rl
+from relatent._linalg import unit_norm
+from relatent.evaluate.retrieval import mean_reciprocal_rank
+from relatent.translate.goals import frozen_target, retrieval
+from relatent.translate.goals.choice import Settings
+from relatent.translate.likelihood import LikelihoodPath, rotation
+from relatent.translate.pairs import Pairs
+
+
+@pytest.fixture
+def rows(rng) -> tuple[np.ndarray, np.ndarray]:
+    z = rng.normal(size=(400, 12))
+    return tuple(z @ rng.normal(size=(12, d)) + 0.5 * rng.normal(size=(400, d)) + 1 for d in (10, 8))
+
+
+def test_a_rotation_ranks_by_the_cosine_after_procrustes(rng):
+    x, y = (unit_norm(rng.normal(size=(50, 6))) for _ in range(2))
+    q, _ = orthogonal_procrustes(x, y)
+    queries, targets = rotation(Pairs.of(x, y).normalized("l2").summary).vectors(x, y)
+    np.testing.assert_allclose(queries @ targets.T, x @ q @ y.T, atol=1e-12)
+
+
+def test_shrinking_everything_leaves_the_rotation(rng):
+    """Of ever stronger penalties, the canonical variables are turned onto each other as by Procrustes."""
+    x, y = (rng.normal(size=(50, 6)) for _ in range(2))
+    x, y = x - x.mean(0), y - y.mean(0)
+    q, _ = orthogonal_procrustes(x, y)
+    path = LikelihoodPath.of(Pairs.of(x, y).summary)
+    gaps = []
+    for penalty in (1.0, 1e3, 1e9):
+        wx, _, wy = path.canonical(penalty, penalty)
+        w = wx @ wy.T
+        gaps.append(np.linalg.norm(w / np.linalg.norm(w) - q / np.linalg.norm(q)))
+    assert gaps[0] > gaps[1] > gaps[2]
+    assert gaps[2] < 1e-6
+
+
+def test_close_relatives_with_few_anchors_get_the_rotation(rng):
+    d = 60
+    y = rng.normal(size=(700, d)) * np.arange(1, d + 1) ** -0.5
+    x = y @ np.linalg.qr(rng.normal(size=(d, d)))[0] + 0.25 * rng.normal(size=y.shape) / d**0.5
+    t = rl.Translator("retrieval").fit(x[: d - 8], y[: d - 8])
+    q, _ = orthogonal_procrustes(*(unit_norm(a[: d - 8]) for a in (x, y)))
+    plain = mean_reciprocal_rank(unit_norm(x[100:]) @ q, unit_norm(y[100:]))
+    assert mean_reciprocal_rank(t.transform(x[100:]), t.transform_target(y[100:])) >= plain - 0.005
+
+
+def canonical_queries(p, x, share: float) -> np.ndarray:
+    rule = frozen_target.CANONICAL[f"canonical, λ=3, mean × {share:g}"]
+    return rule.folded(p, np.dtype(np.float64))(x) / p.target.normalizer.mean_norm
+
+
+def test_canonical_queries_meet_the_canonical_variables_of_an_untouched_index(rows):
+    x, y = rows
+    p = Pairs.of(x, y).normalized("l2")
+    wx, _, wy = LikelihoodPath.of(p.summary).canonical(3.0, 3.0)
+    a, b = ((r - r.mean(0)) @ w for r, w in ((unit_norm(x), wx), (unit_norm(y), wy)))
+    scores = canonical_queries(p, x, 0.0) @ (unit_norm(y) - unit_norm(y).mean(0)).T
+    np.testing.assert_allclose(scores, a @ b.T, atol=1e-8)
+
+
+def test_a_share_of_the_mean_takes_off_a_share_of_the_norms(rows):
+    x, y = rows
+    p, unit = Pairs.of(x, y).normalized("l2"), unit_norm(y)
+    bare, shared = (canonical_queries(p, x, share) @ unit.T for share in (0.0, 0.5))
+    norms = np.sum((unit - unit.mean(0)) ** 2, axis=1)
+    taken = (shared - bare) - np.mean(shared - bare, axis=1, keepdims=True)
+    slope = np.cov(taken[0], norms)[0, 1] / np.var(norms, ddof=1)
+    assert slope < 0
+    np.testing.assert_allclose(taken, np.tile(slope * (norms - norms.mean()), (len(x), 1)), atol=1e-10)
+
+
+@pytest.mark.parametrize("goal", [retrieval, frozen_target])
+def test_what_is_held_out_changes_nothing_that_it_is_ranked_by(rows, goal):
+    """Fit on the rest, with the held-out rows replaced by others: the same map, its bank included."""
+    x, y = (a[:90].copy() for a in rows)
+    choice = goal.choose(Pairs.of(x, y), Settings())
+    held = np.arange(0, 90, 3)
+    before = goal.solve(Pairs.of(x, y).without(held), choice)
+    x[held], y[held] = 7.0, -3.0
+    after = goal.solve(Pairs.of(x, y).without(held), choice)
+    np.testing.assert_allclose(before.source(rows[0]), after.source(rows[0]), rtol=1e-7, atol=1e-9)
+    if before.target is not None:
+        np.testing.assert_allclose(before.target(rows[1]), after.target(rows[1]), rtol=1e-7, atol=1e-9)
+
+
+@pytest.mark.parametrize("normalize", ["standard", "whiten", "center+l2", "l2"])
+def test_a_named_normalization_is_kept(rows, normalize):
+    x, y = (a[:60] for a in rows)
+    for frozen in (False, True):
+        t = rl.Translator("retrieval", normalize=normalize, frozen_target=frozen).fit(x, y)
+        assert t.choice_.normalize == normalize
+
+
+def test_a_rule_that_is_only_luckier_gives_way_to_canonical_queries(rng):
+    every = [*frozen_target.RULES, *frozen_target.CANONICAL]
+    known = {rule: frozen_target.FrozenChoice("l2", 100, None, rule) for rule in every}
+    base, noise = rng.random(100), 0.01 * rng.normal(size=100)
+    ranks = dict.fromkeys(known.values(), base)
+    lucky, sure = known["orthogonal"], known["ridge"]
+    ranks[lucky], ranks[sure] = base + noise - noise.mean() + 0.0005, base + noise + 0.1
+    scores = frozen_target._cautious(ranks, 100)
+    canonical = max(scores[known[rule]] for rule in frozen_target.CANONICAL)
+    assert scores[lucky] < canonical < scores[sure]
