@@ -45,7 +45,7 @@ def squares(x: Array, weights: Array) -> Array:
 
 
 def crowding(x: Array, weights: Array, queries: Array, offsets: Array, weight: Array, neighbors: Array) -> Array:
-    """Append one coordinate: squares as above, less the mean of the best scores that a bank of queries gives the row."""
+    """Append one coordinate: squares as above, less the mean of the best scores that a bank of queries gives."""
     bias, k = (x * x) @ weights[:, None], int(neighbors)
     best = np.partition(x @ queries.T + offsets, len(queries) - k, axis=1)[:, len(queries) - k :]
     last = bias - weight * (bias + best.mean(axis=1, keepdims=True))
