@@ -506,6 +506,23 @@ def test_a_full_disk(here, translator):
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
+def test_commands_run_on_an_engine(here, translator):
+    engine = ("--engine", "processes", "--workers", "2")
+    run("fit", "old.parquet", "new.parquet", "-o", "again.safetensors", *engine)
+    one, other = (rl.load(path).matrix_ for path in (translator, "again.safetensors"))
+    np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)  # saved in float32
+    run("translate", translator, "old.parquet", "-o", "serial")
+    run("translate", translator, "old.parquet", "-o", "parallel", *engine)
+    names = sorted(file.name for file in Path("serial").iterdir())
+    assert names == sorted(file.name for file in Path("parallel").iterdir())
+    assert all((Path("serial") / name).read_bytes() == (Path("parallel") / name).read_bytes() for name in names)
+    refused(
+        "translate", translator, "old.parquet", "-o", "x.npy", *engine, says=("x.npy is one file", "without a suffix")
+    )
+    refused("translate", translator, "old.parquet", "-o", "x", "--engine", "daks", says="Did you mean 'dask'")
+    refused("fit", "old.parquet", "new.parquet", "-o", "x.safetensors", "--workers", "0", says="expected at least 1")
+
+
 def test_wrong_options(here):
     assert "Missing option" in process("fit", "old.parquet", "new.parquet").stderr
     run("fit", "old.parquet", code=USAGE)

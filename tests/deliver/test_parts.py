@@ -195,7 +195,7 @@ def test_a_full_disk_is_named_and_what_is_finished_kept(place, monkeypatch):
         return write(self, part)
 
     monkeypatch.setattr(parts._WritePart, "__call__", filling)
-    with pytest.raises(OSError, match=r"The disk was full before .*new was complete\. The parts that are finished"):
+    with pytest.raises(OSError, match=r"The disk was full before .*new was complete; the finished parts are kept"):
         translate(place)
     assert len(list(work_folder(place).glob("*.parquet"))) == 3
 

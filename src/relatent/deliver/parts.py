@@ -37,7 +37,7 @@ __all__ = ["Part", "ResumeWarning", "job_hash", "write_parts"]
 
 # A part of about this size is worth going on after, and is a good size for a Parquet file.
 PART_BYTES = 256 * 2**20
-KEPT = "The parts that are finished are kept: run the same command again to go on."
+KEPT = "the finished parts are kept, and the same command goes on from there"
 
 
 class ResumeWarning(UserWarning):
@@ -224,14 +224,17 @@ def _kept(path: Path, folder: Path) -> Iterator[None]:
     except ValueError:
         shutil.rmtree(folder, ignore_errors=True)
         raise
-    except OSError as error:
-        if error.errno in FULL:
-            said = f"The disk was full before {path} was complete. {KEPT} Free some space first"
-            raise OSError(error.errno, said) from error
-        error.add_note(KEPT)
-        raise
-    except (RuntimeError, KeyboardInterrupt) as error:
-        error.add_note(KEPT)
+    except (OSError, RuntimeError, KeyboardInterrupt) as error:
+        finished = any(folder.glob("part-*.parquet"))
+        if finished:
+            error.add_note(f"{KEPT.capitalize()}.")
+        else:
+            shutil.rmtree(folder, ignore_errors=True)
+        if isinstance(error, OSError) and error.errno in FULL:
+            left = KEPT if finished else "nothing was left behind"
+            raise OSError(
+                error.errno, f"The disk was full before {path} was complete; {left}. Free some space"
+            ) from error
         raise
 
 

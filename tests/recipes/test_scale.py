@@ -118,13 +118,13 @@ def test_ray_data(table, translator, check, tmp_path):
     check(pq.read_table(tmp_path / "new"), fitted)
 
 
-def test_spark(table, translator, check, tmp_path):
+def test_spark(table, translator, check, tmp_path, monkeypatch):
     sql = pytest.importorskip("pyspark.sql")
     from examples import spark
 
     pq.write_table(table, tmp_path / "old.parquet")
-    settings = {"spark.ui.enabled": "false", "spark.pyspark.python": sys.executable}
-    session = sql.SparkSession.builder.master("local[1]").config(map=settings).getOrCreate()
+    monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
+    session = sql.SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
     try:
         frame = session.read.parquet(str(tmp_path / "old.parquet")).repartition(3)
         spark.translate(frame, translator).write.parquet(str(tmp_path / "new"))
