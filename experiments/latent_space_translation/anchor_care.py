@@ -124,7 +124,7 @@ def audits(pairs: dict[str, Pair], seeds: int, console: Console) -> dict[str, bo
 
 
 def one_audit(x: np.ndarray, y: np.ndarray, k: int, seed: int) -> tuple[float, float, int, int, int]:
-    """Return the area, that of clean teaching, how many were trimmed, were swapped, and were trimmed when all is well."""
+    """Return the area, that of clean teaching, the pairs trimmed, those of them swapped, and those trimmed if clean."""
     order = np.random.default_rng(seed).permutation(len(x))
     rows, others = order[:k], order[k : 2 * k]
     teacher = rl.Translator("retrieval").fit(x[others], y[others])
