@@ -174,9 +174,9 @@ def test_bad_input_gets_a_clear_answer(small, content, status):
 
 
 def test_what_overflows_is_refused(start, spaces):
-    fitted = rl.Translator(map="affine", normalize="none").fit(spaces[0].vectors, 100 * spaces[1].vectors)
+    fitted = rl.Translator(map="affine", normalize="none").fit(spaces[0].vectors, 1e6 * spaces[1].vectors)
     with start(fitted) as address:
-        answer = post(address, {"vectors": (1e37 * np.eye(NEW)[:3] * 9).tolist()})
+        answer = post(address, {"vectors": (1e38 * np.eye(NEW)[9:12]).tolist()})
         assert (answer.status_code, answer.json()["error_type"]) == (422, "bad_input")
         assert "beyond float32" in answer.json()["error"]
 
