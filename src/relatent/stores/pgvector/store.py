@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
@@ -11,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from relatent.spaces.chunks import Chunk, Layout, chunk_rows
+from relatent.spaces.chunks import Chunk, Layout
 from relatent.stores.address import Address, StoreError
 from relatent.stores.checks import (
     Closing,
@@ -35,10 +36,16 @@ from relatent.stores.store import Field, Hits, Shard, Unreadable
 __all__ = ["PgvectorStore"]
 
 SNAPSHOT = "ISOLATION LEVEL REPEATABLE READ READ ONLY"
+# Vectors that are fetched and copied at a time: few enough to stay in the cache, enough to make up for a round trip.
+CHUNK_BYTES = 8 * 2**20
 # The largest vectors of each type that an HNSW index takes.
 INDEXED = {"float32": 2_000, "float16": 4_000, "bit": 64_000}
 # What advisory locks of relatent are known by, beside the table's number.
 LOCK_CLASS = 0x7E1A
+
+
+class _AlreadyThereError(Exception):
+    """Some of the rows that were copied are there already, so that none was written."""
 
 
 class PgvectorStore(Closing):
@@ -166,14 +173,16 @@ class PgvectorStore(Closing):
         """
         key = self._table.key.name
         wanted = [c.name for c in self._table.columns] if columns is None else [key, *(c for c in columns if c != key)]
-        size, start = chunk_rows(of.dim, np.dtype("float16" if of.dtype == "float16" else "float32"), rows), 0
+        size, start = rows or max(1, CHUNK_BYTES // value_size(of.dtype, of.dim)), 0
         with self._connections.another() as connection, connection.transaction():
             with connection.cursor(binary=True) as cursor:
                 cursor.execute(f"SET TRANSACTION {SNAPSHOT}")
                 query = self._scan_query(self._roles(cursor), of, shard, wanted)
-            with connection.cursor("relatent_scan", binary=True) as cursor:
+            with connection.cursor("relatent_scan", binary=True) as cursor, ThreadPoolExecutor(1) as ahead:
                 cursor.execute(query)
-                while found := cursor.fetchmany(size):
+                waiting = ahead.submit(cursor.fetchmany, size)
+                while found := waiting.result():
+                    waiting = ahead.submit(cursor.fetchmany, size)  # the server reads while this chunk is worked on
                     chunk = self._chunk(of, start, found, wanted, unreadable)
                     start += len(chunk)
                     yield chunk
@@ -239,21 +248,23 @@ class PgvectorStore(Closing):
 
     def write(self, into: Field, keys: pa.Array, vectors: np.ndarray) -> None:
         """Copy new rows in; where some are there already, copy them aside and replace those."""
-        new = check_new(self.address, self.new, into)
-        kept = as_vectors(self.address, new, vectors)
-        if not len(kept):
-            return
+        kept = as_vectors(self.address, into, vectors)
         column = same_kind(self.address, keys, pa.int64() if self._table.key.arrow == pa.int64() else pa.large_string())
         possible = self._possible(column)
-        rows = copy_rows(self._table.key.type, new.dtype, column.filter(pa.array(possible)), kept[possible])
-        place = beside(self._table, new.name)
-        errors = psycopg().errors
+        rows = copy_rows(self._table.key.type, into.dtype, column.filter(pa.array(possible)), kept[possible])
+        try:
+            self._write(into, rows, _copy)
+        except _AlreadyThereError:
+            self._write(into, rows, _replace)
+
+    def _write(self, into: Field, rows: bytes, how: Callable[[Any, Any, bytes], None]) -> None:
+        """Write rows in one transaction, if the field is the new one."""
         with self._connections.transaction() as cursor:
+            check_new(self.address, self._roles(cursor).new, into)
             try:
-                with cursor.connection.transaction():
-                    _copy(cursor, place, rows)
-            except errors.UniqueViolation:
-                self._replace(cursor, place, rows)
+                how(cursor, beside(self._table, into.name), rows)
+            except psycopg().errors.UniqueViolation as error:
+                raise _AlreadyThereError from error
 
     def _possible(self, keys: pa.Array) -> np.ndarray:
         """Return which keys a column of this type can hold; no other is in the table."""
@@ -266,20 +277,6 @@ class PgvectorStore(Closing):
             return np.ones(len(keys), bool)
         pattern = r"^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$" if self._is_uuid else "^[^\\x00]*$"
         return np.asarray(pc.match_substring_regex(keys, pattern).to_numpy(zero_copy_only=False), bool)
-
-    def _replace(self, cursor: Any, place: Any, rows: bytes) -> None:
-        """Copy rows into a table that lives as long as the transaction; the last of a key that comes twice counts."""
-        sql = psycopg().sql
-        like = sql.SQL("CREATE TEMPORARY TABLE relatent_rows ON COMMIT DROP AS SELECT * FROM {} WITH NO DATA")
-        cursor.execute(like.format(place))
-        cursor.execute("ALTER TABLE relatent_rows ADD row bigint GENERATED ALWAYS AS IDENTITY")
-        _copy(cursor, sql.Identifier("relatent_rows"), rows)
-        cursor.execute(
-            sql.SQL(
-                "INSERT INTO {} SELECT DISTINCT ON (key) key, vector FROM relatent_rows ORDER BY key, row DESC "
-                "ON CONFLICT (key) DO UPDATE SET vector = excluded.vector"
-            ).format(place)
-        )
 
     def remove_orphans(self, of: Field) -> int:
         """Delete the vectors of keys that the table no longer has."""
@@ -384,6 +381,21 @@ def _copy(cursor: Any, place: Any, rows: bytes) -> None:
         copy.write(COPY_START)
         copy.write(rows)
         copy.write(COPY_END)
+
+
+def _replace(cursor: Any, place: Any, rows: bytes) -> None:
+    """Copy rows into a table that lives as long as the transaction; the last of a key that comes twice counts."""
+    sql = psycopg().sql
+    like = sql.SQL("CREATE TEMPORARY TABLE relatent_rows ON COMMIT DROP AS SELECT * FROM {} WITH NO DATA")
+    cursor.execute(like.format(place))
+    cursor.execute("ALTER TABLE relatent_rows ADD row bigint GENERATED ALWAYS AS IDENTITY")
+    _copy(cursor, sql.Identifier("relatent_rows"), rows)
+    cursor.execute(
+        sql.SQL(
+            "INSERT INTO {} SELECT DISTINCT ON (key) key, vector FROM relatent_rows ORDER BY key, row DESC "
+            "ON CONFLICT (key) DO UPDATE SET vector = excluded.vector"
+        ).format(place)
+    )
 
 
 def _widen(cursor: Any, k: int) -> None:
