@@ -47,10 +47,13 @@ class Queries:
         listed = _sql(", ").join([vector, *names])
         return _sql("SELECT {} FROM {} WHERE {} ORDER BY {}").format(listed, place, self._within(shard), self._key)
 
-    def search(self, roles: Roles, of: Field, k: int) -> Any:
-        """Select the keys and distances of the k nearest vectors of ``%(query)s``."""
+    def search(self, roles: Roles, of: Field, k: int, asked: str) -> Any:
+        """Select the keys and distances of the k nearest vectors of what is asked, a vector as PostgreSQL writes it.
+
+        It stands in the statement as a literal: with parameters, a % in a name would be taken for one.
+        """
         place, vector = self._place(roles, of)
-        cast = _sql(f"%(query)s::{VECTOR_TYPES[of.dtype]}({of.dim})")
+        cast = _sql("{}::{}({})").format(psycopg().sql.Literal(asked), _sql(VECTOR_TYPES[of.dtype]), of.dim)
         distance = _sql("{} {} {}").format(vector, _sql(METRICS[of.metric].operator), cast)
         query = _sql("SELECT {}, {} FROM {} WHERE {} IS NOT NULL ORDER BY {} LIMIT {}")
         return query.format(self._key, distance, place, vector, distance, k)

@@ -234,10 +234,9 @@ class PgvectorStore(Closing):
         with self._connections.transaction(SNAPSHOT) as cursor:
             roles = self._roles(cursor)
             field = roles.served if of is None else of
-            query = self._queries.search(roles, field, k)
             _forbid_indexes(cursor) if exact else _widen(cursor, k)
-            asked = self._literals(field, vectors)
-            found = [cursor.execute(query, {"query": literal}).fetchall() for literal in asked]
+            queries = [self._queries.search(roles, field, k, asked) for asked in self._literals(field, vectors)]
+            found = [cursor.execute(query).fetchall() for query in queries]
         scores = np.full((len(found), k), -np.inf)
         for row, hits in zip(scores, found, strict=True):
             row[: len(hits)] = [METRICS[field.metric].one - distance for _, distance in hits]
