@@ -25,6 +25,7 @@ __all__ = [
     "check_folder_free",
     "claimed",
     "exists_already",
+    "fsync",
     "is_leftover",
     "land_folder",
     "writing",
@@ -115,7 +116,7 @@ def land_folder(new: Path, path: Path) -> None:
     _sync(new)
     with _locked(path.parent):
         _rename(new, path)
-        _fsync(path.parent)
+        fsync(path.parent)
 
 
 def exists_already(path: object) -> FileExistsError:
@@ -212,10 +213,11 @@ def _lock_or_refuse(handle: int, refusal: str) -> None:
 
 def _sync(folder: Path) -> None:
     for path in [*folder.rglob("*"), folder]:
-        _fsync(path)
+        fsync(path)
 
 
-def _fsync(path: Path) -> None:
+def fsync(path: Path) -> None:
+    """Wait until a file, or the names in a folder, are on the disk."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
@@ -236,7 +238,7 @@ def _land(aside: Path, path: Path, replace: bool, prepare: Callable[[Path, Path]
         _rename(new, path)
     else:
         _link(new, path)
-    _fsync(path.parent)
+    fsync(path.parent)
 
 
 def _link(new: Path, path: Path) -> None:
