@@ -15,6 +15,8 @@ from relatent.stores import Store, open_store
 CASES = {
     "faiss": ("Faiss", "faiss"),
     "lance": ("Lance", "lance"),
+    "chroma": ("Chroma", "chromadb"),
+    "chroma_http": ("ChromaHttp", "chromadb"),
 }
 
 
@@ -27,8 +29,8 @@ def case(request: pytest.FixtureRequest) -> Case:
 
 
 @pytest.fixture
-def items() -> Items:
-    return Items.draw(KEYS["integer"])
+def items(case: Case) -> Items:
+    return Items.draw([case.key(number) for number in KEYS["integer"]])
 
 
 @pytest.fixture
