@@ -18,7 +18,10 @@ from pathlib import Path
 import chromadb
 import pytest
 
-SETTINGS = chromadb.config.Settings(anonymized_telemetry=False)
+
+def quiet() -> chromadb.config.Settings:
+    """Return settings of one client, which it changes."""
+    return chromadb.config.Settings(anonymized_telemetry=False)
 
 
 class Server:
@@ -35,9 +38,9 @@ class Server:
     def start(self) -> None:
         command = Path(sys.executable).with_name("chroma")
         where = ["--path", str(self.folder), "--host", "127.0.0.1", "--port", str(self.port)]
-        quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+        silent = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
         env = os.environ | {"ANONYMIZED_TELEMETRY": "0"}
-        self._process = subprocess.Popen([command, "run", *where], env=env, **quiet)
+        self._process = subprocess.Popen([command, "run", *where], env=env, **silent)
         until = time.monotonic() + 60
         while not self._answers():
             if time.monotonic() > until or self._process.poll() is not None:
@@ -54,7 +57,7 @@ class Server:
 
     def client(self) -> chromadb.api.ClientAPI:
         if self._client is None:
-            self._client = chromadb.HttpClient("127.0.0.1", self.port, settings=SETTINGS)
+            self._client = chromadb.HttpClient("127.0.0.1", self.port, settings=quiet())
         return self._client
 
     def _answers(self) -> bool:

@@ -6,6 +6,8 @@ from relatent.deliver.evaluate import evaluate_spaces
 from relatent.deliver.fit import FitReport, fit_spaces, unseen_rows
 from relatent.deliver.info import Fitted, describe
 from relatent.deliver.loading import load
+from relatent.deliver.mixed import MixedIndex
+from relatent.deliver.origins import list_origins
 from relatent.deliver.project import project_space
 from relatent.deliver.relevance import Relevance, read_relevance
 from relatent.deliver.stitch import Stitched, stitch_space
@@ -15,6 +17,7 @@ __all__ = [
     "STRATEGIES",
     "FitReport",
     "Fitted",
+    "MixedIndex",
     "Relevance",
     "Stitched",
     "anchor_rows",
@@ -23,6 +26,7 @@ __all__ = [
     "describe",
     "evaluate_spaces",
     "fit_spaces",
+    "list_origins",
     "load",
     "map_space",
     "project_space",

@@ -5,10 +5,9 @@ from typing import Any
 
 import chromadb
 from tests.stores.case import Case, Items
+from tests.stores.chroma_server import quiet
 
 from relatent.stores import Address
-
-SETTINGS = chromadb.config.Settings(anonymized_telemetry=False)
 
 
 class Chroma(Case):
@@ -42,7 +41,7 @@ class Chroma(Case):
         return f"chroma://{folder}/items"
 
     def client(self, folder: Path) -> Any:
-        return chromadb.PersistentClient(str(folder), settings=SETTINGS)
+        return chromadb.PersistentClient(str(folder), settings=quiet())
 
     def _collection(self, url: str) -> Any:
         address = Address.parse(url)
