@@ -8,21 +8,12 @@ from pathlib import Path
 from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
 
 from relatent._array import suggest
+from relatent.spaces.schemes import SCHEMES, SUFFIXES, is_store
 
 __all__ = ["SCHEMES", "Address", "StoreError", "is_store"]
 
-# Which module of this package serves a scheme.
-SCHEMES = {
-    "postgresql": "pgvector",
-    "postgres": "pgvector",
-    "qdrant": "qdrant",
-    "qdrant+edge": "qdrant_edge",
-    "lance": "lance",
-    "chroma": "chroma",
-    "faiss": "faiss",
-}
-# A path that ends so is a store, without a scheme.
-SUFFIXES = {".faiss": "faiss", ".lance": "lance"}
+# Options that must not be in a URL, which is shown, logged and saved.
+SECRETS = ("api_key", "apikey", "api-key", "token", "sslpassword")
 
 
 class StoreError(ValueError):
@@ -61,6 +52,8 @@ class Address:
         parts = urlsplit(url)
         if parts.scheme not in SCHEMES:
             raise StoreError(f"No store is known by {parts.scheme!r}.{suggest(parts.scheme, SCHEMES)}")
+        options = dict(parse_qsl(parts.query))
+        password = options.pop("password", unquote(parts.password or ""))
         folder, _, name = parts.path.rstrip("/").rpartition("/")
         address = Address(
             parts.scheme,
@@ -69,9 +62,14 @@ class Address:
             unquote(folder.lstrip("/") if parts.hostname else folder),
             unquote(name),
             unquote(parts.username or ""),
-            unquote(parts.password or ""),
-            dict(parse_qsl(parts.query)),
+            password,
+            options,
         )
+        secret = next((option for option in options if option.lower() in SECRETS), None)
+        if secret is not None:
+            raise StoreError(
+                f"A URL with {secret} would show a secret wherever it is shown: set it in the environment."
+            )
         if not name:
             raise StoreError(f"{address} names no table, collection or file: put its name last.")
         return address
@@ -92,13 +90,3 @@ class Address:
     def __repr__(self) -> str:
         """Show no password."""
         return f"Address({str(self)!r})"
-
-
-def is_store(url: str | os.PathLike[str]) -> bool:
-    """Return whether a path or URL names a store rather than a file of vectors.
-
-    >>> is_store("postgresql://db/shop/items"), is_store("new.faiss"), is_store("s3://bucket/old.parquet")
-    (True, True, False)
-    """
-    text = os.fspath(url)
-    return text.split("://")[0] in SCHEMES if "://" in text else Path(text).suffix.lower() in SUFFIXES
