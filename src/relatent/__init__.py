@@ -34,7 +34,7 @@ if TYPE_CHECKING:
         relative_projection,
         similarity,
     )
-    from relatent.search import Cascade
+    from relatent.search import Cascade, MixedIndex
     from relatent.spaces import Fingerprint, Normalizer, Space, parallel, read_space, write_space
     from relatent.stitching import LinearHead, read_head, stitch, stitching_matrix
     from relatent.stores import open_store
@@ -46,6 +46,7 @@ _HOME = {
     "Fingerprint": "relatent.spaces",
     "Hub": "relatent.translate",
     "LinearHead": "relatent.stitching",
+    "MixedIndex": "relatent.search",
     "Normalizer": "relatent.spaces",
     "Pairs": "relatent.translate",
     "RelativeDecoder": "relatent.project",
@@ -96,6 +97,7 @@ __all__ = [
     "Fingerprint",
     "Hub",
     "LinearHead",
+    "MixedIndex",
     "Normalizer",
     "Pairs",
     "RelativeDecoder",

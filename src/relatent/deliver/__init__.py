@@ -10,6 +10,7 @@ from relatent.deliver.fit import FitReport, fit_spaces, unseen_rows
 from relatent.deliver.info import Fitted, describe
 from relatent.deliver.loading import load
 from relatent.deliver.next_anchors import NextAnchors, plan_anchors
+from relatent.deliver.origins import list_origins
 from relatent.deliver.parts import ResumeWarning
 from relatent.deliver.project import project_space
 from relatent.deliver.relevance import Relevance, read_relevance
@@ -35,6 +36,7 @@ __all__ = [
     "describe",
     "evaluate_spaces",
     "fit_spaces",
+    "list_origins",
     "load",
     "make_canary",
     "map_space",
