@@ -20,6 +20,7 @@ __all__ = [
     "FORMAT_VERSION",
     "Saved",
     "check_suffix",
+    "content_hash",
     "from_bytes",
     "is_saved",
     "read_saved",
@@ -90,6 +91,15 @@ def to_bytes(saved: Saved) -> bytes:
     }
     metadata["sha256"] = _checksum(metadata, saved.arrays)
     return bytes(save({name: np.ascontiguousarray(a) for name, a in saved.arrays.items()}, metadata=metadata))
+
+
+def content_hash(saved: Saved) -> str:
+    """Return a hash of arrays and metadata, the same in every process; the bytes of a file may order them in many ways.
+
+    >>> content_hash(Saved("x", {"a": np.zeros(1)})) == content_hash(Saved("x", {"a": np.ones(1)}))
+    False
+    """
+    return _checksum({"kind": saved.kind, "about": json.dumps(saved.about, sort_keys=True)}, saved.arrays)
 
 
 def from_bytes(raw: bytes, name: str = "the data") -> Saved:

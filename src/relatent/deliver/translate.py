@@ -16,6 +16,7 @@ from relatent.spaces.files import AnyPath, check_new, file_row, space_writer
 from relatent.spaces.fingerprint import Fingerprint
 from relatent.spaces.space import Space
 from relatent.translate import Translator
+from relatent.translate.endpoints import check_side
 
 __all__ = ["check_new", "check_translator", "map_space", "translate_space", "warn_two_sided"]
 
@@ -38,8 +39,7 @@ def translate_space(
     fingerprint is another's. float16 becomes float32.
     """
     check_translator(translator)
-    if side not in ("source", "target"):
-        raise ValueError(f"side is {side!r}: expected 'source' or 'target'.")
+    check_side(side)
     if accept:
         translator.accept(space)
     translator.endpoints_.check(space, side)

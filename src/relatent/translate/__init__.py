@@ -3,6 +3,7 @@
 from relatent.summary import Summary, summarize
 from relatent.translate.asif import ASIF
 from relatent.translate.auditing import audit
+from relatent.translate.batches import BatchTranslator
 from relatent.translate.endpoints import Endpoints, SpaceMismatchError
 from relatent.translate.growing import grow_pairs
 from relatent.translate.hub import Hub
@@ -14,6 +15,7 @@ from relatent.translate.unpaired import align_unpaired
 __all__ = [
     "ASIF",
     "MAPS",
+    "BatchTranslator",
     "Endpoints",
     "Hub",
     "Pairs",

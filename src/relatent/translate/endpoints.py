@@ -13,7 +13,7 @@ from relatent.spaces.fingerprint import Fingerprint, Match, SpaceWarning
 from relatent.spaces.probe import ENOUGH_ROWS
 from relatent.spaces.space import Space
 
-__all__ = ["Endpoints", "SpaceMismatchError"]
+__all__ = ["Endpoints", "SpaceMismatchError", "check_side"]
 
 
 # Rows of an array that are looked at: enough to tell, few beside what a translation costs.
@@ -22,6 +22,12 @@ ROWS_CHECKED = 64
 
 class SpaceMismatchError(ValueError):
     """A space was given that is not the one the translator was fitted on."""
+
+
+def check_side(side: str) -> None:
+    """Refuse what is neither side of a translator."""
+    if side not in ("source", "target"):
+        raise ValueError(f"side is {side!r}: expected 'source' or 'target'.")
 
 
 @dataclass(frozen=True)

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
+import pyarrow as pa
 
 from relatent._array import Array, as_parallel, random_generator, to_numpy
 from relatent._linalg import spectrum, thin_svd
 from relatent._saved import Saved, from_bytes, to_bytes
+from relatent.spaces.batches import batch_column, batch_vectors
+from relatent.spaces.keys import key_hashes
 from relatent.spaces.normalize import UNIT_ROWS, Normalizer
 from relatent.summary import Summary, accumulate, check_weights
 from relatent.translate.sample import Sample, all_rows, checked_ids, merged
@@ -85,9 +88,41 @@ class Pairs:
         return Pairs(count, sample, sums, (full_x, full_y), size, seed)
 
     @staticmethod
+    def of_batch(
+        batch: pa.RecordBatch | pa.Table,
+        *,
+        source: str = "old",
+        target: str = "new",
+        key: str | None = "id",
+        start: int = 0,
+        seed: int = 0,
+        size: int = SAMPLE_SIZE,
+        full_x: bool = True,
+        full_y: bool = True,
+    ) -> Pairs:
+        """Sum up an Arrow batch with a column of vectors for each side. A row that is null on a side is left out.
+
+        Rows are known by ``key``, so that batches may come from anywhere in any order; with ``key=None``, by their
+        number, ``start`` being that of the first row of the batch. A batch without pairs adds nothing.
+
+        >>> columns = {"id": [1, 2, 3], "old": [[1.0], [2.0], None], "new": [[1.0, 1.0], [2.0, 0.0], [3.0, 0.0]]}
+        >>> batch = pa.record_batch(columns)
+        >>> Pairs.of_batch(batch[:1]) + Pairs.of_batch(batch[1:])
+        Pairs(2, 1 → 2)
+        """
+        x, y = batch_vectors(batch, source), batch_vectors(batch, target)
+        rows = np.intersect1d(x.rows, y.rows, assume_unique=True)
+        if not len(rows):
+            empty = Sample(x.at(rows), y.at(rows), rows.astype(np.uint64))
+            return Pairs(0, empty, None, (full_x, full_y), size, seed)
+        ids = start + rows if key is None else key_hashes(batch_column(batch, key).take(pa.array(rows)))
+        return Pairs.of(x.at(rows), y.at(rows), ids=ids, seed=seed, size=size, full_x=full_x, full_y=full_y)
+
+    @staticmethod
     def total(parts: Iterable[Pairs]) -> Pairs:
         """Return the sum of many, at the cost of one."""
         parts = list(parts)
+        parts = [part for part in parts if part.count] or parts[:1]
         first = parts[0]
         for other in parts[1:]:
             first._check_alike(other)
@@ -115,6 +150,10 @@ class Pairs:
     def __add__(self, other: Pairs) -> Pairs:
         """Return the pairs of both."""
         return Pairs.total([self, other])
+
+    def __reduce__(self) -> tuple[Callable[[bytes], Pairs], tuple[bytes]]:
+        """Pickle as :meth:`to_bytes`: the sampled rows without the arrays that they were taken from."""
+        return Pairs.from_bytes, (self.to_bytes(),)
 
     def __len__(self) -> int:
         """Count the pairs."""

@@ -18,10 +18,12 @@ from relatent._linalg import pseudo_inverse
 from relatent._saved import Saved, read_saved, understood, write_saved
 from relatent.evaluate.fidelity import r2
 from relatent.evaluate.retrieval import mrr
+from relatent.spaces.batches import check_replace
 from relatent.spaces.join import parallel
 from relatent.spaces.keys import key_hashes
 from relatent.spaces.space import Space
-from relatent.translate.endpoints import Endpoints
+from relatent.translate.batches import BatchTranslator
+from relatent.translate.endpoints import Endpoints, check_side
 from relatent.translate.folded import FoldedMap
 from relatent.translate.goals import Choice, Goal, Selection, Settings, Solution, check_settings, find_goal
 from relatent.translate.overview import Overview, overview
@@ -215,6 +217,27 @@ class Translator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
             )
         return self.target_map_(y)
 
+    def batch_udf(
+        self, column: str = "embedding", into: str = "embedding_new", *, side: str = "source", replace: bool = False
+    ) -> BatchTranslator:
+        """Return the translation as a function on Arrow batches, for an engine to run wherever the rows are.
+
+        It takes a record batch or a table and returns it with one more column, ``into``: fixed-size lists of float32,
+        or of float64 where the vectors are. A null vector stays null. ``side="target"`` is
+        :meth:`transform_target`. A column that is there is replaced only with ``replace=True``.
+
+        >>> x = np.random.default_rng(0).normal(size=(20, 2))
+        >>> udf = Translator(map="orthogonal").fit(x, -x).batch_udf("old", into="new")
+        >>> udf(pa.record_batch({"old": [[1.0, 2.0], None]})).column("new").is_valid().to_pylist()
+        [True, False]
+        """
+        self._check_fitted()
+        check_side(side)
+        if column == into:
+            check_replace(into, replace)
+        folded = self.map_ if side == "source" else self.target_map_
+        return BatchTranslator(folded, self.endpoints_, side, column, into, replace)
+
     def accept(self, space: Space) -> Self:
         """Let a space pass whose fingerprint is not the one of the source or target. It is recorded, and saved."""
         self._check_fitted()
@@ -378,7 +401,7 @@ def _refuse_labels(Y: Any) -> Any:
 def _check_pairs(pairs: Pairs) -> None:
     if len(pairs) < 2:
         raise ValueError(
-            "n_samples=1: one pair of anchors cannot show how two spaces relate. Give at least 2, and "
+            f"n_samples={len(pairs)}: too few pairs of anchors to show how two spaces relate. Give at least 2, and "
             "for a good translation about as many as the spaces have coordinates."
         )
     x = pairs.sample.all_x

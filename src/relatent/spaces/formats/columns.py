@@ -26,6 +26,7 @@ __all__ = [
     "choose",
     "conform",
     "guess_layout",
+    "is_vector_type",
     "meta",
     "refuse_keys",
     "stored_fingerprint",
@@ -61,7 +62,7 @@ class ReadOptions:
 
 def guess_layout(path: Any, schema: pa.Schema, reading: ReadOptions) -> Layout:
     """Find the vector column by name and type, and the key column by name."""
-    lists = [f.name for f in schema if _is_vector(f.type)]
+    lists = [f.name for f in schema if is_vector_type(f.type)]
     vector = choose(path, "vector", reading.vector, schema.names, lists, VECTOR_NAMES)
     if vector is None:
         raise FileError(
@@ -231,7 +232,8 @@ def _storage(kind: pa.DataType) -> pa.DataType:
     return kind.storage_type if isinstance(kind, pa.BaseExtensionType) else kind
 
 
-def _is_vector(kind: pa.DataType) -> bool:
+def is_vector_type(kind: pa.DataType) -> bool:
+    """Return whether values of an Arrow type are lists of numbers."""
     kind = _storage(kind)
     if not (pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)):
         return False
