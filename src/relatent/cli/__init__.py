@@ -3,7 +3,7 @@
 Nothing heavy is imported before a command runs, so that help and completion answer at once.
 """
 
-from relatent.cli import spaces, translators
+from relatent.cli import migrate, spaces, translators
 from relatent.cli.frame import ERROR, NO_GO, NO_VERDICT, OK, USAGE, app
 
-__all__ = ["ERROR", "NO_GO", "NO_VERDICT", "OK", "USAGE", "app", "spaces", "translators"]
+__all__ = ["ERROR", "NO_GO", "NO_VERDICT", "OK", "USAGE", "app", "migrate", "spaces", "translators"]

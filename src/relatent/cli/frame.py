@@ -80,7 +80,7 @@ class Answer:
     code: int = OK
 
 
-def command(function: Callable[..., Answer]) -> Callable[..., None]:
+def command(function: Callable[..., Answer], group: typer.Typer = app) -> Callable[..., None]:
     """Make a command of a function that returns an answer. A parameter ``progress`` is filled in, not asked for."""
     hints = get_type_hints(function, include_extras=True)
     asked = [p.replace(annotation=hints[p.name]) for p in inspect.signature(function).parameters.values()]
@@ -108,7 +108,7 @@ def command(function: Callable[..., Answer]) -> Callable[..., None]:
     run.__annotations__ = {p.name: p.annotation for p in asked}
     # \b keeps the lines of the examples as they are written.
     said = inspect.cleandoc(function.__doc__ or "").replace("Examples:", "\b\nExamples:")
-    app.command(name=function.__name__, help=said)(run)
+    group.command(name=function.__name__, help=said)(run)
     return run
 
 
