@@ -27,9 +27,9 @@ class Field:
     name: str
     dim: int
     dtype: str = "float32"
-    """float32, float16, int8 or bit."""
+    """float32, float16, int8 or bit. Bits are read as 0 and 1, and written as 1 where a coordinate is positive."""
     metric: str = "cosine"
-    """cosine, inner or l2."""
+    """cosine, inner or l2; hamming for bits. A store without cosines of its own keeps the vectors at norm 1."""
     provenance: Mapping[str, Any] = field(default_factory=dict)
     """Where the vectors come from: translator, model, revision. Kept in the store, beside the vectors."""
 
@@ -48,7 +48,11 @@ class Shard:
 
 @dataclass(frozen=True)
 class Hits:
-    """What a search found: for each query, keys from the best on, and their scores (the larger, the better)."""
+    """What a search found: for each query, keys from the best on, and their scores (the larger, the better).
+
+    A score is the cosine, the inner product, or minus the Euclidean (``l2``) or Hamming distance. Where fewer than k
+    items are found, there are fewer keys, and the scores end in minus infinity.
+    """
 
     keys: list[list[Any]]
     scores: np.ndarray
@@ -129,7 +133,7 @@ class Store(Protocol):
         ...
 
     def search(self, vectors: np.ndarray, k: int, *, of: Field | None = None, exact: bool = False) -> Hits:
-        """Return the k best items of each query, in the served field or another; ``exact`` skips approximate indexes."""
+        """Return the k best items of each query, in the served field or another; ``exact`` compares with all."""
         ...
 
     def switch(self) -> None:

@@ -34,7 +34,7 @@ from relatent.spaces.formats.checksums import BlockSums
 from relatent.spaces.formats.columns import ReadOptions, with_key
 from relatent.spaces.formats.matrix import Shape, StoredMatrix
 
-__all__ = ["NpyVectors", "Writer", "open_rows", "read_header"]
+__all__ = ["IDS", "NpyVectors", "Writer", "ids_beside", "open_rows", "read_header", "read_ids"]
 
 IDS = (".keys.parquet", ".ids.npy", ".keys.npy", "_ids.npy", "_keys.npy", ".ids.txt", ".keys.txt", "_ids.txt")
 # The arrays of a file of ours, in order. All but the vectors are bytes or checksums.
@@ -113,15 +113,21 @@ def _foreign_rows(path: Path, vectors: StoredMatrix, options: ReadOptions) -> Ro
 
 def _beside(path: Path, rows: int, given: Path | None) -> pa.Table:
     """Read keys and other columns from the file given, or from the first one beside that may hold them."""
-    usual = [path.with_name(path.stem + ending) for ending in IDS]
-    found = given or next((other for other in usual if other.exists()), None)
-    table = empty_others(rows) if found is None else _ids(found)
+    found = given or ids_beside(path)
+    table = empty_others(rows) if found is None else read_ids(found)
     if len(table) != rows:
         raise FileError(f"{found} has {len(table)} rows and {path} has {rows}: expected one per vector.")
     return table
 
 
-def _ids(path: Path) -> pa.Table:
+def ids_beside(path: Path) -> Path | None:
+    """Return the first file beside a file of vectors that may hold its keys, if there is one."""
+    usual = (path.with_name(path.stem + ending) for ending in IDS)
+    return next((other for other in usual if other.exists()), None)
+
+
+def read_ids(path: Path) -> pa.Table:
+    """Read a file of ids, and of other columns where it is Parquet: one row per vector."""
     if path.suffix in (".parquet", ".pq"):
         return pq.read_table(path)
     if path.suffix == ".npy":

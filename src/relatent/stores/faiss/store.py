@@ -1,0 +1,360 @@
+"""The store over one FAISS index file; :mod:`relatent.stores.faiss` says how it is laid out."""
+
+from __future__ import annotations
+
+import errno
+import filecmp
+import json
+import os
+import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from relatent._atomic import NO_LINKS, atomic_write
+from relatent.spaces.chunks import Chunk, Layout, chunk_rows
+from relatent.spaces.formats.npy import ids_beside
+from relatent.stores.address import Address, StoreError
+from relatent.stores.checks import (
+    Closing,
+    as_queries,
+    as_vectors,
+    check_addable,
+    check_new,
+    check_old,
+    check_one_of,
+    cut,
+    readable,
+    same_kind,
+)
+from relatent.stores.faiss.index import (
+    TRAINED_PER_LIST,
+    IndexRows,
+    empty_like,
+    faiss,
+    flat,
+    metric_of,
+    read_index,
+    search_index,
+    write_index,
+)
+from relatent.stores.faiss.items import Items, read_items
+from relatent.stores.faiss.parts import Parts
+from relatent.stores.locks import file_lock
+from relatent.stores.store import Field, Hits, Shard, Unreadable
+
+__all__ = ["FaissStore"]
+
+DTYPES = ("float32", "float16")
+METRICS = ("cosine", "inner", "l2")
+
+
+class FaissStore(Closing):
+    """An index file with its keys (:mod:`relatent.stores.faiss`)."""
+
+    def __init__(self, address: Address) -> None:
+        self.address, self._file = address, address.file.resolve()
+        self._folder = self._file.with_name(f"{self._file.name}.relatent")
+        if not self._file.is_file():
+            raise StoreError(f"{address} is not there: check the path.")
+        self._parts = Parts(self._folder / "parts")
+        self._loaded: dict[Path, tuple[Any, IndexRows]] = {}
+        self._items: tuple[Any, Items] | None = None
+        _ = self._served_items()
+
+    # Roles ---------------------------------------------------------------------------------------------------------
+
+    @property
+    def served(self) -> Field:
+        """The field of the index at the path."""
+        first, second = self._fields()
+        return second if self._is_switched() and second is not None else first
+
+    @property
+    def new(self) -> Field | None:
+        """The field that was added and is not at the path."""
+        return None if self._is_switched() else self._fields()[1]
+
+    @property
+    def old(self) -> Field | None:
+        """The field that was at the path before the switch."""
+        return self._fields()[0] if self._is_switched() else None
+
+    def _fields(self) -> tuple[Field, Field | None]:
+        """Return the field that was served first, and the one that was added to it."""
+        try:
+            noted = json.loads((self._folder / "fields.json").read_text("utf8"))
+        except FileNotFoundError:
+            index = self._load(self._file).index
+            return Field(self._file.stem, index.d, "float32", metric_of(index)), None
+        return Field(**noted["first"]), Field(**noted["second"])
+
+    def _is_switched(self) -> bool:
+        """Return whether the path holds what was added. A killed switch leaves one of the two files there twice."""
+        old, new = self._kept("old"), self._kept("new")
+        try:
+            return old is not None and (new is None or _same(new, self._file))
+        except FileNotFoundError:  # it was switched between the two looks
+            return self._is_switched()
+
+    def _kept(self, role: str) -> Path | None:
+        return next(iter(sorted(self._folder.glob(f"{role}-*.faiss"))), None)
+
+    # Rows ----------------------------------------------------------------------------------------------------------
+
+    def count(self, of: Field, shard: Shard | None = None) -> int:
+        """Count the items that have a vector in a field."""
+        items = self._served_items()
+        low, high = items.within(shard)
+        return int(np.count_nonzero(self._has(of, items)[low:high]))
+
+    def shards(self, rows: int) -> list[Shard]:
+        """Cut the sorted keys into shards of so many rows."""
+        return cut(self._served_items().keys, rows)
+
+    def scan(
+        self,
+        of: Field,
+        *,
+        shard: Shard | None = None,
+        rows: int | None = None,
+        columns: Sequence[str] | None = (),
+        unreadable: Unreadable | None = None,
+    ) -> Iterator[Chunk]:
+        """Return the items in order of their keys, from the index as it is now."""
+        items, vectors = self._served_items(), self._rows(of)
+        known = items.rows_of_ids(vectors.ids)
+        place = np.full(len(items.ids), -1)
+        place[known[known >= 0]] = np.flatnonzero(known >= 0)
+        low, high = items.within(shard)
+        wanted = low + np.flatnonzero(place[low:high] >= 0)
+        names = items.table.column_names if columns is None else [items.key, *(c for c in columns if c != items.key)]
+        layout = Layout(of.name, items.key, (*names, of.name))
+        size, start = chunk_rows(of.dim, np.dtype(of.dtype), rows), 0
+        for first in range(0, len(wanted), size):
+            part = wanted[first : first + size]
+            found = vectors.take(place[part]).astype(of.dtype, copy=False)
+            others = items.table.select(names).take(pa.array(part))
+            fine = readable(self.address, others.column(items.key), found, unreadable)
+            if not fine.all():
+                found, others = found[fine], others.filter(pa.array(fine))
+            yield Chunk(start, found, others, layout)
+            start += len(found)
+
+    def _served_items(self) -> Items:
+        beside = ids_beside(self._file)
+        state = (_identity(self._file), None if beside is None else _identity(beside))
+        if self._items is None or self._items[0] != state:
+            self._items = (state, read_items(self.address, self._file, self._load(self._file).ids))
+        return self._items[1]
+
+    def _load(self, path: Path) -> IndexRows:
+        """Read an index, once as long as its file is the same."""
+        state = _identity(path)
+        if path not in self._loaded or self._loaded[path][0] != state:
+            self._loaded[path] = (state, IndexRows(read_index(path), str(path)))
+        return self._loaded[path][1]
+
+    def _rows(self, of: Field) -> IndexRows:
+        """Return the vectors of a field; those of the new one are gathered from its parts until its index is built."""
+        role = self._role(of)
+        if role == "served":
+            return self._load(self._file)
+        built = self._built(role)
+        if role == "old" and built is not None:
+            return self._load(built)
+        state = (*self._parts.files(), None if built is None else _identity(built))
+        if self._folder not in self._loaded or self._loaded[self._folder][0] != state:
+            self._loaded[self._folder] = (state, IndexRows(self._gathered(flat(of)), str(self.address)))
+        return self._loaded[self._folder][1]
+
+    def _built(self, role: str) -> Path | None:
+        """Return the index file of a role, if there is one; refuse one whose ids are rows of other keys."""
+        file = self._folder / f"{role}-{self._served_items().hash}.faiss"
+        if file.exists():
+            return file
+        if self._kept(role) is not None and not self._parts.files():
+            raise StoreError(
+                f"The keys beside {self.address} have changed since the {role} index was built, so its ids name other "
+                "rows: bring the keys back, or drop the new field and start again."
+            )
+        return None
+
+    def _role(self, of: Field) -> str:
+        name = check_one_of(self.address, of, self.served, self.new, self.old).name
+        return "served" if name == self.served.name else "new" if self.new is not None else "old"
+
+    def _has(self, of: Field, items: Items) -> np.ndarray:
+        """Return which items have a vector in a field, without reading the vectors of parts."""
+        role, has = self._role(of), np.zeros(len(items.ids), bool)
+        file = self._file if role == "served" else self._built(role)
+        known = [] if file is None else [items.rows_of_ids(self._load(file).ids)]
+        if role == "new":
+            known += [items.rows_of_keys(keys) for keys in self._parts.all_keys()]
+        for rows in known:
+            has[rows[rows >= 0]] = True
+        return has
+
+    # The new field -------------------------------------------------------------------------------------------------
+
+    def add(self, new: Field) -> Field:
+        """Note the new field; its index is made of what is written."""
+        if not check_addable(self.address, new, self.new, self.old):
+            return new
+        if new.dtype not in DTYPES or new.metric not in METRICS:
+            raise StoreError(
+                f"{self.address} was asked for {new.dtype} vectors and the metric {new.metric}: expected one of "
+                f"{', '.join(DTYPES)} and one of {', '.join(METRICS)}."
+            )
+        if new.name == self.served.name:
+            raise StoreError(f"{self.address} serves {new.name!r} already: give the new field another name.")
+        self._parts.make_folder()
+        with atomic_write(self._folder / "fields.json") as aside:
+            aside.write_text(json.dumps({"first": _plain(self.served), "second": _plain(new)}, indent=1), "utf8")
+        return new
+
+    def write(self, into: Field, keys: pa.Array, vectors: np.ndarray) -> None:
+        """Write a part beside the others."""
+        new = check_new(self.address, self.new, into)
+        kept = as_vectors(self.address, new, vectors)
+        if len(kept):
+            self._parts.write(same_kind(self.address, keys, self._served_items().keys.type), kept)
+
+    def _written(self) -> Iterator[tuple[pa.Array, np.ndarray]]:
+        """Return keys and vectors that were written, from the last on; at the end those of an index without parts."""
+        yield from self._parts.newest_first()
+        items, built = self._served_items(), self._built("new")
+        if built is not None:
+            rows = self._load(built)
+            known = np.flatnonzero(items.rows_of_ids(rows.ids) >= 0)
+            yield items.keys.take(pa.array(items.rows_of_ids(rows.ids[known]))), rows.take(known)
+
+    def _gathered(self, inner: Any) -> Any:
+        """Put what was written for items of the store into an index, the last of each key."""
+        items, index = self._served_items(), faiss().IndexIDMap2(inner)
+        seen = np.zeros(len(items.ids), bool)
+        for keys, vectors in self._written():
+            rows = items.rows_of_keys(keys)
+            rows, back = np.unique(rows[::-1], return_index=True)  # the last of a key that is in a part twice
+            taken = (rows >= 0) & ~seen[rows]
+            seen[rows[taken]] = True
+            found = vectors[len(vectors) - 1 - back[taken]]
+            index.add_with_ids(np.ascontiguousarray(found, dtype=np.float32), items.ids[rows[taken]])
+        return index
+
+    def remove_orphans(self, of: Field) -> int:
+        """Leave out of the parts what was written for keys that are gone."""
+        check_new(self.address, self.new, of)
+        written, items = self._parts.all_keys(), self._served_items()
+        keys = pc.unique(pa.concat_arrays(written)) if written else items.keys.slice(0, 0)
+        gone = keys.filter(pa.array(items.rows_of_keys(keys) < 0))
+        self._parts.drop(gone)
+        return len(gone)
+
+    def build_index(self, of: Field) -> None:
+        """Write the new index, of the kind of the served one. The parts are kept until it is served."""
+        if self._role(of) != "new":
+            return
+        sample, served = np.empty((0, of.dim), np.float32), self._load(self._file).index
+        wanted = TRAINED_PER_LIST * getattr(faiss().try_extract_index_ivf(served), "nlist", 0)
+        for _, vectors in self._written():
+            if len(sample) < wanted:
+                sample = np.concatenate([sample, vectors])
+        index = self._gathered(empty_like(served, of, sample))
+        target = self._folder / f"new-{self._served_items().hash}.faiss"
+        write_index(index, target)
+        for stale in self._folder.glob("new-*.faiss"):
+            if stale != target:
+                stale.unlink()
+
+    def search(self, vectors: np.ndarray, k: int, *, of: Field | None = None, exact: bool = False) -> Hits:
+        """Search with the index; ``exact`` compares with every vector."""
+        items = self._served_items()
+        rows, field = (self._load(self._file), self.served) if of is None else (self._rows(of), of)
+        index = self._exact(rows, field) if exact and not rows.is_exact else rows.index
+        queries = as_queries(self.address, replace(field, dim=index.d), vectors)  # what was read, not what was noted
+        ids, scores = search_index(index, field.metric, queries, k)
+        found = items.rows_of_ids(ids.ravel()).reshape(ids.shape)
+        keys = items.keys.take(pa.array(np.maximum(found, 0).ravel())).to_pylist() if len(items.ids) else []
+        width = ids.shape[1]
+        return Hits([[keys[i * width + j] for j in np.flatnonzero(row >= 0)] for i, row in enumerate(found)], scores)
+
+    def _exact(self, rows: IndexRows, field: Field) -> Any:
+        index = faiss().IndexIDMap2(flat(Field(field.name, field.dim, "float32", field.metric)))
+        index.add_with_ids(np.ascontiguousarray(rows.take(np.arange(len(rows.ids))), dtype=np.float32), rows.ids)
+        return index
+
+    # Cutover -------------------------------------------------------------------------------------------------------
+
+    def switch(self) -> None:
+        """Link the served file into the folder, then rename the new one onto its path."""
+        check_new(self.address, self.new)
+        built = self._built("new")
+        if built is None:
+            raise StoreError(f"The new index of {self.address} is not built for the keys of now: build it first.")
+        self._serve(built, "old")
+        self._parts.remove()
+
+    def switch_back(self) -> None:
+        """Link the served file into the folder, then rename the old one back onto its path."""
+        check_old(self.address, self.old)
+        self._parts.make_folder()
+        kept = self._built("old")
+        assert kept is not None  # an old field is an old file
+        self._serve(kept, "new")
+
+    def _serve(self, file: Path, role: str) -> None:
+        """Put a file at the path, and what is there into the folder: for readers of the path it is one step."""
+        _link(self._file, self._folder / f"{role}-{self._served_items().hash}.faiss")
+        os.replace(file, self._file)  # noqa: PTH105 (one name for every rename)
+
+    def drop_new(self) -> None:
+        """Remove the new index, its parts and the note of it."""
+        check_new(self.address, self.new)
+        (self._folder / "fields.json").unlink()
+        self._parts.remove()
+        for file in self._folder.glob("*.faiss"):
+            file.unlink()
+        self._loaded.clear()
+
+    def lock(self) -> AbstractContextManager[None]:
+        """Lock a file in the folder."""
+        self._folder.mkdir(exist_ok=True)
+        return file_lock(self._folder / "lock", self.address)
+
+    def close(self) -> None:
+        """Free the memory of the indexes."""
+        self._loaded.clear()
+        self._items = None
+
+
+def _plain(field: Field) -> dict[str, Any]:
+    return asdict(field) | {"provenance": dict(field.provenance)}
+
+
+def _identity(path: Path) -> tuple[int, ...]:
+    about = path.stat()
+    return about.st_ino, about.st_size, about.st_mtime_ns
+
+
+def _same(a: Path, b: Path) -> bool:
+    """Return whether two paths are one file, or hold the same where the file system has no links."""
+    return a.samefile(b) or filecmp.cmp(a, b, shallow=False)
+
+
+def _link(path: Path, name: Path) -> None:
+    """Have a file under a second name; as a copy where the file system has no links."""
+    name.unlink(missing_ok=True)
+    try:
+        os.link(path, name)
+    except OSError as error:
+        if error.errno not in (*NO_LINKS, errno.EXDEV):
+            raise
+        with atomic_write(name) as aside:
+            shutil.copyfile(path, aside)

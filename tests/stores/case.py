@@ -1,0 +1,77 @@
+"""What the contract must know of a store to test it: one :class:`Case` per store, in ``tests/stores/cases``."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import pyarrow as pa
+
+from relatent.stores import Store, open_store
+
+# What a store may have to keep as keys; a case names the kinds that its store has.
+KEYS: dict[str, list[Any]] = {
+    "integer": [*range(40), 10**12, 2**53 + 1],
+    "negative": [-(2**53), -7, 0, 5],
+    "text": ["a", "b", "B", "10", "9", "", " ", "x" * 500, "é", "e\u0301", "ключ", "🔑", "a'b", 'a"b', "a\\b", "a,b\t"],
+    "uuid": [f"{i * 2**120:032x}"[:8] + f"-0000-4000-8000-{i:012x}" for i in range(16)],
+}
+
+
+@dataclass(frozen=True)
+class Items:
+    """Items to put into a store."""
+
+    keys: list[Any]
+    vectors: np.ndarray
+    payload: list[str]
+
+    @staticmethod
+    def draw(keys: list[Any], dim: int = 8, seed: int = 0) -> Items:
+        rng = np.random.default_rng(seed)
+        vectors = rng.normal(size=(len(keys), dim)).astype(np.float32)
+        vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+        order = rng.permutation(len(keys))  # a store must not depend on the order in which items came
+        return Items([keys[i] for i in order], vectors[order], [f"text of {keys[i]!r}" for i in order])
+
+
+class Case(ABC):
+    """A store under test."""
+
+    kinds: ClassVar[tuple[str, ...]] = ("integer",)
+    """Which of KEYS it can hold."""
+    metrics: ClassVar[tuple[str, ...]] = ("cosine", "inner", "l2")
+    """The metrics that a new field can have."""
+    payload: ClassVar[str | None] = "title"
+    """The column of the payload; None where the store keeps none."""
+
+    @abstractmethod
+    def create(self, folder: Path, items: Items) -> str:
+        """Make a store with these items, without relatent, and return its URL."""
+
+    @abstractmethod
+    def insert(self, url: str, items: Items) -> None:
+        """Add items, as the owner of the store would."""
+
+    @abstractmethod
+    def delete(self, url: str, keys: list[Any]) -> None:
+        """Delete items, as the owner of the store would."""
+
+    @abstractmethod
+    def missing(self, folder: Path) -> str:
+        """Return the URL of what is not there."""
+
+    def spoil(self, url: str, key: Any) -> bool:
+        """Make the vector of an item unreadable; return False where the store keeps no such vectors."""
+        return False
+
+    def reader(self, url: str, store: Store) -> Store:
+        """Open the store for another reader; an engine that only one process can open returns the store itself."""
+        return open_store(url)
+
+
+def as_keys(keys: list[Any]) -> pa.Array:
+    return pa.array(keys, pa.string() if isinstance(keys[0], str) else pa.int64())

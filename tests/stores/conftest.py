@@ -1,0 +1,52 @@
+"""The stores that the contract is tested on: one case each, in ``tests/stores/cases``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+from tests.stores.case import KEYS, Case, Items
+
+from relatent.stores import Store, open_store
+
+# The class of each case, and the package without which it is skipped: what is in the extra `dev` is never skipped.
+CASES = {
+    "faiss": ("Faiss", "faiss"),
+}
+
+
+@pytest.fixture(params=CASES)
+def case(request: pytest.FixtureRequest) -> Case:
+    name, package = CASES[request.param]
+    pytest.importorskip(package)
+    found: Case = getattr(import_module(f"tests.stores.cases.{request.param}"), name)()
+    return found
+
+
+@pytest.fixture
+def items() -> Items:
+    return Items.draw(KEYS["integer"])
+
+
+@pytest.fixture
+def url(case: Case, items: Items, tmp_path: Path) -> str:
+    return case.create(tmp_path, items)
+
+
+@pytest.fixture
+def store(url: str) -> Iterator[Store]:
+    with open_store(url) as opened:
+        yield opened
+
+
+@pytest.fixture
+def again(url: str) -> Callable[[Store], Store]:
+    """Close a store and open it anew: what another process would find."""
+
+    def reopened(store: Store) -> Store:
+        store.close()
+        return open_store(url)
+
+    return reopened

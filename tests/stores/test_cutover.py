@@ -1,0 +1,90 @@
+"""Every store: one step to the new field and back, and the old data as it was."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from tests.stores.steps import NEW, fill, new_vectors, read, snapshot
+
+from relatent.stores import StoreError, open_store
+
+
+def test_switch_there_and_back(store, again, items):
+    served, before = store.served, snapshot(store, store.served)
+    fill(store)
+    store.build_index(NEW)
+    store.switch()
+    assert (store.served, store.new, store.old) == (NEW, None, served)
+    with again(store) as store:
+        assert (store.served, store.new, store.old) == (NEW, None, served)
+        keys, vectors = read(store, store.served)
+        np.testing.assert_allclose(vectors, new_vectors(keys), rtol=1e-6)
+        assert [found[0] for found in store.search(vectors * 9, 1, exact=True).keys] == [
+            keys[j] for j in np.argmax(vectors @ vectors.T, axis=1)
+        ]
+        assert snapshot(store, store.old) == before
+        store.switch_back()
+        assert (store.served, store.new, store.old) == (served, NEW, None)
+        assert store.count(NEW) == len(items.keys)
+    with open_store(str(store.address)) as store:
+        assert (store.served, store.new, store.old) == (served, NEW, None)
+        assert snapshot(store, store.served) == before
+        store.switch()
+        assert store.served == NEW
+        store.switch_back()
+        store.drop_new()
+        assert (store.served, store.new, store.old) == (served, None, None)
+        assert snapshot(store, store.served) == before
+
+
+def test_what_was_dropped_is_gone(store, again):
+    before = snapshot(store, store.served)
+    fill(store)
+    store.build_index(NEW)
+    store.drop_new()
+    with again(store) as store:
+        assert (store.new, store.old) == (None, None)
+        assert snapshot(store, store.served) == before
+        store.add(NEW)
+        assert store.count(NEW) == 0
+        fill(store)
+        assert store.count(NEW) == len(before)
+
+
+def test_there_must_be_something_to_switch_to(store):
+    for change in (store.switch, store.switch_back, store.drop_new):
+        with pytest.raises(StoreError):
+            change()
+
+
+def test_a_reader_sees_all_old_or_all_new(case, url, store):
+    new = replace(NEW, dim=8, metric=store.served.metric)
+    fill(store, new)
+    store.build_index(new)
+    query = np.ones((1, 8), np.float32)
+    whole = {name: store.search(query, 42, of=field).keys[0] for name, field in (("old", store.served), ("new", new))}
+    assert whole["old"] != whole["new"]
+    seen, failed, done = [], [], threading.Event()
+
+    def look() -> None:
+        reader = case.reader(url, store)
+        try:
+            while not done.is_set():
+                seen.append(reader.search(query, 42).keys[0])
+        except Exception as error:  # noqa: BLE001 (whatever goes wrong for a reader is what is tested)
+            failed.append(error)
+
+    thread = threading.Thread(target=look)
+    thread.start()
+    for _ in range(5):
+        store.switch()
+        store.switch_back()
+    while len(seen) < 20 and thread.is_alive():
+        pass
+    done.set()
+    thread.join()
+    assert not failed
+    assert all(keys in whole.values() for keys in seen)

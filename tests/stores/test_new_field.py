@@ -1,0 +1,111 @@
+"""Every store: a field beside the served one, written by key, and nothing else touched."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from tests.stores.case import Items, as_keys
+from tests.stores.steps import NEW, fill, new_vectors, read
+
+from relatent.stores import Shard, StoreError, open_store
+
+
+def test_a_new_field_is_empty_beside_the_served_one(store, again):
+    served = store.served
+    assert (store.new, store.old) == (None, None)
+    assert store.add(NEW) == NEW
+    assert store.count(NEW) == 0
+    assert read(store, NEW)[0] == []
+    with again(store) as store:
+        assert (store.served, store.new, store.old) == (served, NEW, None)
+        assert store.new.provenance == NEW.provenance
+
+
+def test_adding_twice_keeps_what_was_written(store):
+    keys = fill(store)
+    assert store.add(NEW) == NEW
+    assert store.count(NEW) == len(keys)
+
+
+def test_another_new_field_is_refused(store):
+    store.add(NEW)
+    with pytest.raises(StoreError, match="'new'"):
+        store.add(replace(NEW, name="other"))
+    with pytest.raises(StoreError, match="'new'"):
+        store.add(replace(NEW, dim=6))
+
+
+def test_what_is_written_is_read_back(store, again):
+    keys = fill(store)
+    with again(store) as store:
+        found, vectors = read(store, NEW)
+        assert found == keys
+        np.testing.assert_allclose(vectors, new_vectors(keys), rtol=1e-6)
+        assert store.count(NEW) == len(keys)
+
+
+def test_writing_twice_is_writing_once_and_the_last_counts(store):
+    keys = fill(store)
+    store.write(NEW, as_keys(keys[:9]), new_vectors(keys[:9]))
+    assert store.count(NEW) == len(keys)
+    store.write(NEW, as_keys(keys[3:5]), np.ones((2, 5), np.float32))
+    expected = new_vectors(keys)
+    expected[3:5] = 1
+    np.testing.assert_allclose(read(store, NEW)[1], expected, rtol=1e-6)
+
+
+def test_keys_that_the_store_does_not_have_are_ignored(store, items):
+    store.add(NEW)
+    store.write(NEW, as_keys([3, 77_777, 5]), new_vectors([3, 77_777, 5]))
+    assert read(store, NEW)[0] == [3, 5]
+    assert store.count(NEW) == 2
+    assert store.count(store.served) == len(items.keys)
+
+
+def test_writing_nothing_is_nothing(store):
+    store.add(NEW)
+    store.write(NEW, pa.array([], pa.int64()), np.empty((0, 5), np.float32))
+    assert store.count(NEW) == 0
+
+
+def test_half_a_field_is_counted_shard_by_shard(store):
+    keys = fill(store, but=10)
+    shards = store.shards(8)
+    assert sum(store.count(NEW, shard) for shard in shards) == len(keys) == store.count(NEW)
+    assert store.count(NEW, Shard(keys[2], keys[5])) == 3
+
+
+@pytest.mark.parametrize("vectors", [np.ones((2, 6)), np.ones(5), np.full((2, 5), np.nan)])
+def test_vectors_that_do_not_fit_are_refused_and_nothing_is_written(store, vectors):
+    store.add(NEW)
+    with pytest.raises(StoreError):
+        store.write(NEW, as_keys([3, 5]), vectors)
+    assert store.count(NEW) == 0
+
+
+def test_only_the_new_field_is_written(store):
+    with pytest.raises(StoreError):
+        store.write(NEW, as_keys([3]), np.ones((1, 5)))
+    store.add(NEW)
+    with pytest.raises(StoreError):
+        store.write(store.served, as_keys([3]), np.ones((1, 8)))
+
+
+def test_items_that_come_and_go_meanwhile(case, url, store):
+    keys = fill(store)
+    store.close()
+    case.delete(url, [0, 20])
+    case.insert(url, Items.draw([1000], seed=1))
+    with open_store(url) as store:
+        assert store.remove_orphans(NEW) in (0, 2)  # a column goes with its row, a file of its own does not
+        assert store.remove_orphans(NEW) == 0
+        alive = sorted(set(keys) - {0, 20})
+        assert read(store, NEW)[0] == alive
+        store.write(NEW, as_keys([1000]), new_vectors([1000]))
+        store.build_index(NEW)
+        assert read(store, NEW)[0] == sorted([*alive, 1000])
+        store.switch()
+        assert read(store, store.served)[0] == sorted([*alive, 1000])

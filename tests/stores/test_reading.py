@@ -1,0 +1,85 @@
+"""Every store: items come in order of their keys, whole, once, and by shard."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.stores.case import KEYS, Items
+from tests.stores.steps import NEW, fill, new_vectors, read
+
+from relatent.stores import StoreError, open_store
+
+
+def test_scan_returns_every_item_in_order_of_its_key(store, items, case):
+    keys, vectors = read(store, store.served)
+    assert keys == sorted(items.keys)
+    by_key = dict(zip(items.keys, items.vectors, strict=True))
+    np.testing.assert_allclose(vectors, [by_key[key] for key in keys], rtol=1e-6)
+    assert store.count(store.served) == len(items.keys)
+
+
+def test_chunks_are_consecutive_and_not_larger_than_asked(store, items):
+    chunks = list(store.scan(store.served, rows=7))
+    assert [len(chunk) for chunk in chunks] == [7] * 6
+    assert [chunk.start for chunk in chunks] == list(range(0, 42, 7))
+
+
+def test_the_payload_comes_with_the_keys(store, items, case):
+    if case.payload is None:
+        pytest.skip("it keeps no payload")
+    by_key = dict(zip(items.keys, items.payload, strict=True))
+    for columns in (None, [case.payload]):
+        (chunk,) = store.scan(store.served, columns=columns)
+        assert chunk.others.column(case.payload).to_pylist() == [by_key[key] for key in chunk.keys.to_pylist()]
+    (chunk,) = store.scan(store.served)
+    assert chunk.others.column_names == [chunk.layout.key]
+
+
+@pytest.mark.parametrize("rows", [1, 10, 42, 1000])
+def test_shards_hold_every_key_once(store, items, rows):
+    shards = store.shards(rows)
+    found = [read(store, store.served, shard=shard)[0] for shard in shards]
+    assert [key for keys in found for key in keys] == sorted(items.keys)
+    assert [store.count(store.served, shard) for shard in shards] == [len(keys) for keys in found]
+    assert max(len(keys) for keys in found) <= 2 * rows
+
+
+def test_shards_hold_keys_that_come_and_go_later(case, url, store, again):
+    shards = store.shards(9)
+    store.close()
+    case.insert(url, Items.draw([1000, 999_999_999_999_999], seed=1))
+    case.delete(url, [0, 20, 10**12])
+    with open_store(url) as store:
+        found = [read(store, store.served, shard=shard)[0] for shard in shards]
+        expected = sorted({*KEYS["integer"], 1000, 999_999_999_999_999} - {0, 20, 10**12})
+        assert [key for keys in found for key in keys] == expected
+
+
+@pytest.mark.parametrize("kind", KEYS)
+def test_keys_of_every_kind_come_back_as_they_are(case, kind, tmp_path):
+    if kind not in case.kinds:
+        pytest.skip(f"it has no {kind} keys")
+    keys = KEYS[kind]
+    url = case.create(tmp_path, Items.draw(keys))
+    with open_store(url) as store:
+        found = fill(store)
+        assert sorted(found) == sorted(keys)
+        assert [key for shard in store.shards(3) for key in read(store, NEW, shard=shard)[0]] == found
+        assert store.search(new_vectors(keys[:4]), len(keys), of=NEW, exact=True).keys[0][0] in keys
+        np.testing.assert_allclose(read(store, NEW)[1], new_vectors(found), rtol=1e-6)
+
+
+def test_a_vector_that_cannot_be_read_is_named(case, url, store, items):
+    store.close()
+    if not case.spoil(url, 7):
+        pytest.skip("it keeps no such vectors")
+    with open_store(url) as store:
+        with pytest.raises(StoreError, match=r"\b7\b"):
+            read(store, store.served)
+        told: list[Any] = []
+        keys, _ = read(store, store.served, unreadable=lambda key, reason: told.append((key, reason)))
+        assert [key for key, _ in told] == [7]
+        assert told[0][1]
+        assert keys == sorted(set(items.keys) - {7})
