@@ -122,12 +122,18 @@ def apply(
     dtype: Annotated[
         str | None, typer.Option("--dtype", help="float32 or float16; like the old field if not said.")
     ] = None,
+    metric: Annotated[
+        str | None, typer.Option("--metric", help="cosine, inner or l2; what the translator was made for if not said.")
+    ] = None,
     rate: Annotated[float | None, typer.Option("--rate", help="Rows per second at most, to spare the store.")] = None,
     shard_rows: Annotated[int, typer.Option("--shard-rows", help="Rows after which progress is remembered.")] = 50_000,
     looks: Annotated[int, typer.Option("--looks", help="How often to read the source again for changes, at most.")] = 5,
     skip_unreadable: Annotated[
         bool, typer.Option("--skip-unreadable", help="Leave out, name and count rows that cannot be read.")
     ] = False,
+    engine: Annotated[str | None, typer.Option("--engine", help="serial, processes or dask.")] = None,
+    workers: Annotated[int | None, typer.Option("--workers", help="How many workers copy shards.")] = None,
+    scheduler: Annotated[str | None, typer.Option("--scheduler", help="Address of a Dask scheduler.")] = None,
     accept: Accept = False,
     progress: bool | None = None,
 ) -> Answer:
@@ -138,23 +144,27 @@ def apply(
 
     Examples:
       relatent migrate apply postgresql://ann@db/shop/items -t t.safetensors
-      relatent migrate apply qdrant://db:6333/items -t t.safetensors --rate 2000 --work migration/
+      relatent migrate apply qdrant://db:6333/items -t t.safetensors --rate 2000 --workers 4
     """
     from relatent.deliver.migration import apply_migration
+    from relatent.engines import open_engine
 
-    done = apply_migration(
-        store,
-        translator,
-        work=work,
-        into=into,
-        dtype=dtype,
-        rate=rate,
-        shard_rows=shard_rows,
-        looks=looks,
-        skip_unreadable=skip_unreadable,
-        accept=accept,
-        progress=progress,
-    )
+    with open_engine(engine, workers, scheduler) as runner:
+        done = apply_migration(
+            store,
+            translator,
+            work=work,
+            into=into,
+            dtype=dtype,
+            metric=metric,
+            rate=rate,
+            shard_rows=shard_rows,
+            looks=looks,
+            skip_unreadable=skip_unreadable,
+            accept=accept,
+            engine=runner,
+            progress=progress,
+        )
     return Answer(str(done), done.to_dict())
 
 

@@ -15,12 +15,13 @@ import numpy as np
 
 from relatent._terminal import progress_bar, wrap
 from relatent.deliver.loading import load
-from relatent.deliver.migration.copying import Advance, Pace, copy_shard, digest_shard
+from relatent.deliver.migration.copying import ShardWork
 from relatent.deliver.migration.records import Plan
 from relatent.deliver.migration.side import StoredSide, check_fingerprint, stored_side
 from relatent.deliver.migration.switching import check_not_served
 from relatent.deliver.migration.trial import drop_trial
 from relatent.deliver.migration.work import Work, work_of
+from relatent.engines import Engine, Serial
 from relatent.spaces.chunks import chunk_rows
 from relatent.stores import Field, Store, StoreError, open_store
 
@@ -28,6 +29,8 @@ __all__ = ["Applied", "apply_migration"]
 
 # A run that is killed loses at most the work on so many rows.
 SHARD_ROWS = 50_000
+# The rows of more shards than that are not counted one by one.
+MANY_SHARDS = 100
 # The source is looked at again until nothing has changed, and at most so often.
 LOOKS = 5
 
@@ -88,11 +91,13 @@ def apply_migration(
     work: str | os.PathLike[str] | None = None,
     into: str | None = None,
     dtype: str | None = None,
+    metric: str | None = None,
     shard_rows: int = SHARD_ROWS,
     rate: float | None = None,
     looks: int = LOOKS,
     skip_unreadable: bool = False,
     accept: bool = False,
+    engine: Engine | None = None,
     progress: bool | None = None,
 ) -> Applied:
     """Fill a new field of a store with translated vectors. The old field is not modified.
@@ -101,126 +106,144 @@ def apply_migration(
     killed is followed by one that goes on from there. Then the source is read again: shards whose rows have changed
     are written again and vectors of deleted items are removed, until a look finds no change, at most ``looks`` times.
 
-    ``rate`` is the most rows per second to read. ``accept`` lets a store pass whose fingerprint is another's.
+    ``rate`` is the most rows per second to read. ``accept`` lets a store pass whose fingerprint is another's. An
+    ``engine`` (:mod:`relatent.engines`) lets several workers copy shards; it is not closed.
     """
-    folder = work_of(url, work)
-    with open_store(url) as store, folder.locked(), store.lock():
-        plan = _settled_plan(store, folder, Path(translator), into, dtype, shard_rows, rate, accept)
+    folder, engine = work_of(url, work), engine or Serial()
+    with open_store(url) as store, folder.locked(store.address), store.lock():
+        chosen = {"name": into, "dtype": dtype, "metric": metric}
+        plan = _settled_plan(store, folder, Path(translator), chosen, shard_rows, rate, accept)
         side = stored_side(folder.translator(plan))
         store.add(plan.field)
-        run = _Run(store, folder, plan, side, Pace(rate), skip_unreadable)
-        resumed = sum(one is not None for one in folder.manifests(plan))
-        with progress_bar(store.count(plan.served), "apply", progress) as advance:
-            run.first_pass(advance)
-        redone, settled, removed = run.looks(looks, progress)
+        share = None if rate is None else rate / engine.workers
+        shards = ShardWork(os.fspath(url), store, plan, side.translate, rate=share, skip=skip_unreadable)
+        run = _Run(store, folder, plan, shards, engine, progress)
+        resumed = run.first_pass()
+        redone, removed, settled = run.look_again(looks)
         store.build_index(plan.field)
-        return _finished(run, resumed, redone, settled, removed)
+        return _finished(run, side, resumed, redone, removed, settled)
 
 
-@dataclass
+@dataclass(frozen=True)
 class _Run:
     """What the passes of one apply share."""
 
     store: Store
     work: Work
     plan: Plan
-    side: StoredSide
-    pace: Pace
-    skip: bool
+    shards: ShardWork
+    engine: Engine
+    progress: bool | None
 
-    def first_pass(self, advance: Advance) -> None:
-        """Copy the shards that are not done."""
-        for number, manifest in enumerate(self.work.manifests(self.plan)):
-            if manifest is None:
-                self.copy(number, advance)
-            else:
+    def first_pass(self) -> int:
+        """Copy the shards that are not done; return how many were."""
+        done = [one for one in self.work.manifests(self.plan) if one is not None]
+        known = {one.shard for one in done}
+        todo = [number for number in range(len(self.plan.shards)) if number not in known]
+        self._copy(todo, "apply")
+        return len(done)
+
+    def look_again(self, most: int) -> tuple[int, int, bool]:
+        """Follow the source until it has not changed; return shards redone, vectors removed, whether it came to rest.
+
+        A shard is looked at as a whole, so that rows which came, went or changed are all noticed.
+        """
+        redone, removed = 0, self.store.remove_orphans(self.plan.field)
+        for _ in range(most):
+            changed = self._changed()
+            if not changed:
+                return redone, removed, True
+            self._copy(changed, "what has changed")
+            redone, removed = redone + len(changed), removed + self.store.remove_orphans(self.plan.field)
+        return redone, removed, False
+
+    def _changed(self) -> list[int]:
+        """Return the shards of which the source is no longer what was read."""
+        changed, manifests = [], self.work.manifests(self.plan)
+        digests = self.engine.map(self.shards.digest, range(len(manifests)))
+        with progress_bar(self.store.count(self.plan.served), "look for changes", self.progress) as advance:
+            for number, digest in enumerate(digests):
+                manifest = manifests[number]
+                if manifest is None or digest != manifest.read:
+                    changed.append(number)
+                advance(digest.rows)
+        return changed
+
+    def _copy(self, numbers: list[int], title: str) -> None:
+        """Write shards, and each one's manifest after it; until then it counts as not done."""
+        for number in numbers:
+            self.work.undo(number)
+        with progress_bar(self._rows(numbers), title, self.progress) as advance:
+            for manifest in self.engine.map(self.shards.copy, numbers):
+                self.work.done(manifest)
                 advance(manifest.read.rows)
 
-    def looks(self, most: int, progress: bool | None) -> tuple[int, bool, int]:
-        """Look at the source until nothing has changed; return shards redone, whether it settled, vectors removed."""
-        redone, settled = 0, False
-        removed = self.store.remove_orphans(self.plan.field)
-        for _ in range(most):
-            with progress_bar(self.store.count(self.plan.served), "look again", progress) as advance:
-                changed = sum(self._changed(number, advance) for number in range(len(self.plan.shards)))
-            if not changed:
-                settled = True
-                break
-            redone += changed
-            removed += self.store.remove_orphans(self.plan.field)
-        return redone, settled, removed
-
-    def _changed(self, number: int, advance: Advance) -> bool:
-        """Write a shard again if the source is no longer what was read."""
-        manifest = self.work.manifest(self.plan, number)
-        if manifest is not None and manifest.read == digest_shard(self.store, self.plan, number, self.pace, advance):
-            return False
-        self.copy(number, lambda _: None)
-        return True
-
-    def copy(self, number: int, advance: Advance) -> None:
-        """Write a shard and then its manifest; until then it counts as not done."""
-        self.work.undo(number)
-        manifest = copy_shard(self.store, self.plan, number, self.side, self.pace, advance, skip=self.skip)
-        self.work.done(manifest)
+    def _rows(self, numbers: list[int]) -> int:
+        if len(numbers) == len(self.plan.shards) or len(numbers) > MANY_SHARDS:
+            return self.store.count(self.plan.served)
+        return sum(self.store.count(self.plan.served, self.plan.shards[number]) for number in numbers)
 
 
 def _settled_plan(
     store: Store,
     work: Work,
     translator: Path,
-    into: str | None,
-    dtype: str | None,
+    chosen: dict[str, str | None],
     shard_rows: int,
     rate: float | None,
     accept: bool,
 ) -> Plan:
-    """Return the plan to follow: that of the work folder if it is still true, else a new one."""
+    """Return the plan to follow: that of the work folder if the store still has its field, else a new one."""
     digest = hashlib.sha256(translator.read_bytes()).hexdigest()
     check_not_served(store, digest)
     drop_trial(store)
     known, new = work.plan(), store.new
-    if known is not None and new is not None and _is_of(new, known.migration):
-        if known.translator != digest:
-            raise _other_translator(store, new)
-        return known
-    side = stored_side(load(translator))
-    check_fingerprint(side, store, accept=accept)
     if new is not None and new.provenance.get("translator") != digest:
         raise _other_translator(store, new)
+    if known is not None and _still_holds(known, work, store, digest):
+        work.keep_translator(translator)
+        return known
     if known is not None and any(work.manifests(known)):
         warnings.warn(
             f"{work.folder} tells of a new field that {store.address} does not have any more: it starts afresh.",
             stacklevel=3,
         )
-    field = new if new is not None else _new_field(side, store, digest, into, dtype)
+    side = stored_side(load(translator))
+    check_fingerprint(side, store, accept=accept)
+    # A field that is there already is gone on with: it is of this translator, and its work folder was lost.
+    field = new if new is not None else _new_field(side, store, digest, chosen)
     plan = Plan(
-        str(field.provenance["migration"]),
-        str(store.address),
-        digest,
-        side.name,
-        store.served,
-        field,
-        tuple(store.shards(shard_rows)),
-        _rows_at_once(store.served, field, rate),
+        migration=uuid4().hex,
+        store=str(store.address),
+        translator=digest,
+        side=side.name,
+        served=store.served,
+        field=field,
+        shards=tuple(store.shards(shard_rows)),
+        chunk_rows=_rows_at_once(store.served, field, rate),
     )
     work.begin(plan, translator)
     return plan
 
 
-def _new_field(side: StoredSide, store: Store, digest: str, into: str | None, dtype: str | None) -> Field:
+def _still_holds(plan: Plan, work: Work, store: Store, translator: str) -> bool:
+    """Return whether a plan can be followed: the same translator, and a store that has what the manifests tell of."""
+    if (plan.translator, plan.served) != (translator, store.served):
+        return False
+    # A run that was killed before it added its field leaves a plan and no manifest.
+    return store.new == plan.field or (store.new is None and not any(work.manifests(plan)))
+
+
+def _new_field(side: StoredSide, store: Store, digest: str, chosen: dict[str, str | None]) -> Field:
+    # The random name makes this field another one than any that was dropped, whose manifests may still be there.
     about = {"migration": uuid4().hex, "date": datetime.now(UTC).isoformat(timespec="seconds")}
-    return side.field(store.served, digest, about, name=into, dtype=dtype)
+    return side.field(store.served, digest, about, **chosen)
 
 
 def _rows_at_once(served: Field, new: Field, rate: float | None) -> int:
     """Return rows per chunk: as fit in memory, and no more than a second's worth where the rate is limited."""
     rows = chunk_rows(max(served.dim, new.dim), np.dtype(np.float32))
     return rows if rate is None else max(1, min(rows, int(rate)))
-
-
-def _is_of(field: Field, migration: str) -> bool:
-    return field.provenance.get("migration") == migration
 
 
 def _other_translator(store: Store, new: Field) -> StoreError:
@@ -231,23 +254,22 @@ def _other_translator(store: Store, new: Field) -> StoreError:
     )
 
 
-def _finished(run: _Run, resumed: int, redone: int, settled: bool, removed: int) -> Applied:
+def _finished(run: _Run, side: StoredSide, resumed: int, redone: int, removed: int, settled: bool) -> Applied:
     """Note that all is done, and say what."""
     plan, work = run.plan, run.work
     manifests = [one for one in work.manifests(plan) if one is not None]
-    skipped = sum(one.skipped for one in manifests)
     work.note("finished", {"settled": settled, "date": datetime.now(UTC).isoformat(timespec="seconds")}, plan)
     return Applied(
-        plan.store,
-        str(work.folder),
-        plan.field.name,
-        sum(one.written.rows for one in manifests),
-        len(plan.shards),
-        resumed,
-        redone,
-        removed,
-        skipped,
-        tuple(reason for one in manifests for reason in one.reasons),
-        settled,
-        run.side.advice,
+        store=plan.store,
+        work=str(work.folder),
+        field=plan.field.name,
+        rows=sum(one.written.rows for one in manifests),
+        shards=len(plan.shards),
+        resumed=resumed,
+        redone=redone,
+        removed=removed,
+        skipped=sum(one.skipped for one in manifests),
+        reasons=tuple(reason for one in manifests for reason in one.reasons),
+        settled=settled,
+        advice=side.advice,
     )

@@ -77,7 +77,9 @@ class MigrationPlan:
 
     def __str__(self) -> str:
         """Lay it out for a person."""
-        return "\n".join([render(("", "now", "after"), self._sizes(), (1, 2)), *map(wrap, self._words())])
+        end = f"{self.decision}: {self.recommended}." if self.recommended else f"{self.decision}."
+        verdict = wrap(NO_PAIRS) if self.verdict is None else f"On held-out pairs:\n\n{self.verdict}\n"
+        return "\n".join([render(("", "now", "after"), self._sizes(), (1, 2)), *self._words(), verdict, end])
 
     def _sizes(self) -> list[tuple[str, str, str]]:
         (now, indexed), (then, indexed_then) = self.bytes(self.served), self.bytes(self.new)
@@ -92,11 +94,8 @@ class MigrationPlan:
         ]
 
     def _words(self) -> list[str]:
-        said = [f"Both are kept until the old field is dropped. {self.advice}", self._time()]
-        said += self._alternatives()
-        said += [str(self.verdict) if self.verdict is not None else NO_PAIRS]
-        end = f"{self.decision}: {self.recommended}." if self.recommended else f"{self.decision}."
-        return [*said, end]
+        said = [f"Both are kept until the old field is dropped. {self.advice}", self._time(), *self._alternatives()]
+        return [wrap(sentence) for sentence in said]
 
     def _time(self) -> str:
         rates = self.rates
@@ -228,4 +227,4 @@ def _duration(seconds: float) -> str:
     for unit, length in (("hours", HOUR), ("minutes", 60)):
         if seconds >= length:
             return f"about {seconds / length:,.3g} {unit}"
-    return f"about {max(1, round(seconds))} seconds"
+    return f"about {seconds:.2g} seconds"

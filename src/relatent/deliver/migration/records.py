@@ -20,8 +20,7 @@ __all__ = ["Manifest", "Plan", "sealed", "unsealed"]
 class Plan:
     """What is moved where. Written once, before the first row; every later run follows it.
 
-    ``migration`` is a random name, which also stands in the provenance of the new field: manifests of a field that was
-    dropped meanwhile are never believed.
+    ``migration`` is a random name that every manifest repeats: one of an earlier plan is not believed.
     """
 
     migration: str

@@ -17,7 +17,7 @@ from relatent.translate import Translator
 from relatent.translate.batches import BatchTranslator
 from relatent.translate.endpoints import SpaceMismatchError
 
-__all__ = ["StoredSide", "check_fingerprint", "sample_vectors", "stored_side"]
+__all__ = ["StoredSide", "check_fingerprint", "sample_vectors", "stored_side", "translated"]
 
 # Rows that are looked at to tell which model made a store's vectors, from so many places.
 SAMPLE_ROWS, SAMPLE_PLACES = 1_024, 8
@@ -38,11 +38,11 @@ class StoredSide:
 
     def __call__(self, vectors: np.ndarray) -> np.ndarray:
         """Return the new vectors of stored ones, as float32."""
-        given = vectors.astype(np.result_type(vectors, np.float32), copy=False)
-        return np.asarray(self._translate.vectors(given), dtype=np.float32)
+        return translated(self.translate, vectors)
 
     @cached_property
-    def _translate(self) -> BatchTranslator:
+    def translate(self) -> BatchTranslator:
+        """The translation of stored vectors, for any process."""
         return self.translator.batch_udf(side=self.name)
 
     def queries(self, vectors: np.ndarray) -> np.ndarray:
@@ -52,7 +52,7 @@ class StoredSide:
     @property
     def dim(self) -> int:
         """Coordinates of the new vectors."""
-        return self._translate.dims[1]
+        return self.translate.dims[1]
 
     @property
     def models(self) -> tuple[Fingerprint, Fingerprint]:
@@ -87,9 +87,8 @@ class StoredSide:
             "relatent": __version__,
             **about,
         }
-        metric = "inner" if self.name == "target" else served.metric
         dtype = served.dtype if served.dtype == "float16" else "float32"
-        made_of = {"name": f"{served.name}_new", "dtype": dtype, "metric": metric}
+        made_of = {"name": f"{served.name}_new", "dtype": dtype, "metric": self.translator.metric_}
         made_of |= {name: value for name, value in chosen.items() if value is not None}
         return Field(dim=width, provenance={n: v for n, v in known.items() if v is not None}, **made_of)
 
@@ -98,6 +97,12 @@ def stored_side(translator: Any) -> StoredSide:
     """Return the side that a store holds: the target of a two-sided translator, else the source."""
     check_translator(translator)
     return StoredSide(translator, "source" if translator.target_map_ is None else "target")
+
+
+def translated(translate: BatchTranslator, vectors: np.ndarray) -> np.ndarray:
+    """Return the new vectors of stored ones, of whatever type they are stored as, in float32."""
+    given = vectors.astype(np.result_type(vectors, np.float32), copy=False)
+    return np.asarray(translate.vectors(given), dtype=np.float32)
 
 
 def sample_vectors(store: Store, rows: int = SAMPLE_ROWS) -> np.ndarray:

@@ -62,7 +62,7 @@ def migration_status(url: str | os.PathLike[str], *, work: str | os.PathLike[str
         plan.store,
         str(folder.folder),
         "cut over" if switched else _stage(folder, plan),
-        folder.busy,
+        folder.is_busy(url),
         len(done),
         len(plan.shards),
         sum(one.written.rows for one in done),

@@ -42,7 +42,7 @@ def cut_over(
     ``force``. Doing it again is no error.
     """
     folder = work_of(url, work)
-    with open_store(url) as store, folder.locked(), store.lock():
+    with open_store(url) as store, folder.locked(store.address), store.lock():
         plan = folder.required_plan(url)
         advice = stored_side(folder.translator(plan)).advice
         if not is_cut_over(store, plan):
@@ -64,7 +64,7 @@ def roll_back(
     Needs nothing but the store: it works where the work folder is lost.
     """
     folder = work_of(url, work)
-    with open_store(url) as store, folder.locked(), store.lock():
+    with open_store(url) as store, folder.locked(store.address), store.lock():
         done = []
         if store.old is not None and store.new is None:
             store.switch_back()
@@ -82,7 +82,7 @@ def roll_back(
 
 def is_cut_over(store: Store, plan: Plan) -> bool:
     """Return whether the store serves what this migration has written."""
-    return store.served.provenance.get("migration") == plan.migration
+    return store.served == plan.field
 
 
 def check_not_served(store: Store, translator: str) -> None:

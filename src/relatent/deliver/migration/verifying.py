@@ -84,7 +84,7 @@ def verify_migration(
     ``margin``: an approximate index over other vectors can lose recall.
     """
     folder = work_of(url, work)
-    with open_store(url) as store, folder.locked(), stages(progress) as stage:
+    with open_store(url) as store, folder.locked(store.address), stages(progress) as stage:
         plan = folder.required_plan(url)
         check_not_served(store, plan.translator)
         checks, counted = [_complete(folder, plan)], (0, 0)

@@ -13,16 +13,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-try:
-    import fcntl
-except ImportError:  # Windows has no such locks: there, the store's own lock keeps two migrations apart
-    fcntl = None  # type: ignore[assignment]
-
 from relatent._atomic import FileError, atomic_write, writing
 from relatent.deliver.loading import load
 from relatent.deliver.migration.records import Manifest, Plan, sealed, unsealed
 from relatent.deliver.translate import check_translator
 from relatent.stores import Address, StoreError
+from relatent.stores.locks import file_lock
 from relatent.translate import Translator
 
 __all__ = ["Work", "work_folder", "work_of"]
@@ -57,34 +53,18 @@ class Work:
     folder: Path
 
     @contextmanager
-    def locked(self) -> Iterator[None]:
+    def locked(self, store: Address) -> Iterator[None]:
         """Keep other processes out of this folder; the lock dies with the process."""
-        with writing(self.folder / "lock"):
+        path = self.folder / "lock"
+        with writing(path):
             self.folder.mkdir(parents=True, exist_ok=True)
-            handle = os.open(self.folder / "lock", os.O_CREAT | os.O_RDWR, 0o600)
-        try:
-            self._take(handle)
+        with file_lock(path, store):
             yield
-        finally:
-            os.close(handle)
 
-    def _take(self, handle: int) -> None:
+    def is_busy(self, store: str | os.PathLike[str]) -> bool:
+        """Return whether a process is at work here."""
         try:
-            if fcntl is not None:
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise StoreError(
-                f"Another migration is at work in {self.folder}: wait until it has ended, or look at it with "
-                "relatent migrate status."
-            ) from error
-
-    @property
-    def busy(self) -> bool:
-        """Whether a process is at work here."""
-        if not (self.folder / "lock").exists():
-            return False
-        try:
-            with self.locked():
+            with self.locked(Address.parse(store)):
                 return False
         except StoreError:
             return True
@@ -111,8 +91,12 @@ class Work:
     def begin(self, plan: Plan, translator: Path) -> None:
         """Forget what was here, and keep a new plan and a copy of the translator."""
         self.forget()
-        self._write("translator.safetensors", translator.read_bytes())
+        self.keep_translator(translator)
         self._write("plan.json", sealed(plan.to_json()).encode())
+
+    def keep_translator(self, path: Path) -> None:
+        """Keep a copy of the translator, for the steps after apply."""
+        self._write("translator.safetensors", path.read_bytes())
 
     def forget(self) -> None:
         """Remove the plan first, and then all that belongs to it."""
