@@ -14,7 +14,7 @@ from typing import Any
 import relatent
 
 # In the order in which data meets them.
-ROOMS = ("spaces", "anchors", "project", "evaluate", "translate", "stitching", "nn", "encode", "deliver")
+ROOMS = ("spaces", "anchors", "project", "evaluate", "translate", "stitching", "nn", "encode", "engines", "deliver")
 INDEX = """API
 ===
 

@@ -7,7 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from relatent import anchors, deliver, encode, evaluate, nn, project, spaces, stitching, translate
+    from relatent import anchors, deliver, encode, engines, evaluate, nn, project, spaces, stitching, translate
     from relatent.deliver import load
     from relatent.evaluate import compare
     from relatent.project import (
@@ -43,6 +43,7 @@ _HOME = {
     "compare": "relatent.evaluate",
     "deliver": "relatent",
     "encode": "relatent",
+    "engines": "relatent",
     "evaluate": "relatent",
     "grow_pairs": "relatent.translate",
     "inverse_relative_projection": "relatent.project",
@@ -86,6 +87,7 @@ __all__ = [
     "compare",
     "deliver",
     "encode",
+    "engines",
     "evaluate",
     "grow_pairs",
     "inverse_relative_projection",
