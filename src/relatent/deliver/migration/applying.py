@@ -111,9 +111,14 @@ def apply_migration(
     """
     folder, engine = work_of(url, work), engine or Serial()
     with open_store(url) as store, folder.locked(store.address), store.lock():
-        chosen = {"name": into, "dtype": dtype, "metric": metric}
-        plan = _settled_plan(store, folder, Path(translator), chosen, shard_rows, rate, accept)
-        side = stored_side(folder.translator(plan))
+        side, digest = stored_side(load(translator)), hashlib.sha256(Path(translator).read_bytes()).hexdigest()
+        _check_store(store, side, digest, accept)
+        plan = folder.plan()
+        if plan is None or not _still_holds(plan, folder, store, digest):
+            chosen = {"name": into, "dtype": dtype, "metric": metric}
+            plan = _new_plan(store, side, digest, chosen, shard_rows, rate)
+            folder.begin(plan)
+        folder.keep_translator(Path(translator))
         store.add(plan.field)
         share = None if rate is None else rate / engine.workers
         shards = ShardWork(os.fspath(url), store, plan, side.translate, rate=share, skip=skip_unreadable)
@@ -184,54 +189,53 @@ class _Run:
         return sum(self.store.count(self.plan.served, self.plan.shards[number]) for number in numbers)
 
 
-def _settled_plan(
-    store: Store,
-    work: Work,
-    translator: Path,
-    chosen: dict[str, str | None],
-    shard_rows: int,
-    rate: float | None,
-    accept: bool,
-) -> Plan:
-    """Return the plan to follow: that of the work folder if the store still has its field, else a new one."""
-    digest = hashlib.sha256(translator.read_bytes()).hexdigest()
-    check_not_served(store, digest)
+def _check_store(store: Store, side: StoredSide, translator: str, accept: bool) -> None:
+    """Refuse a store that is of another model, or that another migration is on its way in."""
+    check_not_served(store, translator)
+    check_fingerprint(side, store, accept=accept)
     drop_trial(store)
-    known, new = work.plan(), store.new
-    if new is not None and new.provenance.get("translator") != digest:
-        raise _other_translator(store, new)
-    if known is not None and _still_holds(known, work, store, digest):
-        work.keep_translator(translator)
-        return known
-    if known is not None and any(work.manifests(known)):
+    new = store.new
+    if new is not None and new.provenance.get("translator") != translator:
+        known = [f"{name} {new.provenance[name]}" for name in ("target", "date") if name in new.provenance]
+        made = f" ({', '.join(known)})" if known else ""
+        raise StoreError(
+            f"{store.address} has a new field {new.name!r} from another translator{made}: give that one to go on with "
+            "it, or remove the field with relatent migrate rollback --drop."
+        )
+
+
+def _still_holds(plan: Plan, work: Work, store: Store, translator: str) -> bool:
+    """Return whether a plan can be followed: the same translator, and a store that has what the manifests tell of."""
+    if (plan.translator, plan.served, plan.field) == (translator, store.served, store.new):
+        return True
+    if any(work.manifests(plan)):
         warnings.warn(
             f"{work.folder} tells of a new field that {store.address} does not have any more: it starts afresh.",
             stacklevel=3,
         )
-    side = stored_side(load(translator))
-    check_fingerprint(side, store, accept=accept)
+    return False
+
+
+def _new_plan(
+    store: Store,
+    side: StoredSide,
+    translator: str,
+    chosen: dict[str, str | None],
+    shard_rows: int,
+    rate: float | None,
+) -> Plan:
     # A field that is there already is gone on with: it is of this translator, and its work folder was lost.
-    field = new if new is not None else _new_field(side, store, digest, chosen)
-    plan = Plan(
+    field = store.new if store.new is not None else _new_field(side, store, translator, chosen)
+    return Plan(
         migration=uuid4().hex,
         store=str(store.address),
-        translator=digest,
+        translator=translator,
         side=side.name,
         served=store.served,
         field=field,
         shards=tuple(store.shards(shard_rows)),
         chunk_rows=_rows_at_once(store.served, field, rate),
     )
-    work.begin(plan, translator)
-    return plan
-
-
-def _still_holds(plan: Plan, work: Work, store: Store, translator: str) -> bool:
-    """Return whether a plan can be followed: the same translator, and a store that has what the manifests tell of."""
-    if (plan.translator, plan.served) != (translator, store.served):
-        return False
-    # A run that was killed before it added its field leaves a plan and no manifest.
-    return store.new == plan.field or (store.new is None and not any(work.manifests(plan)))
 
 
 def _new_field(side: StoredSide, store: Store, digest: str, chosen: dict[str, str | None]) -> Field:
@@ -244,14 +248,6 @@ def _rows_at_once(served: Field, new: Field, rate: float | None) -> int:
     """Return rows per chunk: as fit in memory, and no more than a second's worth where the rate is limited."""
     rows = chunk_rows(max(served.dim, new.dim), np.dtype(np.float32))
     return rows if rate is None else max(1, min(rows, int(rate)))
-
-
-def _other_translator(store: Store, new: Field) -> StoreError:
-    made = ", ".join(f"{name} {new.provenance[name]}" for name in ("target", "date") if name in new.provenance)
-    return StoreError(
-        f"{store.address} has a new field {new.name!r} from another translator{f' ({made})' if made else ''}: give "
-        "that one to go on with it, or remove the field with relatent migrate rollback --drop."
-    )
 
 
 def _finished(run: _Run, side: StoredSide, resumed: int, redone: int, removed: int, settled: bool) -> Applied:

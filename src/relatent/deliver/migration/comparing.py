@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -11,6 +12,7 @@ from relatent.deliver.migration.copying import Part, Skipped, read_shard
 from relatent.deliver.migration.digest import Digest
 from relatent.deliver.migration.records import Manifest, Plan
 from relatent.deliver.migration.side import StoredSide
+from relatent.spaces.fingerprint import SpaceWarning
 from relatent.spaces.keys import key_texts
 from relatent.stores import Field, Store
 
@@ -67,7 +69,9 @@ def _compare(
     if not len(there):
         return
     stored = vectors[rows[there]]
-    errors = _errors(side(part.vectors)[there], stored, of)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", SpaceWarning)  # which apply has given, or was told to accept
+        errors = _errors(side(part.vectors)[there], stored, of)
     found.wrong += [f"key {keys[there[i]]!r}" for i in np.flatnonzero(errors > TOLERANCE[of.dtype])]
     found.worst = max(found.worst, float(errors.max()))
     if keep:

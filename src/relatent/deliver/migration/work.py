@@ -7,11 +7,11 @@ import os
 import re
 import shutil
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from relatent._atomic import FileError, atomic_write, writing
 from relatent.deliver.loading import load
@@ -24,6 +24,7 @@ from relatent.translate import Translator
 __all__ = ["Work", "work_folder", "work_of"]
 
 HOME = ".relatent"
+R = TypeVar("R")
 
 
 def work_of(store: str | os.PathLike[str], folder: str | os.PathLike[str] | None) -> Work:
@@ -71,8 +72,7 @@ class Work:
 
     def plan(self) -> Plan | None:
         """Return the plan, or None where there is none or it is damaged, which is said."""
-        saved = self._read("plan.json", "all of the migration starts")
-        return None if saved is None else Plan.from_json(saved)
+        return self._read("plan.json", Plan.from_json, "all of the migration starts")
 
     def required_plan(self, store: str | os.PathLike[str]) -> Plan:
         """Return the plan; say what to do where there is none, or it is that of another store."""
@@ -88,10 +88,9 @@ class Work:
             )
         return plan
 
-    def begin(self, plan: Plan, translator: Path) -> None:
-        """Forget what was here, and keep a new plan and a copy of the translator."""
+    def begin(self, plan: Plan) -> None:
+        """Forget what was here, and keep a new plan."""
         self.forget()
-        self.keep_translator(translator)
         self._write("plan.json", sealed(plan.to_json()).encode())
 
     def keep_translator(self, path: Path) -> None:
@@ -115,8 +114,7 @@ class Work:
 
     def manifest(self, plan: Plan, shard: int) -> Manifest | None:
         """Return the manifest of a shard; None if it is not done, or its manifest is damaged, which is said."""
-        saved = self._read(_name(shard), f"shard {shard} starts")
-        found = None if saved is None else Manifest.from_json(saved)
+        found = self._read(_name(shard), Manifest.from_json, f"shard {shard} starts")
         return found if found is not None and (found.migration, found.shard) == (plan.migration, shard) else None
 
     def manifests(self, plan: Plan) -> list[Manifest | None]:
@@ -148,7 +146,7 @@ class Work:
 
     def noted(self, what: str, plan: Plan) -> dict[str, Any] | None:
         """Return what :meth:`note` remembered, if the state is still the same."""
-        saved, state = self._read(f"{what}.json", f"it has to be {what} again, which starts"), self.state(plan)
+        saved, state = self._read(f"{what}.json", dict, f"what was {what} starts"), self.state(plan)
         return saved if saved is not None and state is not None and saved.pop("state") == state else None
 
     def _write(self, name: str, content: bytes) -> None:
@@ -158,14 +156,14 @@ class Work:
         with atomic_write(path) as aside:
             aside.write_bytes(content)
 
-    def _read(self, name: str, what_starts: str) -> dict[str, Any] | None:
+    def _read(self, name: str, parse: Callable[[dict[str, Any]], R], what_starts: str) -> R | None:
         path = self.folder / name
         try:
-            return unsealed(path.read_text(encoding="utf8"))
+            return parse(unsealed(path.read_text(encoding="utf8")))
         except FileNotFoundError:
             return None
-        except (FileError, UnicodeDecodeError) as error:
-            warnings.warn(f"{path} is damaged: {error}. So {what_starts} afresh.", stacklevel=3)
+        except (ValueError, KeyError, TypeError) as error:
+            warnings.warn(f"{path} is damaged: {error}. So {what_starts} afresh.", stacklevel=4)
             return None
 
 
