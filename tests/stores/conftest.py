@@ -14,6 +14,7 @@ from relatent.stores import Store, open_store
 # The class of each case, and the package without which it is skipped: what is in the extra `dev` is never skipped.
 CASES = {
     "faiss": ("Faiss", "faiss"),
+    "lance": ("Lance", "lance"),
 }
 
 

@@ -45,8 +45,8 @@ from relatent.stores.faiss.index import (
     write_index,
 )
 from relatent.stores.faiss.items import Items, read_items
-from relatent.stores.faiss.parts import Parts
 from relatent.stores.locks import file_lock
+from relatent.stores.parts import Parts
 from relatent.stores.store import Field, Hits, Shard, Unreadable
 
 __all__ = ["FaissStore"]

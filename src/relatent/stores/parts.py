@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -35,6 +35,11 @@ class Parts:
     def all_keys(self) -> list[pa.Array]:
         """Return the keys of each file, without reading vectors."""
         return [self._table(file).column("key").combine_chunks() for file in self.files()]
+
+    def forget(self, files: Iterable[Path]) -> None:
+        """Remove some of the files: what they hold was put elsewhere."""
+        for file in files:
+            file.unlink(missing_ok=True)
 
     def newest_first(self) -> Iterator[tuple[pa.Array, np.ndarray]]:
         """Return keys and vectors from the last file on, mapped from the disk."""

@@ -1,0 +1,53 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import lance
+import numpy as np
+import pyarrow as pa
+from tests.stores.case import Case, Items, as_keys
+
+from relatent.spaces.formats.columns import as_lists
+from relatent.stores import Address
+
+
+class Lance(Case):
+    """A table in several fragments, some of whose rows were deleted."""
+
+    kinds = ("integer", "negative", "text", "uuid")
+
+    def create(self, folder: Path, items: Items) -> str:
+        file = folder / "items one.lance"
+        gone = as_keys(["gone"] if isinstance(items.keys[0], str) else [-99])
+        deleted = pa.table({"id": gone, "vector": as_lists(items.vectors[:1]), "title": ["deleted"]})
+        rows = _table(items)
+        lance.write_dataset(pa.concat_tables([rows[:1], deleted, rows[1:]]), str(file), max_rows_per_file=16)
+        self.delete(str(file), gone.to_pylist())
+        return f"lance://{str(file).replace(' ', '%20')}"
+
+    def insert(self, url: str, items: Items) -> None:
+        table = _open(url)
+        # The owner's program knows nothing of columns that were added.
+        lance.write_dataset(_table(items), table.uri, mode="append")
+
+    def delete(self, url: str, keys: list[Any]) -> None:
+        _open(url).delete(" OR ".join(f"id = {key!r}" for key in keys))
+
+    def spoil(self, url: str, key: Any) -> bool:
+        self.delete(url, [key])
+        table = pa.table({"id": [key], "vector": pa.nulls(1, pa.list_(pa.float32(), 8)), "title": ["spoilt"]})
+        lance.write_dataset(table, _open(url).uri, mode="append")
+        return True
+
+    def missing(self, folder: Path) -> str:
+        return f"lance://{folder}/nothing.lance"
+
+
+def _open(url: str) -> Any:
+    return lance.dataset(str(Address.parse(url).file))
+
+
+def _table(items: Items) -> pa.Table:
+    vectors = as_lists(np.asarray(items.vectors, np.float32))
+    return pa.table({"id": as_keys(items.keys), "vector": vectors, "title": items.payload})
