@@ -1,0 +1,123 @@
+"""Killed at any moment: the next run goes on, and ends with what a run that was left alone would have made."""
+
+import subprocess
+import threading
+import time
+
+import numpy as np
+import pytest
+from tests.deliver.migration.steps import ROWS, assert_translated, contents, new_vectors
+
+from relatent.deliver.migration import migration_status, roll_back, verify_migration
+from relatent.stores import open_store
+
+# Rows per second that make a run last for about two seconds from its first row on.
+RATE = ROWS * 2
+LONG = [pytest.param(2, id="2 kills"), pytest.param(30, id="30 kills", marks=pytest.mark.slow)]
+
+
+def waited_for(path, process):
+    """Wait until a file appears, or the process has ended."""
+    while not path.exists() and process.poll() is None:
+        time.sleep(0.002)
+
+
+def killed(task, verb, delay, *words):
+    """Start a step, kill it some time after its first trace in the work folder; return whether it was still alive."""
+    begun = task.work / ("plan.json" if verb == "apply" else "lock")
+    with subprocess.Popen(task.command(verb, *words), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+        waited_for(begun, process)
+        time.sleep(delay)
+        alive = process.poll() is None
+        process.kill()
+    return alive
+
+
+def clean_run(task):
+    """Return what a run that is left alone makes, and how long it works; the field is dropped again."""
+    with subprocess.Popen(task.command("apply", "--rate", RATE), stdout=subprocess.DEVNULL) as process:
+        waited_for(task.work / "plan.json", process)
+        began = time.monotonic()
+    assert process.returncode == 0
+    lasted, clean = time.monotonic() - began, contents(task.url)
+    roll_back(task.url, work=task.work, drop=True)
+    return clean, lasted
+
+
+@pytest.mark.parametrize("kills", LONG)
+def test_apply_killed_at_any_moment(task, kills):
+    before = contents(task.url, "served", None)
+    clean, lasted = clean_run(task)
+    rng, alive, restarts = np.random.default_rng(kills), 0, 0
+    while alive < kills:
+        alive += killed(task, "apply", rng.uniform(0, lasted), "--rate", RATE)
+        assert contents(task.url, "served", None) == before
+        restarts += 1
+        assert restarts < 4 * kills, "no run lived long enough to be killed"
+        if migration_status(task.url, work=task.work).stage == "applied":
+            roll_back(task.url, work=task.work, drop=True)
+    done = task.run("apply", "--rate", RATE)
+    assert done.returncode == 0, done.stderr
+    assert contents(task.url) == clean
+    assert contents(task.url, "served", None) == before
+    with open_store(task.url) as store:
+        assert store.count(store.new) == store.count(store.served) == ROWS
+    assert verify_migration(task.url, work=task.work).passed
+
+
+@pytest.mark.parametrize("kills", LONG)
+def test_cutover_and_rollback_killed_at_any_moment(task, kills):
+    """A killed switch leaves the one or the other served, whole, and can be done again."""
+    task.apply()
+    assert verify_migration(task.url, work=task.work).passed
+    before, rng = contents(task.url, "served", None), np.random.default_rng(kills)
+    for _ in range(kills):
+        for verb in ("cutover", "rollback"):
+            killed(task, verb, rng.uniform(0.5, 2.5))
+            with open_store(task.url) as store:
+                switched = store.served.dim != store.old.dim if store.old is not None else False
+                assert (store.new is None) is switched
+            if not switched:
+                assert contents(task.url, "served", None) == before
+                assert task.run("cutover").returncode == 0
+            assert_translated(task.url, task.items, "served")
+            assert contents(task.url, "old", None) == before
+            assert task.run("rollback").returncode == 0
+            assert contents(task.url, "served", None) == before
+            assert_translated(task.url, task.items)
+
+
+def test_a_reader_never_sees_a_mixture(task):
+    """While the store is cut over and rolled back, every search is answered by one of the two fields alone."""
+    task.apply()
+    assert verify_migration(task.url, work=task.work).passed
+    queries = {8: task.items.vectors[:1], 12: new_vectors(task.items.vectors[:1])}
+    with open_store(task.url) as store:
+        whole = {
+            field.dim: store.search(queries[field.dim], ROWS, of=field, exact=True).keys[0]
+            for field in (store.served, store.new)
+        }
+        seen, failed, done = [], [], threading.Event()
+
+        def look():
+            reader = task.case.reader(task.url, store)
+            try:
+                while not done.is_set():
+                    dim = reader.served.dim
+                    try:
+                        seen.append((dim, reader.search(queries[dim], ROWS, exact=True).keys[0]))
+                    except ValueError as error:  # it was switched between the two calls, and refused as a whole
+                        seen.append((dim, None if "coordinates" in str(error) else failed.append(error)))
+            except Exception as error:  # noqa: BLE001 (whatever goes wrong for a reader is what is tested)
+                failed.append(error)
+
+        thread = threading.Thread(target=look)
+        thread.start()
+        for verb in ("cutover", "rollback"):
+            assert task.run(verb).returncode == 0
+        done.set()
+        thread.join()
+    assert not failed
+    assert seen
+    assert all(keys is None or (sorted(keys) == sorted(whole[dim]) and keys == whole[dim]) for dim, keys in seen)
+    assert {dim for dim, _ in seen} == {8, 12}
