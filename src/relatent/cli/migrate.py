@@ -46,7 +46,7 @@ StoreUrl = Annotated[str, typer.Argument(metavar="STORE", help="The store: a URL
 Translator = Annotated[Path, typer.Option("--translator", "-t", help="What `relatent fit` wrote.")]
 WorkFolder = Annotated[
     Path | None,
-    typer.Option("--work", help="Folder to remember progress in.", show_default=".relatent/NAME-HASH"),
+    typer.Option("--work", help="Folder to remember progress in; .relatent/NAME-HASH if not said."),
 ]
 
 
