@@ -11,18 +11,24 @@ from tests.stores.case import KEYS, Case, Items
 
 from relatent.stores import Store, open_store
 
-# The class of each case, and the package without which it is skipped: what is in the extra `dev` is never skipped.
+# The module and class of each case. What is in the extra `dev` is never skipped: it is not in NEEDED.
 CASES = {
-    "faiss": ("Faiss", "faiss"),
-    "lance": ("Lance", "lance"),
+    "faiss": ("faiss", "Faiss"),
+    "pgvector": ("pgvector", "Pgvector"),
+    "qdrant": ("qdrant", "Qdrant"),
+    "qdrant-edge": ("qdrant", "QdrantEdge"),
+    "lance": ("lance", "Lance"),
 }
+# The package that a case needs and the extra `dev` does not bring: `make test-stores` has them all.
+NEEDED: dict[str, str] = {"lance": "lance"}
 
 
 @pytest.fixture(params=CASES)
 def case(request: pytest.FixtureRequest) -> Case:
-    name, package = CASES[request.param]
-    pytest.importorskip(package)
-    found: Case = getattr(import_module(f"tests.stores.cases.{request.param}"), name)()
+    if request.param in NEEDED:
+        pytest.importorskip(NEEDED[request.param])
+    module, name = CASES[request.param]
+    found: Case = getattr(import_module(f"tests.stores.cases.{module}"), name)()
     return found
 
 

@@ -76,6 +76,9 @@ def test_a_reader_sees_all_old_or_all_new(case, url, store):
                 seen.append(reader.search(query, 42).keys[0])
         except Exception as error:  # noqa: BLE001 (whatever goes wrong for a reader is what is tested)
             failed.append(error)
+        finally:
+            if reader is not store:
+                reader.close()
 
     thread = threading.Thread(target=look)
     thread.start()

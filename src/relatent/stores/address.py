@@ -16,13 +16,15 @@ SCHEMES = {
     "postgresql": "pgvector",
     "postgres": "pgvector",
     "qdrant": "qdrant",
-    "qdrant+edge": "qdrant_edge",
+    "qdrant+edge": "qdrant.edge",
     "lance": "lance",
     "chroma": "chroma",
     "faiss": "faiss",
 }
 # A path that ends so is a store, without a scheme.
 SUFFIXES = {".faiss": "faiss", ".lance": "lance"}
+# Options that must not be in a URL, which is shown, logged and saved.
+SECRETS = ("api_key", "apikey", "api-key", "token", "sslpassword")
 
 
 class StoreError(ValueError):
@@ -61,6 +63,8 @@ class Address:
         parts = urlsplit(url)
         if parts.scheme not in SCHEMES:
             raise StoreError(f"No store is known by {parts.scheme!r}.{suggest(parts.scheme, SCHEMES)}")
+        options = dict(parse_qsl(parts.query))
+        password = options.pop("password", unquote(parts.password or ""))
         folder, _, name = parts.path.rstrip("/").rpartition("/")
         address = Address(
             parts.scheme,
@@ -69,9 +73,14 @@ class Address:
             unquote(folder.lstrip("/") if parts.hostname else folder),
             unquote(name),
             unquote(parts.username or ""),
-            unquote(parts.password or ""),
-            dict(parse_qsl(parts.query)),
+            password,
+            options,
         )
+        secret = next((option for option in options if option.lower() in SECRETS), None)
+        if secret is not None:
+            raise StoreError(
+                f"A URL with {secret} would show a secret wherever it is shown: set it in the environment."
+            )
         if not name:
             raise StoreError(f"{address} names no table, collection or file: put its name last.")
         return address

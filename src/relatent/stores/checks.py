@@ -100,8 +100,6 @@ def as_vectors(address: Address, into: Field, vectors: Any) -> np.ndarray:
         raise StoreError(f"The vector in row {row} is not finite: {address} takes none such. Leave it out.")
     if into.dtype == "bit":
         return np.asarray(array > 0)
-    array = array.astype(np.float32, copy=False)
-    array = unit_norm(array) if into.metric == "cosine" else array
     return array.astype(np.float16 if into.dtype == "float16" else np.float32, copy=False)
 
 
@@ -138,7 +136,7 @@ def same_kind(address: Address, keys: pa.Array | pa.ChunkedArray, kind: pa.DataT
 def unit_norm(vectors: np.ndarray) -> np.ndarray:
     """Return vectors at norm 1; zeros stay zeros."""
     norms = np.linalg.norm(vectors, axis=1, keepdims=True)
-    return np.asarray(vectors / np.where(norms == 0, 1, norms))
+    return np.asarray(vectors / np.where(norms == 0, 1, norms)).astype(vectors.dtype, copy=False)
 
 
 def readable(address: Address, keys: pa.Array, vectors: np.ndarray, unreadable: Unreadable | None) -> np.ndarray:

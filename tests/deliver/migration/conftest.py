@@ -6,15 +6,16 @@ from pathlib import Path
 import pytest
 from tests.deliver.migration.steps import ROWS, Task, items_of, save_translator
 from tests.stores.case import Case
-from tests.stores.conftest import CASES
+from tests.stores.conftest import CASES, NEEDED
 
 from relatent.stores import open_store
 
 
 def case_of(name: str) -> Case:
-    kind, package = CASES[name]
-    pytest.importorskip(package)
-    found: Case = getattr(import_module(f"tests.stores.cases.{name}"), kind)()
+    if name in NEEDED:
+        pytest.importorskip(NEEDED[name])
+    module, kind = CASES[name]
+    found: Case = getattr(import_module(f"tests.stores.cases.{module}"), kind)()
     return found
 
 

@@ -9,7 +9,7 @@ import os
 import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +32,7 @@ from relatent.stores.checks import (
     cut,
     readable,
     same_kind,
+    unit_norm,
 )
 from relatent.stores.faiss.index import (
     TRAINED_PER_LIST,
@@ -47,6 +48,7 @@ from relatent.stores.faiss.index import (
 from relatent.stores.faiss.items import Items, read_items
 from relatent.stores.locks import file_lock
 from relatent.stores.parts import Parts
+from relatent.stores.roles import Roles
 from relatent.stores.store import Field, Hits, Shard, Unreadable
 
 __all__ = ["FaissStore"]
@@ -73,27 +75,26 @@ class FaissStore(Closing):
     @property
     def served(self) -> Field:
         """The field of the index at the path."""
-        first, second = self._fields()
-        return second if self._is_switched() and second is not None else first
+        return self._roles().served
 
     @property
     def new(self) -> Field | None:
         """The field that was added and is not at the path."""
-        return None if self._is_switched() else self._fields()[1]
+        return self._roles().new
 
     @property
     def old(self) -> Field | None:
         """The field that was at the path before the switch."""
-        return self._fields()[0] if self._is_switched() else None
+        return self._roles().old
 
-    def _fields(self) -> tuple[Field, Field | None]:
-        """Return the field that was served first, and the one that was added to it."""
+    def _roles(self) -> Roles:
+        """Return the fields as they were noted; which one is served is told by the files."""
         try:
-            noted = json.loads((self._folder / "fields.json").read_text("utf8"))
+            noted = Roles.of_note(json.loads((self._folder / "fields.json").read_text("utf8")))
         except FileNotFoundError:
             index = self._load(self._file).index
-            return Field(self._file.stem, index.d, "float32", metric_of(index)), None
-        return Field(**noted["first"]), Field(**noted["second"])
+            return Roles(Field(self._file.stem, index.d, "float32", metric_of(index)))
+        return replace(noted, switched=self._is_switched())
 
     def _is_switched(self) -> bool:
         """Return whether the path holds what was added. A killed switch leaves one of the two files there twice."""
@@ -216,13 +217,14 @@ class FaissStore(Closing):
             raise StoreError(f"{self.address} serves {new.name!r} already: give the new field another name.")
         self._parts.make_folder()
         with atomic_write(self._folder / "fields.json") as aside:
-            aside.write_text(json.dumps({"first": _plain(self.served), "second": _plain(new)}, indent=1), "utf8")
+            aside.write_text(json.dumps(Roles(self.served, new).note(), indent=1), "utf8")
         return new
 
     def write(self, into: Field, keys: pa.Array, vectors: np.ndarray) -> None:
         """Write a part beside the others."""
         new = check_new(self.address, self.new, into)
         kept = as_vectors(self.address, new, vectors)
+        kept = unit_norm(kept) if new.metric == "cosine" else kept
         if len(kept):
             self._parts.write(same_kind(self.address, keys, self._served_items().keys.type), kept)
 
@@ -332,10 +334,6 @@ class FaissStore(Closing):
         """Free the memory of the indexes."""
         self._loaded.clear()
         self._items = None
-
-
-def _plain(field: Field) -> dict[str, Any]:
-    return asdict(field) | {"provenance": dict(field.provenance)}
 
 
 def _identity(path: Path) -> tuple[int, ...]:

@@ -1,0 +1,30 @@
+"""PostgreSQL with pgvector: ``postgresql://user@host:port/database/table``.
+
+The table may be ``schema.table``. ``?vector=`` and ``?key=`` name the columns where there are several vector columns or
+no primary key of one column; every other option goes to libpq (``sslmode``, ``host`` for a Unix socket). The password
+is read from ``PGPASSWORD``, a ``.pgpass`` file, or the URL. Columns may be ``vector``, ``halfvec`` or ``bit``.
+
+The table itself is never touched. What belongs to a migration of ``items`` to a field ``new`` stands beside it:
+
+==================  =================================================================================
+``items__new``      the new vectors by key, filled by COPY, with an HNSW index of its own
+``items__served``   a view of ``items`` whose vector column is the one that is served; its comment
+                    holds the roles and the provenance
+==================  =================================================================================
+
+An UPDATE of a new column would rewrite every row, and enter each anew into the HNSW index of the old vectors:
+``benchmarks/stores.py`` measures it. A switch replaces the view, in one transaction: applications that read
+``items__served`` change over with it, and back. Inserts and deletes go to ``items`` as before.
+"""
+
+from __future__ import annotations
+
+from relatent.stores.address import Address
+from relatent.stores.pgvector.store import PgvectorStore
+
+__all__ = ["PgvectorStore", "open_store"]
+
+
+def open_store(address: Address) -> PgvectorStore:
+    """Connect, and find the table."""
+    return PgvectorStore(address)

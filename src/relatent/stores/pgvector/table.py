@@ -1,0 +1,154 @@
+"""What a table holds: its key, its vector column, and how the others come to Arrow."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from relatent.spaces.formats.columns import VECTOR_NAMES
+from relatent.stores.address import Address, StoreError
+from relatent.stores.pgvector.wire import KEY_TYPES, VECTOR_TYPES
+
+__all__ = ["METRICS", "Column", "Metric", "Table", "find_table"]
+
+# Arrow's type of a column; what is not here is read as PostgreSQL writes it.
+ARROW = {
+    "int2": pa.int64(),
+    "int4": pa.int64(),
+    "int8": pa.int64(),
+    "float4": pa.float32(),
+    "float8": pa.float64(),
+    "bool": pa.bool_(),
+    "text": pa.string(),
+    "varchar": pa.string(),
+    "bytea": pa.binary(),
+}
+
+
+@dataclass(frozen=True)
+class Metric:
+    """How pgvector names a metric: the operator, the end of the operator class, and the score of a distance d."""
+
+    operator: str
+    operator_class: str
+    one: float
+    """The score is ``one - d``."""
+
+
+METRICS = {
+    "cosine": Metric("<=>", "cosine_ops", 1.0),
+    "inner": Metric("<#>", "ip_ops", 0.0),
+    "l2": Metric("<->", "l2_ops", 0.0),
+    "hamming": Metric("<~>", "hamming_ops", 0.0),
+}
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column: its name, the name of its type, and the number in brackets behind the type."""
+
+    name: str
+    type: str
+    size: int
+    number: int
+
+    @property
+    def arrow(self) -> pa.DataType:
+        """The type that it is read as."""
+        return ARROW.get(self.type, pa.string())
+
+    @property
+    def is_cast(self) -> bool:
+        """Whether it is read as text."""
+        return self.type not in ARROW
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table, the columns that matter, and all others."""
+
+    schema: str
+    name: str
+    oid: int
+    key: Column
+    vector: Column
+    columns: tuple[Column, ...]
+
+    @property
+    def dtype(self) -> str:
+        """The dtype of the vectors."""
+        return next(dtype for dtype, name in VECTOR_TYPES.items() if name == self.vector.type)
+
+    def payload(self, names: list[str]) -> list[Column]:
+        """Return the columns of these names."""
+        known = {column.name: column for column in self.columns}
+        missing = [name for name in names if name not in known]
+        if missing:
+            raise StoreError(f"{self.name} has no column {missing[0]!r}; it has: {', '.join(known)}.")
+        return [known[name] for name in names]
+
+
+def find_table(cursor: Any, address: Address) -> Table:
+    """Find the table of a URL, its key and its vector column."""
+    oid, schema, name = _relation(cursor, address)
+    cursor.execute(
+        "SELECT a.attname, t.typname, a.atttypmod, a.attnum FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid "
+        "WHERE a.attrelid = %s AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum",
+        (oid,),
+    )
+    columns = tuple(Column(*row) for row in cursor.fetchall())
+    key, vector = _key(cursor, address, oid, columns), _vector(address, columns)
+    return Table(schema, name, oid, key, vector, tuple(c for c in columns if c != vector))
+
+
+def _relation(cursor: Any, address: Address) -> tuple[int, str, str]:
+    """Find a relation by its name as it is, else with a schema before the first dot."""
+    schema, _, rest = address.name.partition(".")
+    for namespace, name in ((None, address.name), (schema, rest)):
+        cursor.execute(
+            "SELECT c.oid::int8, n.nspname, c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace "
+            "WHERE c.relname = %s AND c.relkind IN ('r', 'p', 'f') "
+            "AND CASE WHEN %s::text IS NULL THEN pg_table_is_visible(c.oid) ELSE n.nspname = %s END",
+            (name, namespace, namespace),
+        )
+        found = cursor.fetchone()
+        if found is not None:
+            return int(found[0]), found[1], found[2]
+    raise StoreError(f"{address}: there is no table {address.name!r}, or it is not visible to this user.")
+
+
+def _key(cursor: Any, address: Address, oid: int, columns: tuple[Column, ...]) -> Column:
+    cursor.execute(
+        "SELECT a.attname FROM pg_index i JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = ANY(i.indkey) "
+        "WHERE i.indrelid = %s AND i.indisprimary",
+        (oid,),
+    )
+    primary = [row[0] for row in cursor.fetchall()]
+    given = address.options.get("key")
+    if given is None and len(primary) != 1:
+        raise StoreError(
+            f"{address} has a primary key of {len(primary)} columns: expected one. Name a column that is unique and "
+            "not null with ?key=."
+        )
+    name = given or primary[0]
+    column = next((c for c in columns if c.name == name), None)
+    if column is None:
+        raise StoreError(f"{address} has no column {name!r} for the keys.")
+    if column.type not in KEY_TYPES:
+        raise StoreError(f"The keys of {address} are {column.type}: expected one of {', '.join(KEY_TYPES)}.")
+    return column
+
+
+def _vector(address: Address, columns: tuple[Column, ...]) -> Column:
+    every = {column.name: column for column in columns if column.type in VECTOR_TYPES.values()}
+    if not every:
+        raise StoreError(f"{address} has no column of type vector, halfvec or bit.")
+    given = address.options.get("vector")
+    if given is not None and given not in every:
+        raise StoreError(f"{given!r} is no vector column of {address}; such are: {', '.join(every)}.")
+    usual = [name for name in VECTOR_NAMES if name in every]
+    if given is None and not usual and len(every) > 1:
+        raise StoreError(f"{address} has several vector columns: {', '.join(every)}. Say which one with ?vector=.")
+    return every[given or next(iter([*usual, *every]))]

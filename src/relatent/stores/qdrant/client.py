@@ -1,0 +1,183 @@
+"""Qdrant by its client: a server, or a folder that the client serves itself."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from relatent._extras import needs
+from relatent.stores.address import Address, StoreError
+from relatent.stores.locks import file_lock
+from relatent.stores.qdrant.engine import DISTANCES, DTYPES, Point, engine_name, field_of, vector_of
+from relatent.stores.store import Field
+
+__all__ = ["ClientEngine"]
+
+MARK = "relatent"
+
+
+class ClientEngine:
+    """A collection behind qdrant-client."""
+
+    def __init__(self, address: Address) -> None:
+        client = needs("qdrant_client", "qdrant", "reach Qdrant")
+        self._models, self._address, self._name = client.models, address, address.name
+        self._open = ExitStack()
+        self._folder = address.options.get("path")
+        with self._told():
+            try:
+                self._client = self._connected(client.QdrantClient)
+                self._client.get_collection(self._name)
+            except BaseException:
+                self.close()
+                raise
+
+    def _connected(self, connect: Any) -> Any:
+        address = self._address
+        if self._folder is not None:
+            Path(self._folder).mkdir(parents=True, exist_ok=True)
+            # The client refuses a second of its kind itself, but leaves a file open when it does.
+            self._open.enter_context(file_lock(Path(self._folder, "relatent.lock"), address))
+            client = connect(path=self._folder, force_disable_check_same_thread=True)
+        else:
+            client = connect(
+                host=address.host,
+                port=address.port or 6333,
+                https=address.options.get("https", "false").lower() == "true",
+                api_key=os.environ.get("QDRANT_API_KEY"),
+                timeout=60,
+            )
+        self._open.callback(client.close)
+        return client
+
+    def fields(self) -> list[Field]:
+        """Return the dense vectors of the collection."""
+        with self._told():
+            vectors = self._client.get_collection(self._name).config.params.vectors
+        named = vectors if isinstance(vectors, dict) else {"": vectors}
+        return [
+            field_of(self._address, name, v.size, v.distance.value, None if v.datatype is None else v.datatype.value)
+            for name, v in named.items()
+        ]
+
+    def read_note(self) -> dict[str, Any] | None:
+        """Return our part of the collection's metadata."""
+        with self._told():
+            noted = (self._client.get_collection(self._name).config.metadata or {}).get(MARK)
+        return dict(noted) if noted else None
+
+    def write_note(self, note: dict[str, Any]) -> None:
+        """Set our part of the collection's metadata; the rest is kept."""
+        with self._told():
+            self._client.update_collection(self._name, metadata={MARK: note})
+
+    def scroll(
+        self, start: int | str | None, limit: int, vector: str | None, payload: bool
+    ) -> tuple[list[Point], int | str | None]:
+        """Return points in order of their ids from a start on, and the id that comes next."""
+        with self._told():
+            found, following = self._client.scroll(
+                self._name,
+                offset=start,
+                limit=limit,
+                with_vectors=False if vector is None else [engine_name(vector)],
+                with_payload=payload,
+            )
+        points = [Point(p.id, None if vector is None else vector_of(p.vector, vector), p.payload or {}) for p in found]
+        return points, following
+
+    def existing(self, ids: list[int | str]) -> set[int | str]:
+        """Return which ids there are."""
+        with self._told():
+            found = self._client.retrieve(self._name, ids, with_payload=False, with_vectors=False)
+        return {point.id for point in found}
+
+    def set_vectors(self, name: str, ids: list[int | str], vectors: np.ndarray) -> None:
+        """Set a vector of points that are there, and wait until it is done."""
+        points = [
+            self._models.PointVectors(id=key, vector={engine_name(name): vector})
+            for key, vector in zip(ids, vectors.tolist(), strict=True)
+        ]
+        with self._told():
+            self._client.update_vectors(self._name, points, wait=True)
+
+    def create(self, field: Field) -> None:
+        """Create a named vector."""
+        m = self._models
+        dense = m.DenseVectorConfig(
+            size=field.dim, distance=DISTANCES[field.metric], datatype=DTYPES[field.dtype].lower()
+        )
+        with self._told():
+            self._client.create_vector_name(self._name, field.name, m.DenseVectorNameConfig(dense=dense), wait=True)
+
+    def drop(self, name: str) -> None:
+        """Remove a named vector."""
+        with self._told():
+            self._client.delete_vector_name(self._name, name, wait=True)
+
+    def search(self, name: str, queries: np.ndarray, k: int, exact: bool) -> list[list[tuple[int | str, float]]]:
+        """Ask all queries in one request."""
+        m = self._models
+        how = None if self._folder is not None else m.SearchParams(exact=exact)  # a folder is searched exactly anyway
+        requests = [
+            m.QueryRequest(query=query, using=engine_name(name), limit=k, params=how) for query in queries.tolist()
+        ]
+        with self._told():
+            found = self._client.query_batch_points(self._name, requests)
+        return [[(point.id, point.score) for point in response.points] for response in found]
+
+    def count(self, name: str) -> int:
+        """Count the points that have a vector."""
+        m = self._models
+        having = m.Filter(must=[m.HasVectorCondition(has_vector=engine_name(name))])
+        with self._told():
+            return int(self._client.count(self._name, count_filter=having, exact=True).count)
+
+    def build_index(self) -> None:
+        """Wait until the server has indexed what it indexes by itself."""
+        with self._told():
+            while self._client.get_collection(self._name).status != self._models.CollectionStatus.GREEN:
+                time.sleep(0.5)
+
+    @contextmanager
+    def lock(self) -> Iterator[None]:
+        """Lock a file of this machine: a server has no locks."""
+        if self._folder is not None:  # locked as long as it is open
+            yield
+            return
+        place = f"{self._address.host}:{self._address.port}/{self._name}"
+        name = f"relatent-{hashlib.sha256(place.encode()).hexdigest()[:16]}.lock"
+        with file_lock(Path(tempfile.gettempdir(), name), self._address):
+            yield
+
+    def close(self) -> None:
+        """Close the client."""
+        self._open.close()
+
+    @contextmanager
+    def _told(self) -> Iterator[None]:
+        """Say which store failed and what to do."""
+        http = needs("qdrant_client.http.exceptions", "qdrant", "reach Qdrant")
+        try:
+            yield
+        except http.UnexpectedResponse as error:
+            reason = "not found" if error.status_code == 404 else (error.content or b"").decode(errors="replace")
+            key = " Set QDRANT_API_KEY." if error.status_code in (401, 403) else ""
+            raise StoreError(f"{self._address} says {error.status_code}: {reason[:300]}.{key}") from None
+        except http.ResponseHandlingException as error:
+            raise StoreError(
+                f"{self._address} cannot be reached ({error}). If the server was restarted, run it again: what was "
+                "written is kept."
+            ) from None
+        except (ValueError, KeyError, RuntimeError) as error:  # what the folder mode raises
+            if isinstance(error, StoreError):
+                raise
+            raise StoreError(f"{self._address}: {error}") from None

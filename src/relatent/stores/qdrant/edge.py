@@ -1,0 +1,155 @@
+"""Qdrant's embedded engine: one folder, opened by one process at a time."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+from uuid import UUID
+
+import numpy as np
+
+from relatent._atomic import atomic_write
+from relatent._extras import needs
+from relatent.stores.address import Address, StoreError
+from relatent.stores.qdrant.engine import DISTANCES, DTYPES, Point, engine_name, field_of, vector_of
+from relatent.stores.qdrant.store import QdrantStore
+from relatent.stores.store import Field
+
+__all__ = ["EdgeEngine", "open_store"]
+
+NOTE = "relatent.json"
+
+
+def open_store(address: Address) -> QdrantStore:
+    """Open a folder of the embedded engine."""
+    return QdrantStore(address, EdgeEngine(address))
+
+
+class EdgeEngine:
+    """A shard in a folder. The engine itself keeps a second process out, as long as it is open."""
+
+    def __init__(self, address: Address) -> None:
+        self._edge = needs("qdrant_edge", "qdrant", "open Qdrant's embedded engine")
+        self._address, self._folder = address, address.file
+        self._shard: Any = None
+        if not (self._folder / "edge_config.json").is_file():
+            raise StoreError(f"{address} is not there, or no folder of Qdrant's embedded engine: check the path.")
+        with self._told():
+            self._shard = self._edge.EdgeShard.load(str(self._folder))
+
+    def fields(self) -> list[Field]:
+        """Return the dense vectors, which the engine notes in its folder."""
+        known = json.loads((self._folder / "edge_config.json").read_text("utf8"))["vectors"]
+        return [field_of(self._address, n, v["size"], v["distance"], v.get("datatype")) for n, v in known.items()]
+
+    def read_note(self) -> dict[str, Any] | None:
+        """Read our file in the folder."""
+        try:
+            note: dict[str, Any] = json.loads((self._folder / NOTE).read_text("utf8"))
+        except FileNotFoundError:
+            return None
+        return note
+
+    def write_note(self, note: dict[str, Any]) -> None:
+        """Replace our file in the folder."""
+        with atomic_write(self._folder / NOTE) as aside:
+            aside.write_text(json.dumps(note, indent=1), "utf8")
+
+    def scroll(
+        self, start: int | str | None, limit: int, vector: str | None, payload: bool
+    ) -> tuple[list[Point], int | str | None]:
+        """Return points in order of their ids from a start on, and the id that comes next."""
+        asked = self._edge.ScrollRequest(
+            offset=start,
+            limit=limit,
+            with_vector=False if vector is None else [engine_name(vector)],
+            with_payload=payload,
+        )
+        with self._told():
+            found, following = self._shard.scroll(asked)
+        points = [
+            Point(_plain(p.id), None if vector is None else vector_of(p.vector, vector), p.payload or {}) for p in found
+        ]
+        return points, None if following is None else _plain(following)
+
+    def existing(self, ids: list[int | str]) -> set[int | str]:
+        """Return which ids there are."""
+        with self._told():
+            return {_plain(point.id) for point in self._shard.retrieve(ids, False, False)}
+
+    def set_vectors(self, name: str, ids: list[int | str], vectors: np.ndarray) -> None:
+        """Set a vector of points that are there, and write it to the disk."""
+        points = [
+            self._edge.PointVectors(key, {engine_name(name): vector})
+            for key, vector in zip(ids, vectors.tolist(), strict=True)
+        ]
+        self._update(self._edge.UpdateOperation.update_vectors(points))
+
+    def create(self, field: Field) -> None:
+        """Create a named vector."""
+        distance = getattr(self._edge.Distance, DISTANCES[field.metric])
+        datatype = getattr(self._edge.VectorStorageDatatype, DTYPES[field.dtype])
+        create = self._edge.UpdateOperation.create_dense_vector
+        self._update(create(field.name, field.dim, distance, datatype=datatype))
+
+    def drop(self, name: str) -> None:
+        """Remove a named vector."""
+        self._update(self._edge.UpdateOperation.delete_vector_name(name))
+
+    def search(self, name: str, queries: np.ndarray, k: int, exact: bool) -> list[list[tuple[int | str, float]]]:
+        """Ask one query after the other."""
+        e, how = self._edge, self._edge.SearchParams(exact=exact)
+        using = engine_name(name) or None
+        with self._told():
+            found = [
+                self._shard.query(e.QueryRequest(limit=k, query=e.Query.Nearest(query, using=using), params=how))
+                for query in queries.tolist()
+            ]
+        return [[(_plain(point.id), point.score) for point in points] for points in found]
+
+    def count(self, name: str) -> int:
+        """Count the points that have a vector."""
+        e = self._edge
+        with self._told():
+            having = e.Filter(must=[e.HasVectorCondition(engine_name(name))])
+            return int(self._shard.count(e.CountRequest(filter=having)))
+
+    def build_index(self) -> None:
+        """Run the engine's optimizers, which build its indexes."""
+        with self._told():
+            self._shard.optimize()
+            self._shard.flush()
+
+    @contextmanager
+    def lock(self) -> Iterator[None]:
+        """Do nothing more: who has the folder open has it alone."""
+        yield
+
+    def close(self) -> None:
+        """Close the folder."""
+        if self._shard is not None:
+            self._shard.close()
+            self._shard = None
+
+    def _update(self, operation: Any) -> None:
+        with self._told():
+            self._shard.update(operation)
+            self._shard.flush()
+
+    @contextmanager
+    def _told(self) -> Iterator[None]:
+        """Say which store failed. The engine raises nothing more special than Exception."""
+        try:
+            yield
+        except StoreError:
+            raise
+        except Exception as error:
+            if "WouldBlock" in str(error):
+                raise StoreError(f"Another process has {self._address} open: wait for it to end.") from error
+            raise StoreError(f"{self._address}: {error}") from error
+
+
+def _plain(key: Any) -> int | str:
+    return str(key) if isinstance(key, UUID) else key

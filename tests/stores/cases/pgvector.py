@@ -1,0 +1,68 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import psycopg
+from psycopg import sql
+from tests.stores.case import Case, Items
+from tests.stores.postgres import server
+
+from relatent.stores import Address
+
+TYPES = {int: "bigint", str: "text"}
+
+
+class Pgvector(Case):
+    """A table with a key, a text and a vector, whose name would do harm if it were not quoted."""
+
+    kinds = ("integer", "negative", "text", "uuid")
+
+    def create(self, folder: Path, items: Items) -> str:
+        name = f'items of {folder.name}"; DROP TABLE y; --'
+        with _connected() as cursor:
+            table = sql.Identifier(name)
+            kind = "uuid" if _are_uuids(items.keys) else TYPES[type(items.keys[0])]
+            cursor.execute(sql.SQL("DROP TABLE IF EXISTS {} CASCADE").format(table))
+            cursor.execute(
+                sql.SQL("CREATE TABLE {} (id {} PRIMARY KEY, title text, embedding vector(8))").format(
+                    table, sql.SQL(kind)
+                )
+            )
+        url = server().url(name)
+        self.insert(url, items)
+        return url
+
+    def insert(self, url: str, items: Items) -> None:
+        query = sql.SQL("INSERT INTO {} VALUES (%s, %s, %s)").format(_table(url))
+        rows = zip(items.keys, items.payload, map(str, items.vectors.tolist()), strict=True)
+        with _connected() as cursor:
+            cursor.executemany(query, list(rows))
+
+    def delete(self, url: str, keys: list[Any]) -> None:
+        with _connected() as cursor:
+            cursor.execute(sql.SQL("DELETE FROM {} WHERE id = ANY(%s)").format(_table(url)), (keys,))
+
+    def spoil(self, url: str, key: Any) -> bool:
+        with _connected() as cursor:
+            cursor.execute(sql.SQL("UPDATE {} SET embedding = NULL WHERE id = %s").format(_table(url)), (key,))
+        return True
+
+    def missing(self, folder: Path) -> str:
+        return server().url(f"nothing of {folder.name}")
+
+
+@contextmanager
+def _connected() -> Iterator[psycopg.Cursor[Any]]:
+    with psycopg.connect(server().conninfo, autocommit=True) as connection:
+        yield connection.cursor()
+
+
+def _table(url: str) -> sql.Identifier:
+    return sql.Identifier(Address.parse(url).name)
+
+
+def _are_uuids(keys: list[Any]) -> bool:
+    return isinstance(keys[0], str) and len(keys[0]) == 36

@@ -1,0 +1,87 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import qdrant_edge as edge
+from qdrant_client import QdrantClient, models
+from tests.stores.case import Case, Items
+
+from relatent.stores import Address, Store
+
+
+class Qdrant(Case):
+    """The client on a folder, with one vector without a name."""
+
+    kinds = ("integer", "uuid")
+
+    def create(self, folder: Path, items: Items) -> str:
+        url = f"qdrant:///items?path={folder}/qdrant"
+        with _opened(url) as client:
+            config = models.VectorParams(size=8, distance=models.Distance.COSINE)
+            client.create_collection("items", vectors_config=config)
+        self.insert(url, items)
+        return url
+
+    def insert(self, url: str, items: Items) -> None:
+        rows = zip(items.keys, items.vectors.tolist(), items.payload, strict=True)
+        with _opened(url) as client:
+            client.upsert("items", [models.PointStruct(id=k, vector={"": v}, payload={"title": p}) for k, v, p in rows])
+
+    def delete(self, url: str, keys: list[Any]) -> None:
+        with _opened(url) as client:
+            client.delete("items", keys)
+
+    def missing(self, folder: Path) -> str:
+        return f"qdrant:///nothing?path={folder}/qdrant"
+
+    def reader(self, url: str, store: Store) -> Store:
+        return store
+
+
+class QdrantEdge(Case):
+    """The embedded engine, with one vector that has a name."""
+
+    kinds = ("integer", "uuid")
+
+    def create(self, folder: Path, items: Items) -> str:
+        url = f"qdrant+edge://{folder}/shard"
+        (folder / "shard").mkdir()
+        params = edge.EdgeVectorParams(size=8, distance=edge.Distance.Cosine)
+        edge.EdgeShard.create(str(folder / "shard"), edge.EdgeConfig(vectors={"text": params})).close()
+        self.insert(url, items)
+        return url
+
+    def insert(self, url: str, items: Items) -> None:
+        rows = zip(items.keys, items.vectors.tolist(), items.payload, strict=True)
+        points = [edge.Point(k, {"text": v}, {"title": p}) for k, v, p in rows]
+        self._update(url, edge.UpdateOperation.upsert_points(points))
+
+    def delete(self, url: str, keys: list[Any]) -> None:
+        self._update(url, edge.UpdateOperation.delete_points(keys))
+
+    def spoil(self, url: str, key: Any) -> bool:
+        self._update(url, edge.UpdateOperation.delete_vectors([key], ["text"]))
+        return True
+
+    def missing(self, folder: Path) -> str:
+        return f"qdrant+edge://{folder}/nothing"
+
+    def reader(self, url: str, store: Store) -> Store:
+        return store
+
+    def _update(self, url: str, operation: Any) -> None:
+        shard = edge.EdgeShard.load(str(Address.parse(url).file))
+        shard.update(operation)
+        shard.close()
+
+
+@contextmanager
+def _opened(url: str) -> Iterator[QdrantClient]:
+    client = QdrantClient(path=Address.parse(url).options["path"])
+    try:
+        yield client
+    finally:
+        client.close()
