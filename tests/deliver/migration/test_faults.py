@@ -7,8 +7,11 @@ import subprocess
 import warnings
 
 import pytest
+from tests.deliver.migration.conftest import make_task
 from tests.deliver.migration.steps import ROWS, assert_translated, contents
+from tests.stores.postgres import server
 
+from relatent.engines import Serial
 from relatent.stores import StoreError, open_store
 
 
@@ -115,3 +118,24 @@ def test_a_file_that_is_no_translator(light, tmp_path):
     done = light.run("apply")
     assert (done.returncode, done.stderr.count("\n")) == (1, 1)
     assert "is not a safetensors file" in done.stderr
+
+
+def test_a_server_that_is_restarted_in_the_middle(tmp_path):
+    """PostgreSQL is stopped at once, as by a power cut, while shards are copied; the next run goes on."""
+    task = make_task("pgvector", tmp_path)
+    before = contents(task.url, "served", None)
+
+    class Restarting(Serial):
+        def map(self, function, shards, done=None):
+            for i, result in enumerate(super().map(function, shards, done)):
+                yield result
+                if i == 1:
+                    server().restart()
+
+    with pytest.raises(StoreError) as caught:
+        task.apply(engine=Restarting())
+    assert "postgresql://" in str(caught.value)
+    done = task.apply()
+    assert (done.resumed, done.rows) == (2, ROWS)
+    assert_translated(task.url, task.items)
+    assert contents(task.url, "served", None) == before
