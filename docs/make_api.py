@@ -14,7 +14,19 @@ from typing import Any
 import relatent
 
 # In the order in which data meets them.
-ROOMS = ("spaces", "anchors", "project", "evaluate", "translate", "stitching", "nn", "encode", "engines", "deliver")
+ROOMS = (
+    "spaces",
+    "anchors",
+    "project",
+    "evaluate",
+    "translate",
+    "stitching",
+    "nn",
+    "encode",
+    "stores",
+    "engines",
+    "deliver",
+)
 INDEX = """API
 ===
 

@@ -21,7 +21,19 @@ def test_importing_loads_no_heavy_module():
     assert heavy.isdisjoint(name.split(".")[0] for name in loaded)
 
 
-MODULES = ["anchors", "deliver", "encode", "engines", "evaluate", "nn", "project", "spaces", "stitching", "translate"]
+MODULES = [
+    "anchors",
+    "deliver",
+    "encode",
+    "engines",
+    "evaluate",
+    "nn",
+    "project",
+    "spaces",
+    "stitching",
+    "stores",
+    "translate",
+]
 
 
 def test_public_modules_are_there_without_another_import():

@@ -7,7 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from relatent import anchors, deliver, encode, engines, evaluate, nn, project, spaces, stitching, translate
+    from relatent import anchors, deliver, encode, engines, evaluate, nn, project, spaces, stitching, stores, translate
     from relatent.deliver import load
     from relatent.evaluate import compare
     from relatent.project import (
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     )
     from relatent.spaces import Fingerprint, Normalizer, Space, parallel, read_space, write_space
     from relatent.stitching import LinearHead, read_head, stitch, stitching_matrix
+    from relatent.stores import open_store
     from relatent.translate import ASIF, Hub, Pairs, Summary, Translator, align_unpaired, audit, grow_pairs, summarize
 
 _HOME = {
@@ -49,6 +50,7 @@ _HOME = {
     "inverse_relative_projection": "relatent.project",
     "load": "relatent.deliver",
     "nn": "relatent",
+    "open_store": "relatent.stores",
     "parallel": "relatent.spaces",
     "project": "relatent",
     "read_head": "relatent.stitching",
@@ -59,6 +61,7 @@ _HOME = {
     "stitch": "relatent.stitching",
     "stitching": "relatent",
     "stitching_matrix": "relatent.stitching",
+    "stores": "relatent",
     "summarize": "relatent.translate",
     "translate": "relatent",
     "write_space": "relatent.spaces",
@@ -93,6 +96,7 @@ __all__ = [
     "inverse_relative_projection",
     "load",
     "nn",
+    "open_store",
     "parallel",
     "project",
     "read_head",
@@ -103,6 +107,7 @@ __all__ = [
     "stitch",
     "stitching",
     "stitching_matrix",
+    "stores",
     "summarize",
     "translate",
     "write_space",

@@ -25,7 +25,7 @@ __all__ = [
     "spaces",
 ]
 
-SourceSpace = Annotated[str, typer.Argument(metavar="OLD", help="Vectors to translate: a file, folder or glob.")]
+SourceSpace = Annotated[str, typer.Argument(metavar="OLD", help="Vectors to translate: a file, folder, glob or store.")]
 TargetSpace = Annotated[str, typer.Argument(metavar="NEW", help="Vectors of the same items in the other space.")]
 TranslatorFile = Annotated[Path, typer.Argument(metavar="TRANSLATOR", help="What `relatent fit` wrote.")]
 Out = Annotated[str, typer.Option("--out", "-o", help="Where to write; the suffix tells the format.")]

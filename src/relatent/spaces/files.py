@@ -21,6 +21,7 @@ from relatent.spaces.folders import list_files, open_local
 from relatent.spaces.formats import FormatWriter, format_of, module_of
 from relatent.spaces.formats.columns import ReadOptions
 from relatent.spaces.remote import exists_remote, is_remote, open_remote, uploaded
+from relatent.spaces.schemes import is_store, open_store_rows, refuse_store
 from relatent.spaces.space import Space
 
 __all__ = ["SpaceWriter", "check_new", "file_row", "read_defaults", "read_space", "space_writer", "write_space"]
@@ -44,12 +45,13 @@ def read_space(
     verify: bool = True,
     max_memory: int | None = None,
 ) -> Space:
-    """Open a file, a folder or a glob of files as one space. Nothing but the columns' names and sizes is read yet.
+    """Open a file, a folder, a glob or the URL of a store as one space. Nothing but its columns and size is read yet.
 
     The suffix tells the format: Parquet, .npy (with ids beside it), .npz, Arrow and Feather, safetensors, HDF5, word
     vectors as .txt or .vec, .jsonl; a folder of such files, or one that Hugging Face datasets saved to disk. Columns
     are found by name and type; say ``vector=`` and ``key=`` where the guess is wrong. ``keys`` names a file of ids for
-    an .npy. The fingerprint is the recorded one if there is one.
+    an .npy. The fingerprint is the recorded one if there is one. Of a store (``postgresql://…/table``,
+    :func:`relatent.open_store`), the vectors that it serves are read, in order of their keys.
 
     What relatent wrote is compared with its checksums while it is read, unless ``verify=False``. A file that asks for
     more than ``max_memory`` bytes at once (default: the memory of the machine) is refused before they are allocated.
@@ -69,6 +71,10 @@ def read_space(
         verify and defaults.verify,
         max_memory or defaults.max_memory,
     )
+    if is_store(path):
+        reopen = partial(open_store_rows, path, options)
+        rows: Any = reopen()
+        return Space.over(rows, name or rows.address.name, fingerprint, str(rows.address), reopen)
     place = _place(path)
     reopen = partial(_open, place, options)
     called = Path(str(path)).name.split(".")[0] if name is None else name
@@ -130,6 +136,7 @@ def space_writer(
     >>> read_space(file).vectors.tolist()
     [[2.0], [4.0]]
     """
+    refuse_store(path)
     place = _place(path)
     create, merge = _format(place, format)
     prepare = None if merge is None else partial(merge, overwrite=overwrite)
@@ -193,6 +200,7 @@ def check_new(path: AnyPath, *inputs: Space | AnyPath | None, overwrite: bool = 
 
     ``inputs`` are the spaces that are read and the paths of other files that are, such as a translator's.
     """
+    refuse_store(path)
     place = _place(path)
     for given in inputs:
         source = given.path if isinstance(given, Space) else given

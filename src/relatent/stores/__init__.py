@@ -11,8 +11,8 @@ from relatent.stores.store import Field, Hits, Shard, Store
 __all__ = ["Address", "Field", "Hits", "Shard", "Store", "StoreError", "is_store", "open_store"]
 
 
-def open_store(url: str | os.PathLike[str]) -> Store:
-    """Open a store by its URL.
+def open_store(url: str | os.PathLike[str] | Address) -> Store:
+    """Open a store by its URL, or by an address that was parsed.
 
     ============================================  ===================================================
     ``postgresql://user@host/database/table``     PostgreSQL with pgvector; ``?vector=`` and ``?key=``
@@ -24,6 +24,6 @@ def open_store(url: str | os.PathLike[str]) -> Store:
 
     A password is better given in the environment than in the URL: see each store's module.
     """
-    address = Address.parse(url)
+    address = url if isinstance(url, Address) else Address.parse(url)
     store: Store = import_module(f"relatent.stores.{SCHEMES[address.scheme]}").open_store(address)
     return store

@@ -8,21 +8,10 @@ from pathlib import Path
 from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
 
 from relatent._array import suggest
+from relatent.spaces.schemes import SCHEMES, SUFFIXES, is_store
 
 __all__ = ["SCHEMES", "Address", "StoreError", "is_store"]
 
-# Which module of this package serves a scheme.
-SCHEMES = {
-    "postgresql": "pgvector",
-    "postgres": "pgvector",
-    "qdrant": "qdrant",
-    "qdrant+edge": "qdrant.edge",
-    "lance": "lance",
-    "chroma": "chroma",
-    "faiss": "faiss",
-}
-# A path that ends so is a store, without a scheme.
-SUFFIXES = {".faiss": "faiss", ".lance": "lance"}
 # Options that must not be in a URL, which is shown, logged and saved.
 SECRETS = ("api_key", "apikey", "api-key", "token", "sslpassword")
 
@@ -101,13 +90,3 @@ class Address:
     def __repr__(self) -> str:
         """Show no password."""
         return f"Address({str(self)!r})"
-
-
-def is_store(url: str | os.PathLike[str]) -> bool:
-    """Return whether a path or URL names a store rather than a file of vectors.
-
-    >>> is_store("postgresql://db/shop/items"), is_store("new.faiss"), is_store("s3://bucket/old.parquet")
-    (True, True, False)
-    """
-    text = os.fspath(url)
-    return text.split("://")[0] in SCHEMES if "://" in text else Path(text).suffix.lower() in SUFFIXES

