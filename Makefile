@@ -16,7 +16,7 @@ test-slow: .venv/dev
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto -m slow
 
 test-stores: .venv-stores/ready
-	OMP_NUM_THREADS=1 .venv-stores/bin/python -m pytest -n auto tests/stores $(wildcard tests/recipes)
+	OMP_NUM_THREADS=1 .venv-stores/bin/python -m pytest -n auto tests/stores tests/deliver/migration $(wildcard tests/recipes)
 
 check: .venv/dev
 	$(BIN)/ruff check .

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 from tests.stores.case import Case, Items
 
 import relatent as rl
@@ -62,6 +64,13 @@ class Task:
     def apply(self, **options: Any) -> Applied:
         given = {"work": self.work, "shard_rows": SHARD_ROWS, "progress": False}
         return apply_migration(self.url, self.translator, **(given | options))
+
+    def needs_other_processes(self) -> None:
+        """Skip a test in which an application uses the store meanwhile, where only one process can open it."""
+        with open_store(self.url) as store, closing(self.case.reader(self.url, store)) as reader:
+            alone = reader is store
+        if alone:
+            pytest.skip("only one process can open this store")
 
     def command(self, verb: str, *words: Any) -> list[str]:
         """Return the command line of a step, in a process of its own."""

@@ -124,6 +124,7 @@ def test_a_source_that_changed_since_is_followed(task):
 
 def test_a_source_that_changes_meanwhile_is_noticed(task):
     """Items are added, deleted and changed in shards that are done already."""
+    task.needs_other_processes()
     first = [key for key in task.items.keys if key < SHARD_ROWS]
     changed = items_of(first[:2], seed=8)
     more = items_of([ROWS + 100], seed=9)
