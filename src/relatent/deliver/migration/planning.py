@@ -34,6 +34,11 @@ NO_PAIRS = (
     "Embed a few thousand items with the new model, and give both."
 )
 
+CASCADE = (
+    "The cascade takes candidates from the migrated store and ranks them by the new model: your application embeds the "
+    "texts of the candidates of each query, or keeps what it has embedded."
+)
+
 
 @dataclass(frozen=True)
 class MigrationPlan:
@@ -60,7 +65,8 @@ class MigrationPlan:
     def recommended(self) -> str | None:
         """What to do: translate, cascade, stay or re-embed; None if nothing is known."""
         if self.verdict is not None and self.verdict.decision.recommended:
-            return str(self.verdict.decision.recommended)
+            said = str(self.verdict.decision.recommended)
+            return "stay" if said == "cascade" and not self.texts else said
         cheap = self.texts and self.rows < FEW_ROWS and self.cost is not None and self.cost.allowed
         return "re-embed" if cheap else None
 
@@ -96,6 +102,7 @@ class MigrationPlan:
 
     def _words(self) -> list[str]:
         said = [f"Both are kept until the old field is dropped. {self.advice}", self._time(), *self._alternatives()]
+        said += [CASCADE] if self.recommended == "cascade" else []
         return [wrap(sentence) for sentence in said]
 
     def _time(self) -> str:
