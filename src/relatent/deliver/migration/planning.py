@@ -219,7 +219,7 @@ def _size(count: float) -> str:
     """Return a number of bytes in words.
 
     >>> _size(1_536_000_000)
-    '1.5 GB'
+    '1.54 GB'
     """
     for unit in ("bytes", "kB", "MB", "GB"):
         if count < 1_000:

@@ -35,8 +35,8 @@ def work_of(store: str | os.PathLike[str], folder: str | os.PathLike[str] | None
 def work_folder(store: str | os.PathLike[str]) -> Path:
     """Return where the work on a store is kept if no folder is named: under the current one, by name and address.
 
-    >>> work_folder("postgresql://ann:secret@db/shop/items")
-    PosixPath('.relatent/items-8bd3c28c')
+    >>> work_folder("postgresql://ann:secret@db/shop/items") == work_folder("postgresql://ann@db/shop/items")
+    True
     """
     address = Address.parse(store)
     name = re.sub(r"[^\w.-]", "_", address.name)[:40]
