@@ -19,11 +19,11 @@ This page is made from the commands by `python docs/make_cli.py`; a test fails w
 
 | exit code | meaning |
 |---|---|
-| 0 | done; from `evaluate`: GO, to translate or to cascade |
+| 0 | done; from `evaluate` and `migrate plan`: GO, to translate or to cascade |
 | 1 | an error, said in one line on the error stream; nothing half-written is left |
 | 2 | wrong usage |
-| 3 | NO-GO, from `evaluate`: stay with the old model, or re-embed |
-| 4 | no verdict, from `evaluate`: judged pairs are missing or too few |
+| 3 | NO-GO, from `evaluate` and `migrate plan`: stay with the old model, or re-embed; `migrate verify` has failed; `canary check` found a change; `watch` says refit |
+| 4 | no verdict, from `evaluate` and `migrate plan`: judged pairs are missing or too few |
 
 `fit` holds out a fifth of the keys that both files share. Which ones follows from a hash of each key alone, so the same
 keys are held out in every run and however the rows are ordered. The translator's file remembers hashes of the keys that
@@ -58,16 +58,17 @@ translating keeps. Fewer than 100 judged queries give no verdict.
 
 def page() -> str:
     """Put the page together."""
-    commands = typer.main.get_command(app).commands
+    commands = leaves(typer.main.get_command(app))
     head = HEAD.replace("KEY_NAMES", ", ".join(f"`{name}`" for name in KEY_NAMES))
-    return "\n".join([head, *(text for name, command in commands.items() for text in sections(name, command))])
+    return "\n".join([head, *(section(name, command) for name, command in commands.items())])
 
 
-def sections(name: str, command: Any) -> list[str]:
-    """Describe a command, or each command of a group."""
-    if not hasattr(command, "commands"):
-        return [section(name, command)]
-    return [text for inner, one in command.commands.items() for text in sections(f"{name} {inner}", one)]
+def leaves(group: Any, prefix: str = "") -> dict[str, Any]:
+    """Return every command by its full name, those of groups after the name of their group."""
+    found: dict[str, Any] = {}
+    for name, command in group.commands.items():
+        found |= leaves(command, f"{prefix}{name} ") if hasattr(command, "commands") else {f"{prefix}{name}": command}
+    return found
 
 
 def section(name: str, command: Any) -> str:

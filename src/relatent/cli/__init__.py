@@ -3,7 +3,19 @@
 Nothing heavy is imported before a command runs, so that help and completion answer at once.
 """
 
-from relatent.cli import running, services, spaces, translators
+from relatent.cli import migrate, running, services, spaces, translators
 from relatent.cli.frame import ERROR, NO_GO, NO_VERDICT, OK, USAGE, app
 
-__all__ = ["ERROR", "NO_GO", "NO_VERDICT", "OK", "USAGE", "app", "running", "services", "spaces", "translators"]
+__all__ = [
+    "ERROR",
+    "NO_GO",
+    "NO_VERDICT",
+    "OK",
+    "USAGE",
+    "app",
+    "migrate",
+    "running",
+    "services",
+    "spaces",
+    "translators",
+]

@@ -39,8 +39,12 @@ Files: Parquet, .npy, .npz, Arrow, safetensors, HDF5, word vectors, .jsonl,
 folders and globs of them, and remote paths (s3://…, with the extra remote).
 
 \b
+A store of vectors (PostgreSQL, Qdrant, Lance, Chroma, FAISS) in place:
+  relatent migrate --help
+
+\b
 Exit codes: 0 done, or GO; 1 an error, said in one line; 2 wrong usage;
-3 NO-GO and 4 no verdict, from evaluate.
+3 NO-GO and 4 no verdict, from evaluate and migrate plan.
 """
 
 app = typer.Typer(

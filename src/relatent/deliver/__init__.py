@@ -9,6 +9,21 @@ from relatent.deliver.evaluate import evaluate_spaces
 from relatent.deliver.fit import FitReport, fit_spaces, unseen_rows
 from relatent.deliver.info import Fitted, describe
 from relatent.deliver.loading import load
+from relatent.deliver.migration import (
+    Applied,
+    Check,
+    MigrationPlan,
+    Rates,
+    Status,
+    Switched,
+    Verification,
+    apply_migration,
+    cut_over,
+    migration_status,
+    plan_migration,
+    roll_back,
+    verify_migration,
+)
 from relatent.deliver.next_anchors import NextAnchors, plan_anchors
 from relatent.deliver.origins import list_origins
 from relatent.deliver.parts import ResumeWarning
@@ -20,19 +35,28 @@ from relatent.deliver.watch import Watched, watch_batch
 
 __all__ = [
     "STRATEGIES",
+    "Applied",
     "BackfillReport",
     "CanaryCheck",
+    "Check",
     "FitReport",
     "Fitted",
+    "MigrationPlan",
     "NextAnchors",
+    "Rates",
     "Relevance",
     "ResumeWarning",
+    "Status",
     "Stitched",
+    "Switched",
+    "Verification",
     "Watched",
     "anchor_rows",
+    "apply_migration",
     "candidate_count",
     "check_canary",
     "compare_spaces",
+    "cut_over",
     "describe",
     "evaluate_spaces",
     "fit_spaces",
@@ -40,14 +64,18 @@ __all__ = [
     "load",
     "make_canary",
     "map_space",
+    "migration_status",
     "plan_anchors",
     "plan_backfill",
+    "plan_migration",
     "project_space",
     "read_relevance",
+    "roll_back",
     "select_anchors",
     "stitch_space",
     "threshold_spaces",
     "translate_space",
     "unseen_rows",
+    "verify_migration",
     "watch_batch",
 ]

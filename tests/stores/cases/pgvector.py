@@ -27,8 +27,8 @@ class Pgvector(Case):
             kind = "uuid" if _are_uuids(items.keys) else TYPES[type(items.keys[0])]
             cursor.execute(sql.SQL("DROP TABLE IF EXISTS {} CASCADE").format(table))
             cursor.execute(
-                sql.SQL("CREATE TABLE {} (id {} PRIMARY KEY, title text, embedding vector(8))").format(
-                    table, sql.SQL(kind)
+                sql.SQL("CREATE TABLE {} (id {} PRIMARY KEY, title text, embedding vector({}))").format(
+                    table, sql.SQL(kind), sql.Literal(items.vectors.shape[1])
                 )
             )
         url = server().url(name)

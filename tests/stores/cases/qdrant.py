@@ -20,7 +20,7 @@ class Qdrant(Case):
     def create(self, folder: Path, items: Items) -> str:
         url = f"qdrant:///items?path={folder}/qdrant"
         with _opened(url) as client:
-            config = models.VectorParams(size=8, distance=models.Distance.COSINE)
+            config = models.VectorParams(size=items.vectors.shape[1], distance=models.Distance.COSINE)
             client.create_collection("items", vectors_config=config)
         self.insert(url, items)
         return url
@@ -49,7 +49,7 @@ class QdrantEdge(Case):
     def create(self, folder: Path, items: Items) -> str:
         url = f"qdrant+edge://{folder}/shard"
         (folder / "shard").mkdir()
-        params = edge.EdgeVectorParams(size=8, distance=edge.Distance.Cosine)
+        params = edge.EdgeVectorParams(size=items.vectors.shape[1], distance=edge.Distance.Cosine)
         edge.EdgeShard.create(str(folder / "shard"), edge.EdgeConfig(vectors={"text": params})).close()
         self.insert(url, items)
         return url

@@ -1,0 +1,163 @@
+"""One shard of a migration: read, translate, write, and what a manifest remembers of it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from relatent._remedy import with_remedy
+from relatent.deliver.migration.digest import Digest
+from relatent.deliver.migration.records import Manifest, Plan
+from relatent.deliver.migration.side import translated
+from relatent.stores import Shard, Store, StoreError, open_store
+from relatent.translate.batches import BatchTranslator
+
+__all__ = ["Pace", "Part", "ShardWork", "Skipped", "read_shard"]
+
+# Rows that were left out are all counted, and so many of them named.
+NAMED = 20
+
+
+@dataclass
+class Pace:
+    """Keeps to at most so many rows per second, by sleeping after each chunk. None: as fast as it goes."""
+
+    rate: float | None = None
+    rows: int = 0
+    began: float | None = None
+
+    def begin(self) -> None:
+        """Begin to count, unless that was done."""
+        self.began = time.monotonic() if self.began is None else self.began
+
+    def __call__(self, rows: int) -> None:
+        """Count rows that were just handled, and wait if that was too fast."""
+        self.rows += rows
+        if self.rate is not None and self.began is not None:
+            time.sleep(max(0.0, self.began + self.rows / self.rate - time.monotonic()))
+
+
+@dataclass
+class Skipped:
+    """Rows that were left out: their keys, and the first of them with the reason."""
+
+    keys: list[Any] = field(default_factory=list)
+    reasons: list[str] = field(default_factory=list)
+
+    def __call__(self, key: Any, reason: str) -> None:
+        """Note one more."""
+        self.keys.append(key)
+        if len(self.reasons) < NAMED:
+            self.reasons.append(f"{key!r}: {reason}")
+
+
+@dataclass(frozen=True, eq=False)
+class Part:
+    """Rows that were read together: keys, and vectors that are finite."""
+
+    keys: pa.Array
+    vectors: np.ndarray
+
+
+def read_shard(
+    store: Store, plan: Plan, shard: Shard, skipped: Skipped | None = None, *, new: bool = False
+) -> Iterator[Part]:
+    """Return the rows of a shard, of the served field or the new one, in chunks.
+
+    A row that cannot be read, or that holds NaN or infinity, is an error that names its key, unless ``skipped`` is
+    told of it.
+    """
+    of = plan.field if new else plan.served
+    for chunk in store.scan(of, shard=shard, rows=plan.chunk_rows, unreadable=skipped):
+        keys = pa.chunked_array(chunk.keys).combine_chunks()
+        finite = np.isfinite(chunk.vectors).all(axis=1)
+        for row in np.flatnonzero(~finite):
+            _leave_out(store, keys[int(row)].as_py(), skipped)
+        whole = bool(finite.all())
+        yield Part(keys if whole else keys.filter(pa.array(finite)), chunk.vectors if whole else chunk.vectors[finite])
+
+
+class ShardWork:
+    """What is done with a shard, by its number in the plan, in whatever process: copied, or looked at.
+
+    In another process it opens the store again, once. The URL may hold a password, so nothing shows it.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        store: Store,
+        plan: Plan,
+        translate: BatchTranslator,
+        *,
+        rate: float | None = None,
+        skip: bool = False,
+    ) -> None:
+        self._url, self._plan, self._translate, self._skip = url, plan, translate, skip
+        self._store: Store | None = store
+        self._pace = Pace(rate)
+
+    def copy(self, number: int) -> Manifest:
+        """Translate a shard into the new field; return its manifest once all of it is durable."""
+        skipped = Skipped() if self._skip else None
+        store, plan, read, written = self._opened(), self._plan, Digest(), Digest()
+        for part in read_shard(store, plan, plan.shards[number], skipped):
+            read += Digest.of(part.keys, part.vectors)
+            if len(part.keys):
+                vectors = _translated(store, plan, self._translate, part)
+                store.write(plan.field, part.keys, vectors)
+                written += Digest.of(part.keys, vectors)
+            self._pace(len(part.keys))
+        left_out = skipped or Skipped()
+        read += Digest.of_keys(left_out.keys)
+        return Manifest(plan.migration, number, read, written, len(left_out.keys), tuple(left_out.reasons))
+
+    def digest(self, number: int) -> Digest:
+        """Return the digest of what the source holds now, to compare with :attr:`Manifest.read`."""
+        skipped, total = Skipped(), Digest()
+        for part in read_shard(self._opened(), self._plan, self._plan.shards[number], skipped):
+            total += Digest.of(part.keys, part.vectors)
+            self._pace(len(part.keys))
+        return total + Digest.of_keys(skipped.keys)
+
+    def _opened(self) -> Store:
+        self._pace.begin()
+        self._store = open_store(self._url) if self._store is None else self._store
+        return self._store
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave the open store behind."""
+        return vars(self) | {"_store": None, "_pace": Pace(self._pace.rate)}
+
+    def __repr__(self) -> str:
+        """Name the store without its password."""
+        return f"ShardWork({self._plan.store!r})"
+
+
+def _translated(store: Store, plan: Plan, translate: BatchTranslator, part: Part) -> np.ndarray:
+    with np.errstate(over="ignore", invalid="ignore"):
+        vectors = translated(translate, part.vectors)
+        fits = np.isfinite(vectors.astype(plan.field.dtype)).all(axis=1)
+    if not fits.all():
+        key = part.keys[int(np.argmin(fits))].as_py()
+        raise StoreError(
+            f"The row with key {key!r} of {store.address} becomes infinite in {plan.field.dtype} when it is "
+            "translated: mend or delete it, or choose float32 for the new field."
+        )
+    return vectors
+
+
+def _leave_out(store: Store, key: Any, skipped: Skipped | None) -> None:
+    if skipped is None:
+        error = StoreError(f"The row with key {key!r} of {store.address} holds NaN or infinity: mend or delete it, or")
+        raise with_remedy(
+            error,
+            python="leave such rows out with skip_unreadable=True.",
+            command="leave such rows out with --skip-unreadable.",
+        )
+    skipped(key, "holds NaN or infinity")

@@ -1,0 +1,240 @@
+"""`relatent migrate plan`: what a migration would take, what it would be worth, and what else there is to do."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import warnings
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from relatent._terminal import render, stages, wrap
+from relatent.deliver.evaluate import evaluate_spaces
+from relatent.deliver.loading import load
+from relatent.deliver.migration.side import StoredSide, check_fingerprint, stored_side
+from relatent.deliver.migration.trial import Rates, measure
+from relatent.deliver.relevance import Relevance
+from relatent.evaluate.rule import GO, NO_GO, NO_VERDICT, Cost, Rule
+from relatent.evaluate.verdict import Verdict
+from relatent.spaces.space import Space
+from relatent.stores import Field, open_store
+
+__all__ = ["MigrationPlan", "plan_migration"]
+
+# Below about so many rows, with the texts at hand and a cheap embedder, re-embedding is right.
+FEW_ROWS = 10_000_000
+TRIAL_ROWS = 10_000
+BYTES = {"float32": 4.0, "float16": 2.0, "int8": 1.0, "bit": 1 / 8}
+# Links of an HNSW graph per row: twice M = 16 at the lowest layer, in four bytes each.
+GRAPH_BYTES = 2 * 16 * 4
+HOUR = 3_600
+NO_PAIRS = (
+    "No held-out pairs were given (--sample OLD NEW), so nothing is known about how well translated vectors are found. "
+    "Embed a few thousand items with the new model, and give both."
+)
+
+CASCADE = (
+    "The cascade takes candidates from the migrated store and ranks them by the new model: your application embeds the "
+    "texts of the candidates of each query, or keeps what it has embedded."
+)
+
+
+@dataclass(frozen=True)
+class MigrationPlan:
+    """What a migration would take, the verdict on its quality, and what is recommended."""
+
+    store: str
+    rows: int
+    served: Field
+    new: Field
+    translator: str
+    rates: Rates
+    advice: str
+    verdict: Verdict | None
+    cost: Cost | None
+    texts: bool
+    """Whether the texts are at hand, without which nothing can be re-embedded."""
+
+    @property
+    def seconds(self) -> float:
+        """How long apply takes, without building an index."""
+        return self.rates.seconds(self.rows)
+
+    @property
+    def recommended(self) -> str | None:
+        """What to do: translate, cascade, stay or re-embed; None if nothing is known."""
+        if self.verdict is not None and self.verdict.decision.recommended:
+            said = str(self.verdict.decision.recommended)
+            return "stay" if said == "cascade" and not self.texts else said
+        cheap = self.texts and self.rows < FEW_ROWS and self.cost is not None and self.cost.allowed
+        return "re-embed" if cheap else None
+
+    @property
+    def decision(self) -> str:
+        """GO to migrate, NO-GO, or no verdict."""
+        if self.recommended is None:
+            return NO_VERDICT
+        return GO if self.recommended in ("translate", "cascade") else NO_GO
+
+    def bytes(self, field: Field) -> tuple[int, int]:
+        """Return the size of a field: its vectors alone, and with the graph of an HNSW index over a copy of them."""
+        vectors = self.rows * field.dim * BYTES[field.dtype]
+        return int(vectors), int(2 * vectors + self.rows * GRAPH_BYTES)
+
+    def __str__(self) -> str:
+        """Lay it out for a person."""
+        end = f"{self.decision}: {self.recommended}." if self.recommended else f"{self.decision}."
+        verdict = wrap(NO_PAIRS) if self.verdict is None else f"On held-out pairs:\n\n{self.verdict}\n"
+        return "\n".join([render(("", "now", "after"), self._sizes(), (1, 2)), *self._words(), verdict, end])
+
+    def _sizes(self) -> list[tuple[str, str, str]]:
+        (now, indexed), (then, indexed_then) = self.bytes(self.served), self.bytes(self.new)
+        return [
+            ("field", self.served.name, self.new.name),
+            ("rows", f"{self.rows:,}", f"{self.rows:,}"),
+            ("dimension", f"{self.served.dim:,}", f"{self.new.dim:,}"),
+            ("numbers", self.served.dtype, self.new.dtype),
+            ("compared by", self.served.metric, self.new.metric),
+            ("vectors", _size(now), _size(then)),
+            ("with an HNSW index, about", _size(indexed), _size(indexed_then)),
+        ]
+
+    def _words(self) -> list[str]:
+        said = [f"Both are kept until the old field is dropped. {self.advice}", self._time(), *self._alternatives()]
+        said += [CASCADE] if self.recommended == "cascade" else []
+        return [wrap(sentence) for sentence in said]
+
+    def _time(self) -> str:
+        rates = self.rates
+        steps = {"read": rates.scan, "translate": rates.translate, "write": rates.write}
+        measured = ", ".join(f"{name} {rate:,.0f}" for name, rate in steps.items() if rate is not None)
+        unknown = " Writing was not measured." if rates.write is None else ""
+        return (
+            f"Time: {_duration(self.seconds)}, and the time to build an index. Rows per second, measured on "
+            f"{rates.rows:,} rows: {measured}. The source is read twice, to notice changes.{unknown}"
+        )
+
+    def _alternatives(self) -> list[str]:
+        if not self.texts:
+            return ["Re-embedding is not possible without the texts."]
+        few = f"With fewer than {FEW_ROWS:,} rows, the texts at hand and a cheap embedder, re-embedding is right"
+        if self.cost is None:
+            price = "Give its speed (--embed-rate) or price (--embed-cost) to weigh re-embedding."
+            return [f"{few}. {price}" if self.rows < FEW_ROWS else price]
+        said = f"To re-embed, {self.cost}."
+        return [f"{said} {few}."] if self.rows < FEW_ROWS and self.cost.allowed else [said]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values, for JSON."""
+        return {
+            "store": self.store,
+            "rows": self.rows,
+            "translator": self.translator,
+            "served": _about(self.served) | dict(zip(("bytes", "indexed_bytes"), self.bytes(self.served), strict=True)),
+            "new": _about(self.new) | dict(zip(("bytes", "indexed_bytes"), self.bytes(self.new), strict=True)),
+            "rates": {name: getattr(self.rates, name) for name in ("rows", "scan", "translate", "write")},
+            "seconds": self.seconds,
+            "reembed": None if self.cost is None else {"hours": self.cost.hours, "cost": self.cost.total},
+            "evaluation": None if self.verdict is None else self.verdict.to_dict(),
+            "verdict": self.decision,
+            "recommended": self.recommended,
+            "advice": self.advice,
+        }
+
+
+def plan_migration(
+    url: str | os.PathLike[str],
+    translator: str | os.PathLike[str],
+    *,
+    sample: tuple[Space, Space] | None = None,
+    relevant: Relevance | None = None,
+    min_overlap: float | None = None,
+    embed_rate: float | None = None,
+    embed_cost: float | None = None,
+    max_hours: float = 24.0,
+    budget: float = 100.0,
+    texts: bool = True,
+    trial: bool = True,
+    trial_rows: int = TRIAL_ROWS,
+    accept: bool = False,
+    progress: bool | None = False,
+) -> MigrationPlan:
+    """Return what a migration would take: rows, sizes, time from a trial, the cost of re-embedding, and a verdict.
+
+    ``sample`` are the old and the new model's vectors of the same items, of which the translator has not seen all:
+    :func:`relatent.deliver.evaluate_spaces` decides by them, and by the judged pairs in ``relevant``. ``embed_rate`` is
+    in rows per second, ``embed_cost`` per thousand rows. The trial writes a few rows to a field that is removed again;
+    without ``trial`` the store is only read.
+    """
+    fitted, digest = load(translator), hashlib.sha256(Path(translator).read_bytes()).hexdigest()
+    side = stored_side(fitted)
+    with open_store(url) as store, stages(progress) as stage:
+        stage("looking at the store")
+        check_fingerprint(side, store, accept=accept)
+        served, rows = store.served, store.count(store.served)
+        new = side.field(served, digest, {})
+        stage("measuring")
+        rates = measure(store, side, new, trial_rows, write=trial)
+    cost = _cost(rows, embed_rate, embed_cost, max_hours, budget) if texts else None
+    verdict = None if sample is None else _verdict(side, sample, relevant, min_overlap, cost, accept, progress)
+    return MigrationPlan(str(store.address), rows, served, new, digest, rates, side.advice, verdict, cost, texts)
+
+
+def _verdict(
+    side: StoredSide,
+    sample: tuple[Space, Space],
+    relevant: Relevance | None,
+    min_overlap: float | None,
+    cost: Cost | None,
+    accept: bool,
+    progress: bool | None,
+) -> Verdict:
+    spaces = sample if side.name == "source" else sample[::-1]
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "This translator moves both sides")  # which the plan says in its own words
+        return evaluate_spaces(
+            side.translator,
+            *spaces,
+            side="documents" if side.name == "source" else "queries",
+            relevant=relevant,
+            rule=Rule(min_overlap=min_overlap),
+            cost=cost,
+            accept=accept,
+            progress=progress,
+        )
+
+
+def _cost(rows: int, rate: float | None, per_thousand: float | None, max_hours: float, budget: float) -> Cost | None:
+    if (rate is None and per_thousand is None) or not rows:
+        return None
+    return Cost(rows, rate, None if per_thousand is None else 1_000 * per_thousand, max_hours, budget)
+
+
+def _about(field: Field) -> dict[str, Any]:
+    return {name: getattr(field, name) for name in ("name", "dim", "dtype", "metric")}
+
+
+def _size(count: float) -> str:
+    """Return a number of bytes in words.
+
+    >>> _size(1_536_000_000)
+    '1.54 GB'
+    """
+    for unit in ("bytes", "kB", "MB", "GB"):
+        if count < 1_000:
+            return f"{count:.3g} {unit}"
+        count /= 1_000
+    return f"{count:,.3g} TB"
+
+
+def _duration(seconds: float) -> str:
+    """Return a time in words.
+
+    >>> _duration(5_400)
+    'about 1.5 hours'
+    """
+    for unit, length in (("hours", HOUR), ("minutes", 60)):
+        if seconds >= length:
+            return f"about {seconds / length:,.3g} {unit}"
+    return f"about {seconds:.2g} seconds"
