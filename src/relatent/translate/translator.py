@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -23,7 +23,7 @@ from relatent.spaces.keys import key_hashes
 from relatent.spaces.space import Space
 from relatent.translate.endpoints import Endpoints
 from relatent.translate.folded import FoldedMap
-from relatent.translate.goals import Choice, Goal, Selection, Settings, Solution, check_settings, find_goal
+from relatent.translate.goals import Choice, Goal, Judge, Selection, Settings, Solution, check_settings, find_goal
 from relatent.translate.overview import Overview, overview
 from relatent.translate.pairs import SAMPLE_SIZE, Pairs
 from relatent.translate.quality import Quality, expected_quality
@@ -116,13 +116,28 @@ class Translator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         self.sample_size = sample_size
         self.seed = seed
 
-    def fit(self, X: Array | Space, y: Array | Space, sample_weight: Array | None = None) -> Self:
+    def fit(
+        self,
+        X: Array | Space,
+        y: Array | Space,
+        sample_weight: Array | None = None,
+        *,
+        head: Any = None,
+        labels: Array | None = None,
+    ) -> Self:
         """Learn from parallel anchors: row i of X and row i of y, the target's vectors, mean the same.
 
         Two spaces (:class:`relatent.Space`) are joined on their keys first, and their fingerprints remembered.
+
+        With ``goal="stitching"``, the ``head`` that will read the translated vectors (fitted, with ``predict``, or a
+        function of NumPy rows that returns classes, scores per class, or numbers) and the anchors' ``labels`` settle
+        how the map is blended: by what the head reads right in held-out anchors. Either is enough. Neither is kept.
         """
         self._forget()
-        return self._take(X, y, sample_weight, copy=False).finish()
+        self._check_judge(head, labels, X)
+        self._take(X, y, sample_weight, copy=False)
+        judged = head is not None or labels is not None
+        return self._solve(Judge.of(head, labels, X.shape[0]) if judged else None)
 
     def fit_pairs(
         self, pairs: Pairs, *, endpoints: Endpoints | None = None, seen_keys: np.ndarray | None = None
@@ -184,11 +199,14 @@ class Translator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         """Solve for the map from everything taken in so far."""
         if not hasattr(self, "parts_"):
             raise NotFittedError("There is nothing to solve yet: call fit, or accumulate and then finish.")
+        return self._solve()
+
+    def _solve(self, judge: Judge | None = None) -> Self:
         pairs = Pairs.total(self.parts_)
         self.pairs_ = pairs.without_views()
         self.parts_, self.n_pairs_ = [self.pairs_], len(pairs)
         _check_pairs(pairs)
-        self.choice_ = self.goal_.choose(pairs, self._settings)
+        self.choice_ = self.goal_.choose(pairs, replace(self._settings, judge=judge))
         solved: Solution = self.goal_.solve(pairs, self.choice_)
         self.map_, self.target_map_, self.selection_ = solved.source, solved.target, self.choice_.selection
         self.chosen_ = self.choice_.words
@@ -315,6 +333,20 @@ class Translator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
     @property
     def _settings(self) -> Settings:
         return Settings(self.map, self.normalize, self.penalty, self.rank, self.seed, self.max_cost)
+
+    def _check_judge(self, head: Any, labels: Any, X: Array | Space) -> None:
+        """Refuse a head and labels where they settle nothing, or cannot be told apart."""
+        given = [name for name, value in (("head", head), ("labels", labels)) if value is not None]
+        if given and (self.goal != "stitching" or self.map != "auto"):
+            raise ValueError(
+                f"{' and '.join(given)} were given, and goal {self.goal!r} with map {self.map!r} does not blend by "
+                'them: use goal="stitching", or leave them out.'
+            )
+        if labels is not None and isinstance(X, Space):
+            raise ValueError(
+                "labels were given for spaces, whose rows are joined on keys first: join them (rl.parallel) and give "
+                "arrays with one label per pair."
+            )
 
     def _check_parameters(self) -> None:
         check_settings(self.goal, self._settings, self.frozen_target)

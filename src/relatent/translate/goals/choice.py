@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from relatent.translate.folded import FoldedMap
+from relatent.translate.goals.judging import Judge
 from relatent.translate.pairs import Pairs
 
 __all__ = ["Choice", "Selection", "Settings", "Solution", "per_pair"]
@@ -21,6 +22,7 @@ class Settings:
     rank: int | None = None
     seed: int = 0
     max_cost: str | None = None
+    judge: Judge | None = None
 
 
 @dataclass(frozen=True)
