@@ -109,6 +109,29 @@ class FoldedMap:
         """The matrix that prepared rows are multiplied by, as one; of features where there are any."""
         return self.matrix if self.basis is None else self.basis @ self.matrix
 
+    def blended(self, other: FoldedMap, share: float) -> FoldedMap:
+        """Return (1 − share) × this map + share × an affine one: of bare rows, or of rows prepared as this one's."""
+        d = self.dims_in
+        matrix, offset = (1 - share) * self.product, (1 - share) * self.offset
+        turned, moved = share * other.product, share * other.offset
+        if not (other.before is not None and other.before.unit):
+            if other.before is not None:
+                moved = moved - other.before.mean @ turned
+            if self.before is not None:
+                moved, turned = moved + self.before.mean @ turned, _rows_scaled(self.before.unscale, turned)
+        matrix[:d] += turned
+        return replace(self, matrix=matrix, offset=offset + moved, basis=None)
+
+    def astype(self, dtype: np.dtype) -> FoldedMap:
+        """Return the map in another precision."""
+        matrix, offset = (np.ascontiguousarray(a, dtype=dtype) for a in (self.matrix, self.offset))
+        bias, basis = (None if a is None else np.ascontiguousarray(a, dtype=dtype) for a in (self.bias, self.basis))
+        features = self.features
+        if features is not None:
+            features = replace(features, centers=np.ascontiguousarray(features.centers, dtype=dtype))
+        bank = None if self.bank is None else self.bank.astype(dtype)
+        return FoldedMap(matrix, offset, self.before, features, bias, basis, bank)
+
     def guarded(self, pairs: Pairs) -> FoldedMap:
         """Set coordinates that do not vary among the anchors to their mean there, whatever the map says."""
         mean, std = pairs.target_spread
@@ -186,11 +209,7 @@ def fold(
         offset = offset if far else offset - shift
     if basis is not None and not _is_thin(basis, matrix):
         matrix, basis = basis @ matrix, None
-    matrix, offset = (np.ascontiguousarray(a, dtype=dtype) for a in (matrix, offset))
-    bias, basis = (None if a is None else np.ascontiguousarray(a, dtype=dtype) for a in (bias, basis))
-    if features is not None:
-        features = replace(features, centers=np.ascontiguousarray(features.centers, dtype=dtype))
-    return FoldedMap(matrix, offset, before, features, bias, basis, bank)
+    return FoldedMap(matrix, offset, before, features, bias, basis, bank).astype(dtype)
 
 
 def _in_space(solved: Affine, target: Frame) -> tuple[np.ndarray, np.ndarray]:

@@ -13,8 +13,7 @@ from relatent.translate.ridge import LeaveOneOut
 
 __all__ = ["Features", "Kernel", "Regression", "Rows", "leave_one_out", "regress"]
 
-# Up to so many anchors, each is a center: choosing and solving then cost at most 10 times what a linear ridge does
-# (`python -m benchmarks kernel`).
+# Up to so many anchors, each is a center. `python -m benchmarks kernel` tells what that costs beside a linear ridge.
 ALL_ANCHORS = 4_000
 # Beyond, so many landmarks stand for them; more cost more than they give.
 LANDMARKS = 1_024

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from math import isfinite
 from typing import Any, ClassVar, Self
 
@@ -27,7 +27,7 @@ from relatent.translate.bank import BANK_SIZE, BankRows
 from relatent.translate.batches import BatchTranslator
 from relatent.translate.endpoints import Endpoints, check_side
 from relatent.translate.folded import FoldedMap
-from relatent.translate.goals import Choice, Goal, Selection, Settings, Solution, check_settings, find_goal
+from relatent.translate.goals import Choice, Goal, Judge, Selection, Settings, Solution, check_settings, find_goal
 from relatent.translate.overview import Overview, overview
 from relatent.translate.pairs import SAMPLE_SIZE, Pairs
 from relatent.translate.quality import Quality, expected_quality
@@ -132,6 +132,8 @@ class Translator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         sample_weight: Array | None = None,
         *,
         bank: Array | Space | None = None,
+        head: Any = None,
+        labels: Array | None = None,
     ) -> Self:
         """Learn from parallel anchors: row i of X and row i of y, the target's vectors, mean the same.
 
@@ -139,10 +141,17 @@ class Translator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
 
         ``bank`` are source vectors, such as past queries, of which no target is known. For retrieval they show which
         items of an index crowd out others; without them, the anchors do.
+
+        With ``goal="stitching"``, the ``head`` that will read the translated vectors (fitted, with ``predict``, or a
+        function of NumPy rows that returns classes, scores per class, or numbers) and the anchors' ``labels`` settle
+        how the map is blended: by what the head reads right in held-out anchors. Either is enough. Neither is kept.
         """
         self._forget()
         self.bank_ = self._checked_bank(X, bank)
-        return self._take(X, y, sample_weight, copy=False).finish()
+        self._check_judge(head, labels, X)
+        self._take(X, y, sample_weight, copy=False)
+        judged = head is not None or labels is not None
+        return self._solve(Judge.of(head, labels, X.shape[0]) if judged else None)
 
     def fit_pairs(
         self, pairs: Pairs, *, endpoints: Endpoints | None = None, seen_keys: np.ndarray | None = None
@@ -204,11 +213,14 @@ class Translator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         """Solve for the map from everything taken in so far."""
         if not hasattr(self, "parts_"):
             raise NotFittedError("There is nothing to solve yet: call fit, or accumulate and then finish.")
+        return self._solve()
+
+    def _solve(self, judge: Judge | None = None) -> Self:
         pairs = Pairs.total(self.parts_)
         self.pairs_ = pairs.without_views()
         self.parts_, self.n_pairs_ = [self.pairs_], len(pairs)
         _check_pairs(pairs)
-        self.choice_ = self.goal_.choose(pairs, self._settings)
+        self.choice_ = self.goal_.choose(pairs, replace(self._settings, judge=judge))
         solved: Solution = self.goal_.solve(pairs, self.choice_)
         self.map_, self.target_map_, self.selection_ = solved.source, solved.target, self.choice_.selection
         self.chosen_ = self.choice_.words
@@ -389,6 +401,20 @@ class Translator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
             )
         given = [a.vectors if isinstance(a, Space) else a for a in (X, bank)]
         return to_numpy(as_same_space(X=given[0], bank=given[1])[1])
+
+    def _check_judge(self, head: Any, labels: Any, X: Array | Space) -> None:
+        """Refuse a head and labels where they settle nothing, or cannot be told apart."""
+        given = [name for name, value in (("head", head), ("labels", labels)) if value is not None]
+        if given and (self.goal != "stitching" or self.map != "auto"):
+            raise ValueError(
+                f"{' and '.join(given)} were given, and goal {self.goal!r} with map {self.map!r} does not blend by "
+                'them: use goal="stitching", or leave them out.'
+            )
+        if labels is not None and isinstance(X, Space):
+            raise ValueError(
+                "labels were given for spaces, whose rows are joined on keys first: join them (rl.parallel) and give "
+                "arrays with one label per pair."
+            )
 
     def _check_parameters(self) -> None:
         check_settings(self.goal, self._settings, self.frozen_target)

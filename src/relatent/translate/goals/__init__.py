@@ -13,10 +13,11 @@ from relatent._array import suggest
 from relatent.spaces.normalize import NORMALIZATIONS
 from relatent.translate.goals import frozen_target, named_map, retrieval, stitching, vectors
 from relatent.translate.goals.choice import Choice, Selection, Settings, Solution
+from relatent.translate.goals.judging import Judge
 from relatent.translate.maps import find_map
 from relatent.translate.pairs import Pairs
 
-__all__ = ["GOALS", "Choice", "Goal", "Selection", "Settings", "Solution", "check_settings", "find_goal"]
+__all__ = ["GOALS", "Choice", "Goal", "Judge", "Selection", "Settings", "Solution", "check_settings", "find_goal"]
 
 GOALS = ("vectors", "retrieval", "stitching")
 COSTS = (None, "affine")

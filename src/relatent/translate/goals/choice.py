@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from relatent.translate.bank import BankRows
 from relatent.translate.folded import FoldedMap
+from relatent.translate.goals.judging import Judge
 from relatent.translate.pairs import Pairs
 
 __all__ = ["Choice", "Selection", "Settings", "Solution", "per_pair"]
@@ -23,6 +24,7 @@ class Settings:
     seed: int = 0
     max_cost: str | None = None
     bank: BankRows = field(default_factory=BankRows)
+    judge: Judge | None = None
 
 
 @dataclass(frozen=True)

@@ -107,14 +107,14 @@ def kernel_errors(rows: Rows) -> dict[Kernel, float]:
 def solve(pairs: Pairs, choice: RidgeChoice) -> Solution:
     """Return the ridge's map."""
     p = pairs.normalized(choice.normalize)
-    return Solution(folded(choice.regression(p, pairs), p, pairs))
+    return Solution(folded(choice.regression(p, pairs), p, pairs.dtype).guarded(pairs))
 
 
-def folded(found: Regression, p: NormalizedPairs, pairs: Pairs) -> FoldedMap:
+def folded(found: Regression, p: NormalizedPairs, dtype: np.dtype) -> FoldedMap:
     """Fold a regression into a map of the two spaces."""
     solved = Affine(found.matrix, found.mean_y - found.mean_x @ found.matrix)
     source = p.source if found.features is None else Frame(p.source.normalizer)
-    return fold(solved, source, p.target, dtype=pairs.dtype, features=found.features).guarded(pairs)
+    return fold(solved, source, p.target, dtype=dtype, features=found.features)
 
 
 def _drawn(p: NormalizedPairs, seed: int) -> Rows:
