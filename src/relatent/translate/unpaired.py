@@ -33,7 +33,7 @@ ROUNDS, RATIO_ROUNDS = 120, 6
 ROTATION_AXES, RATIO_AXES = 200, 512
 # Mean cosine between what two restarts make of a row. Unrelated rotations are at 0 ± .1.
 AGREEMENT = 0.6
-# Share of the rows that choose each other: .98 where sentences were aligned right, .37 to .58 where restarts went wrong.
+# Share of the rows that choose each other: .98 where sentences were aligned right, .37 to .58 where restarts failed.
 # There, two of them may agree by .7 because they have put the same classes onto each other (CIFAR-10).
 MUTUAL = 0.75
 
