@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 
 import relatent as rl
+from relatent.translate import unpaired
 
 
 def lopsided(n, seed=0):
@@ -16,6 +17,7 @@ def test_a_rotated_copy_is_found_without_a_pair(orthogonal):
     found = rl.align_unpaired(x, 3 * (x @ turn)[order] + 1)
     assert found.succeeded
     assert found.agreement > 0.99
+    assert found.mutual > 0.99
     assert np.mean(order[found.rows_y] == found.rows_x) > 0.99
     fresh = lopsided(700)[500:]
     assert found.translator.score(fresh, 3 * fresh @ turn + 1) > 0.9
@@ -33,3 +35,14 @@ def test_strangers_are_not_aligned(seed):
 def test_too_few_rows_are_refused():
     with pytest.raises(ValueError, match="x has 50 rows and y has 200: expected at least 100"):
         rl.align_unpaired(np.ones((50, 3)), np.ones((200, 3)))
+
+
+def test_restarts_that_agree_on_classes_alone_are_not_believed():
+    """Both sides have the same three classes and nothing else in common: every restart puts class onto class."""
+    rng = np.random.default_rng(0)
+    centers, labels = 6 * np.eye(3), rng.choice(3, 400, p=[0.6, 0.3, 0.1])
+    x, y = (np.hstack([centers[labels], 0 * labels[:, None]]) + rng.normal(size=(400, 4)) for _ in range(2))
+    found = rl.align_unpaired(x, y)
+    assert found.agreement > unpaired.AGREEMENT
+    assert found.mutual < unpaired.MUTUAL
+    assert not found.succeeded
