@@ -11,8 +11,14 @@ import relatent as rl
 def translate(frame: DataFrame, translator: rl.Translator) -> DataFrame:
     """Return the frame with one more column of vectors."""
     udf = translator.batch_udf("embedding", into="embedding_new")
+
+    def translated(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            new = udf(batch).column("embedding_new").cast(pa.list_(pa.float32()))  # Spark knows no fixed-size lists
+            yield batch.append_column("embedding_new", new)
+
     columns = ", ".join(f"`{name}` {kind}" for name, kind in frame.dtypes)
-    return frame.mapInArrow(lambda batches: map(udf, batches), f"{columns}, embedding_new array<float>")
+    return frame.mapInArrow(translated, f"{columns}, embedding_new array<float>")
 
 
 def fit(frame: DataFrame) -> rl.Translator:
