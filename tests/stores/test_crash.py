@@ -6,6 +6,7 @@ import random
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -32,13 +33,13 @@ with open_store(sys.argv[1]) as store:
     print("built", flush=True)
 """
 STEPS = 7
+ROOT = Path(__file__).parents[2]
 
 
 def run(url: str, kill_after: int | None = None, delay: float = 0.0) -> int:
     """Run the migration; kill it a moment after so many of its steps."""
-    with subprocess.Popen(
-        [sys.executable, "-W", "ignore", "-c", MIGRATION, url], stdout=subprocess.PIPE, text=True
-    ) as process:
+    command = [sys.executable, "-W", "ignore", "-c", MIGRATION, url]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT) as process:
         if kill_after is not None:
             for _ in range(kill_after):
                 process.stdout.readline()
