@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -118,5 +119,6 @@ def _check_batch(given: Any, name: str, max_rows: int) -> None:
         raise Refused("batch_too_large", said)
 
 
+@cache
 def _json() -> Any:
     return needs("orjson", "serve", "read and write JSON quickly")

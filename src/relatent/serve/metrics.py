@@ -15,6 +15,7 @@ HELP = {
     "relatent_requests_total": ("counter", "Requests by path and status."),
     "relatent_rows_total": ("counter", "Vectors translated."),
     "relatent_requests_in_progress": ("gauge", "Requests that are being answered."),
+    "relatent_source_mismatch": ("gauge", "1 if the last vectors do not look like the fitted space."),
     "relatent_request_seconds": ("histogram", "Time to answer, by path."),
     "relatent_upstream_seconds": ("histogram", "Time that the upstream took."),
 }
@@ -30,9 +31,14 @@ class Metrics:
         self.times: dict[tuple[str, Labels], list[float]] = {}
 
     def add(self, name: str, value: float = 1, **labels: str) -> None:
-        """Add to a counter or a gauge."""
+        """Add to a counter."""
         with self._lock:
             self.values[name, tuple(sorted(labels.items()))] += value
+
+    def set(self, name: str, value: float) -> None:
+        """Set a gauge."""
+        with self._lock:
+            self.values[name, ()] = value
 
     def observe(self, name: str, seconds: float, **labels: str) -> None:
         """Count a time in its bucket."""

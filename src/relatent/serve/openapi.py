@@ -22,7 +22,9 @@ def description(dims_in: int, dim: int, settings: Settings) -> dict[str, Any]:
         "/v1/translate": {"post": _translate(dims_in, dim, settings)},
         "/v1/embeddings": {"post": _embeddings(dim, settings)},
         "/v1/models": {"get": _get("The model that answers, in OpenAI's words.", _list({"type": "object"}, "data"))},
-        "/health": {"get": _get("Whether the process lives.", _object({"status": _TEXT, "space": _TEXT}))},
+        "/health": {
+            "get": _get("Whether the process lives.", _object({"status": _TEXT, "space": _TEXT, "source": _TEXT}))
+        },
         "/info": {"get": _get("The translator, the space of its answers, the limits.", {"type": "object"})},
         "/metrics": {"get": _get("Counts and times for Prometheus.", _TEXT, media="text/plain")},
         "/openapi.json": {"get": _get("This description.", {"type": "object"})},

@@ -22,6 +22,7 @@ from relatent.serve.metrics import Metrics
 from relatent.serve.settings import Settings
 from relatent.serve.space import ServedSpace
 from relatent.serve.upstream import Upstream
+from relatent.serve.watch import SourceWatch
 from relatent.translate import Translator
 
 __all__ = ["Service"]
@@ -45,6 +46,7 @@ class Service:
         if settings.normalize and self.space.metric == "inner":
             raise ValueError("This translator is compared by inner product: unit norms would change the order.")
         self.metrics, self.in_progress = Metrics(), 0
+        self.watch = SourceWatch(translator.endpoints_, settings.side)
         self.upstream = None if settings.upstream is None else Upstream(settings, self.fitted.dims_in)
         self.responses = needs("starlette.responses", "serve", "answer over HTTP")
 
@@ -129,19 +131,26 @@ class Service:
         return self._json({"object": "list", "data": [{**model, "space": self.about_space}]})
 
     async def health(self, _: Any) -> Any:
-        """Say that the process lives."""
-        return self._json({"status": "ok", "space": self.space.id})
+        """Say that the process lives, and whether what comes in looks like the space that was fitted."""
+        return self._json({"status": "ok", "space": self.space.id, "source": self.watch.match.outcome})
 
     async def info(self, _: Any) -> Any:
         """Tell the translator, the space of its answers, and the limits."""
         names = ("max_rows", "max_body", "max_requests", "body_timeout", "upstream_timeout", "normalize")
         limits = {name: getattr(self.settings, name) for name in names}
-        about = {"version": __version__, "upstream": self.upstream is not None, "settings": limits}
+        seen = {"outcome": self.watch.match.outcome, "reason": self.watch.match.reason}
+        about = {
+            "version": __version__,
+            "upstream": self.upstream is not None,
+            "settings": limits,
+            "source_check": seen,
+        }
         return self._json(described(self.translator, self.settings.side) | {"space": self.about_space} | about)
 
     async def measured(self, _: Any) -> Any:
         """Return counts and times for Prometheus."""
-        self.metrics.values["relatent_requests_in_progress", ()] = self.in_progress
+        self.metrics.set("relatent_requests_in_progress", self.in_progress)
+        self.metrics.set("relatent_source_mismatch", float(self.watch.match.outcome != "same"))
         return self.responses.PlainTextResponse(self.metrics.text(), media_type="text/plain; version=0.0.4")
 
     def _wanted(self, given: dict[str, Any], header: str | None) -> Wanted:
@@ -160,6 +169,7 @@ class Service:
         with np.errstate(over="ignore", invalid="ignore"):  # what overflows is refused when it is written
             found = self.fitted(rows)
         self.metrics.add("relatent_rows_total", len(rows))
+        self.watch.see(rows)
         shorter = wanted.dimensions is not None and wanted.dimensions < self.space.dim
         found = found[:, : wanted.dimensions] if shorter else found
         return np.asarray(unit_norm(found) if shorter or self.settings.normalize else found)
