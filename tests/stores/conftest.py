@@ -16,6 +16,7 @@ CASES = {
     "faiss": ("faiss", "Faiss"),
     "pgvector": ("pgvector", "Pgvector"),
     "qdrant": ("qdrant", "Qdrant"),
+    "qdrant-alias": ("qdrant", "QdrantAlias"),
     "qdrant-edge": ("qdrant", "QdrantEdge"),
     "lance": ("lance", "Lance"),
 }

@@ -85,3 +85,14 @@ def _opened(url: str) -> Iterator[QdrantClient]:
         yield client
     finally:
         client.close()
+
+
+class QdrantAlias(Qdrant):
+    """The same by an alias of the collection."""
+
+    def create(self, folder: Path, items: Items) -> str:
+        url = super().create(folder, items)
+        alias = models.CreateAlias(collection_name="items", alias_name="live")
+        with _opened(url) as client:
+            client.update_collection_aliases([models.CreateAliasOperation(create_alias=alias)])
+        return url.replace("/items?", "/live?")

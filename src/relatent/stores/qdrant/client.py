@@ -8,6 +8,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from copy import copy
 from pathlib import Path
 from typing import Any
 
@@ -54,9 +55,16 @@ class ClientEngine:
                 https=address.options.get("https", "false").lower() == "true",
                 api_key=os.environ.get("QDRANT_API_KEY"),
                 timeout=60,
+                check_compatibility=False,  # it asks the server before anything can go wrong in our words
             )
         self._open.callback(client.close)
         return client
+
+    def on(self, collection: str) -> ClientEngine:
+        """Return the same connection on another collection."""
+        other = copy(self)
+        other._name = collection
+        return other
 
     def fields(self) -> list[Field]:
         """Return the dense vectors of the collection."""
@@ -122,6 +130,59 @@ class ClientEngine:
         """Remove a named vector."""
         with self._told():
             self._client.delete_vector_name(self._name, name, wait=True)
+
+    def alias_target(self, alias: str) -> str | None:
+        """Return the collection that an alias stands for; None if there is no such alias."""
+        with self._told():
+            aliases = self._client.get_aliases().aliases
+        return next((found.collection_name for found in aliases if found.alias_name == alias), None)
+
+    def move_alias(self, alias: str) -> None:
+        """Have an alias stand for this collection: in one step for every reader."""
+        m = self._models
+        gone = m.DeleteAliasOperation(delete_alias=m.DeleteAlias(alias_name=alias))
+        here = m.CreateAliasOperation(create_alias=m.CreateAlias(collection_name=self._name, alias_name=alias))
+        with self._told():
+            self._client.update_collection_aliases([gone, here])
+
+    def is_there(self) -> bool:
+        """Return whether there is such a collection."""
+        with self._told():
+            return bool(self._client.collection_exists(self._name))
+
+    def create_collection(self, field: Field, vector: str) -> None:
+        """Create the collection with one vector, which has the properties of a field and a name of its own."""
+        params = self._models.VectorParams(
+            size=field.dim, distance=DISTANCES[field.metric], datatype=DTYPES[field.dtype].lower()
+        )
+        config = {engine_name(vector): params} if engine_name(vector) else params
+        with self._told():
+            self._client.create_collection(self._name, vectors_config=config)
+
+    def delete_collection(self) -> None:
+        """Delete the collection."""
+        with self._told():
+            self._client.delete_collection(self._name)
+
+    def put(self, name: str, points: list[Point]) -> None:
+        """Write whole points, with their payload, over those that are there."""
+        written = [
+            self._models.PointStruct(id=p.id, vector={engine_name(name): p.vector}, payload=dict(p.payload))
+            for p in points
+        ]
+        with self._told():
+            self._client.upsert(self._name, written, wait=True)
+
+    def payloads(self, ids: list[int | str]) -> dict[int | str, dict[str, Any]]:
+        """Return the payload of the points that are there."""
+        with self._told():
+            found = self._client.retrieve(self._name, ids, with_payload=True, with_vectors=False)
+        return {point.id: point.payload or {} for point in found}
+
+    def delete(self, ids: list[int | str]) -> None:
+        """Delete points."""
+        with self._told():
+            self._client.delete(self._name, ids, wait=True)
 
     def search(self, name: str, queries: np.ndarray, k: int, exact: bool) -> list[list[tuple[int | str, float]]]:
         """Ask all queries in one request."""

@@ -93,31 +93,44 @@ class QdrantStore(Closing):
         roles = self._roles()
         return check_one_of(self.address, of, roles.first, roles.second)
 
+    def _place(self, of: Field) -> tuple[Engine, str]:
+        """Return the collection of a field, and the name of its vector there."""
+        return self._engine, of.name
+
+    def _is_alive(self, of: Field, points: list[Point]) -> list[bool]:
+        """Return which points belong to items of the store: here all, since a vector goes with its point."""
+        return [True] * len(points)
+
     # Rows ----------------------------------------------------------------------------------------------------------
 
     def count(self, of: Field, shard: Shard | None = None) -> int:
         """Count the points that have a vector."""
         self._known(of)
         if shard is None or shard == Shard():
-            return self._engine.count(of.name)
-        return sum(point.vector is not None for point in self._points(of.name, shard, POINTS_AT_A_TIME, False))
+            engine, name = self._place(of)
+            return engine.count(name)
+        return sum(point.vector is not None for point in self._points(of, shard, POINTS_AT_A_TIME))
 
     def shards(self, rows: int) -> list[Shard]:
         """Cut at every so many ids."""
-        ids = self._points(None, None, IDS_AT_A_TIME, False)
+        ids = self._points(self.served, None, IDS_AT_A_TIME, vectors=False)
         bounds = [point.id for row, point in enumerate(ids) if row and row % rows == 0]
         return [Shard(low, high) for low, high in zip([None, *bounds], [*bounds, None], strict=True)]
 
-    def _points(self, vector: str | None, shard: Shard | None, size: int, payload: bool) -> Iterator[Point]:
+    def _points(
+        self, of: Field, shard: Shard | None, size: int, *, vectors: bool = True, payload: bool = False
+    ) -> Iterator[Point]:
         """Return the points of a shard in order of their ids."""
+        engine, name = self._place(of)
         shard = shard or Shard()
         start, end = shard.low, None if shard.high is None else _order(shard.high)
         while True:
-            points, start = self._engine.scroll(start, size, vector, payload)
-            for point in points:
+            points, start = engine.scroll(start, size, name if vectors else None, payload)
+            for point, alive in zip(points, self._is_alive(of, points), strict=True):
                 if end is not None and _order(point.id) >= end:
                     return
-                yield point
+                if alive:
+                    yield point
             if start is None:
                 return
 
@@ -133,9 +146,9 @@ class QdrantStore(Closing):
         """Return the points in order of their ids. It is no view of one moment: Qdrant has none."""
         field, roles = self._known(of), self._roles()
         size, start = chunk_rows(of.dim, np.dtype(of.dtype), rows), 0
-        kinds = self._columns(columns)
+        kinds = self._columns(of, columns)
         waiting: list[Point] = []
-        for point in self._points(of.name, shard, min(size, POINTS_AT_A_TIME), bool(kinds)):
+        for point in self._points(field, shard, min(size, POINTS_AT_A_TIME), payload=bool(kinds)):
             if point.vector is not None and len(point.vector) == field.dim:
                 waiting.append(point)
             elif field == roles.first:  # in the one that was added, it is not written yet
@@ -146,11 +159,11 @@ class QdrantStore(Closing):
         if waiting:
             yield self._chunk(field, start, waiting, kinds)
 
-    def _columns(self, columns: Sequence[str] | None) -> dict[str, pa.DataType]:
+    def _columns(self, of: Field, columns: Sequence[str] | None) -> dict[str, pa.DataType]:
         """Return the payload columns that are asked for, with the types that the first points have."""
         if columns is not None and not [name for name in columns if name != KEY]:
             return {}
-        points, _ = self._engine.scroll(None, LOOKED_AT, None, True)
+        points, _ = self._place(of)[0].scroll(None, LOOKED_AT, None, True)
         found: dict[str, set[type]] = {}
         for point in points:
             for name, value in point.payload.items():
@@ -182,11 +195,7 @@ class QdrantStore(Closing):
 
     def add(self, new: Field) -> Field:
         """Note the new vector, then create it: a run that was killed in between creates it when it goes on."""
-        if new.dtype not in DTYPES or new.metric not in DISTANCES:
-            raise StoreError(
-                f"{self.address} was asked for {new.dtype} vectors and the metric {new.metric}: expected one of "
-                f"{', '.join(DTYPES)} and one of {', '.join(DISTANCES)}."
-            )
+        self._check_kind(new)
         roles = self._roles()
         there = {field.name for field in self._engine.fields()}
         if check_addable(self.address, new, roles.new, roles.old):
@@ -197,6 +206,13 @@ class QdrantStore(Closing):
             self._engine.create(new)
         return new
 
+    def _check_kind(self, new: Field) -> None:
+        if new.dtype not in DTYPES or new.metric not in DISTANCES:
+            raise StoreError(
+                f"{self.address} was asked for {new.dtype} vectors and the metric {new.metric}: expected one of "
+                f"{', '.join(DTYPES)} and one of {', '.join(DISTANCES)}."
+            )
+
     def write(self, into: Field, keys: pa.Array, vectors: np.ndarray) -> None:
         """Set the vectors of the points that are there."""
         new = check_new(self.address, self.new, into)
@@ -206,7 +222,10 @@ class QdrantStore(Closing):
         alive = self._engine.existing(possible) if possible else set()
         last = {key: row for row, key in enumerate(ids) if key in alive}
         for part in _parts(list(last), POINTS_AT_A_TIME):
-            self._engine.set_vectors(new.name, part, kept[[last[key] for key in part]])
+            self._put(new, part, kept[[last[key] for key in part]])
+
+    def _put(self, new: Field, ids: list[Key], vectors: np.ndarray) -> None:
+        self._engine.set_vectors(new.name, ids, vectors)
 
     def remove_orphans(self, of: Field) -> int:
         """Return 0: a vector goes with its point."""
@@ -215,13 +234,13 @@ class QdrantStore(Closing):
 
     def build_index(self, of: Field) -> None:
         """Wait for Qdrant, which builds its indexes itself."""
-        self._known(of)
-        self._engine.build_index()
+        self._place(self._known(of))[0].build_index()
 
     def search(self, vectors: np.ndarray, k: int, *, of: Field | None = None, exact: bool = False) -> Hits:
         """Search the vector that is served, or another."""
         field = self.served if of is None else self._known(of)
-        found = self._engine.search(field.name, as_queries(self.address, field, vectors), k, exact)
+        engine, name = self._place(field)
+        found = engine.search(name, as_queries(self.address, field, vectors), k, exact)
         scores = np.full((len(found), k), -np.inf)
         for row, hits in zip(scores, found, strict=True):
             row[: len(hits)] = [-score if field.metric == "l2" else score for _, score in hits]
