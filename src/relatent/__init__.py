@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from relatent import anchors, deliver, encode, engines, evaluate, nn, project, spaces, stitching, stores, translate
-    from relatent.deliver import load
+    from relatent.deliver import MixedIndex, load
     from relatent.evaluate import compare
     from relatent.project import (
         RelativeDecoder,
@@ -29,6 +29,7 @@ _HOME = {
     "Fingerprint": "relatent.spaces",
     "Hub": "relatent.translate",
     "LinearHead": "relatent.stitching",
+    "MixedIndex": "relatent.deliver",
     "Normalizer": "relatent.spaces",
     "Pairs": "relatent.translate",
     "RelativeDecoder": "relatent.project",
@@ -74,6 +75,7 @@ __all__ = [
     "Fingerprint",
     "Hub",
     "LinearHead",
+    "MixedIndex",
     "Normalizer",
     "Pairs",
     "RelativeDecoder",

@@ -47,6 +47,12 @@ class Case(ABC):
     """The metrics that a new field can have."""
     payload: ClassVar[str | None] = "title"
     """The column of the payload; None where the store keeps none."""
+    refused: ClassVar[tuple[str, ...]] = ()
+    """Keys that the store cannot have."""
+
+    def key(self, number: int) -> Any:
+        """Return the key of an item that has a number; those of a store without integers rise as numbers do."""
+        return number
 
     @abstractmethod
     def create(self, folder: Path, items: Items) -> str:

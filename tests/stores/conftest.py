@@ -19,9 +19,11 @@ CASES = {
     "qdrant-alias": ("qdrant", "QdrantAlias"),
     "qdrant-edge": ("qdrant", "QdrantEdge"),
     "lance": ("lance", "Lance"),
+    "chroma": ("chroma", "Chroma"),
+    "chroma-http": ("chroma_http", "ChromaHttp"),
 }
 # The package that a case needs and the extra `dev` does not bring: `make test-stores` has them all.
-NEEDED: dict[str, str] = {"lance": "lance"}
+NEEDED = {"lance": "lance", "chroma": "chromadb", "chroma-http": "chromadb"}
 
 
 @pytest.fixture(params=CASES)
@@ -34,8 +36,8 @@ def case(request: pytest.FixtureRequest) -> Case:
 
 
 @pytest.fixture
-def items() -> Items:
-    return Items.draw(KEYS["integer"])
+def items(case: Case) -> Items:
+    return Items.draw([case.key(number) for number in KEYS["integer"]])
 
 
 @pytest.fixture

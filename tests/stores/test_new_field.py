@@ -57,10 +57,11 @@ def test_writing_twice_is_writing_once_and_the_last_counts(store):
     np.testing.assert_allclose(read(store, NEW)[1], expected, rtol=1e-6)
 
 
-def test_keys_that_the_store_does_not_have_are_ignored(store, items):
+def test_keys_that_the_store_does_not_have_are_ignored(case, store, items):
     store.add(NEW)
-    store.write(NEW, as_keys([3, 77_777, 5]), new_vectors([3, 77_777, 5]))
-    assert read(store, NEW)[0] == [3, 5]
+    keys = [case.key(number) for number in (3, 77_777, 5)]
+    store.write(NEW, as_keys(keys), new_vectors(keys))
+    assert read(store, NEW)[0] == [case.key(3), case.key(5)]
     assert store.count(NEW) == 2
     assert store.count(store.served) == len(items.keys)
 
@@ -79,33 +80,35 @@ def test_half_a_field_is_counted_shard_by_shard(store):
 
 
 @pytest.mark.parametrize("vectors", [np.ones((2, 6)), np.ones(5), np.full((2, 5), np.nan)])
-def test_vectors_that_do_not_fit_are_refused_and_nothing_is_written(store, vectors):
+def test_vectors_that_do_not_fit_are_refused_and_nothing_is_written(case, store, vectors):
     store.add(NEW)
     with pytest.raises(StoreError):
-        store.write(NEW, as_keys([3, 5]), vectors)
+        store.write(NEW, as_keys([case.key(3), case.key(5)]), vectors)
     assert store.count(NEW) == 0
 
 
-def test_only_the_new_field_is_written(store):
+def test_only_the_new_field_is_written(case, store):
+    keys = as_keys([case.key(3)])
     with pytest.raises(StoreError):
-        store.write(NEW, as_keys([3]), np.ones((1, 5)))
+        store.write(NEW, keys, np.ones((1, 5)))
     store.add(NEW)
     with pytest.raises(StoreError):
-        store.write(store.served, as_keys([3]), np.ones((1, 8)))
+        store.write(store.served, keys, np.ones((1, 8)))
 
 
 def test_items_that_come_and_go_meanwhile(case, url, store):
     keys = fill(store)
     store.close()
-    case.delete(url, [0, 20])
-    case.insert(url, Items.draw([1000], seed=1))
+    gone, fresh = [case.key(0), case.key(20)], case.key(1000)
+    case.delete(url, gone)
+    case.insert(url, Items.draw([fresh], seed=1))
     with open_store(url) as store:
         assert store.remove_orphans(NEW) in (0, 2)  # a column goes with its row, a file of its own does not
         assert store.remove_orphans(NEW) == 0
-        alive = sorted(set(keys) - {0, 20})
+        alive = sorted(set(keys) - set(gone))
         assert read(store, NEW)[0] == alive
-        store.write(NEW, as_keys([1000]), new_vectors([1000]))
+        store.write(NEW, as_keys([fresh]), new_vectors([fresh]))
         store.build_index(NEW)
-        assert read(store, NEW)[0] == sorted([*alive, 1000])
+        assert read(store, NEW)[0] == sorted([*alive, fresh])
         store.switch()
-        assert read(store, store.served)[0] == sorted([*alive, 1000])
+        assert read(store, store.served)[0] == sorted([*alive, fresh])

@@ -20,7 +20,7 @@ def test_a_store_is_read_as_a_space(url, items, case):
     assert space.keys.tolist() == keys
     np.testing.assert_allclose(space.vectors, [by_key[key] for key in keys], rtol=1e-6)
     np.testing.assert_array_equal(space.take([41, 3]), space.vectors[[41, 3]])
-    assert space.by_keys([5])[0].tolist() == space.vectors[5].tolist()
+    assert space.by_keys([case.key(5)])[0].tolist() == space.vectors[5].tolist()
     if case.payload is not None:
         titles = dict(zip(items.keys, items.payload, strict=True))
         assert space.others.column(case.payload).to_pylist() == [titles[key] for key in keys]

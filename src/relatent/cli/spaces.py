@@ -1,4 +1,4 @@
-"""Commands that look at spaces and make them: info, encode, anchors, project, compare."""
+"""Commands that look at spaces and make them: info, mixed, encode, anchors, project, compare."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from relatent.cli.options import (
 )
 from relatent.cli.options import spaces as two_spaces
 
-__all__ = ["anchors", "compare", "encode", "info", "project"]
+__all__ = ["anchors", "compare", "encode", "info", "mixed", "project"]
 
 Input = Annotated[str, typer.Argument(metavar="SPACE", help="Vectors: a file, folder or glob.")]
 
@@ -49,6 +49,35 @@ def info(
     reading = {name: value for name, value in (("vector", vector), ("key", key)) if value is not None}
     found = describe(path, progress=progress, **reading)
     return Answer(str(found), found.to_dict())
+
+
+@command
+def mixed(
+    space: Input,
+    old: Annotated[str, typer.Option("--old", help="Vectors that are known to be of the old space.")],
+    new: Annotated[str, typer.Option("--new", help="Vectors that are known to be of the new space.")],
+    out: Annotated[
+        str | None, typer.Option("--out", "-o", help="A .parquet or .csv to list every row in, with its space.")
+    ] = None,
+    vector: Vector = None,
+    key: Key = None,
+) -> Answer:
+    """Tell which rows of a collection are of the old space and which of the new one.
+
+    For a collection that was half migrated, where both have the same dimension. Each row is of the space under which
+    it is more likely, by the mean and covariance of a sample of either.
+
+    Examples:
+      relatent mixed items.parquet --old old-sample.parquet --new new-sample.parquet
+      relatent mixed items.parquet --old old-sample.parquet --new new-sample.parquet -o rows.csv
+    """
+    from relatent.deliver import list_origins
+    from relatent.spaces import read_space
+
+    collection = read_space(space, vector=vector, key=key)
+    found = list_origins(collection, read_space(old), read_space(new), out)
+    where = "" if out is None else f" Every row is listed in {out}."
+    return Answer(f"{space} holds {found}.{where}", {"space": space, "out": out, **found.to_dict()})
 
 
 @command

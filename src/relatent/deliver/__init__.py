@@ -21,6 +21,8 @@ from relatent.deliver.migration import (
     roll_back,
     verify_migration,
 )
+from relatent.deliver.mixed import MixedIndex
+from relatent.deliver.origins import list_origins
 from relatent.deliver.project import project_space
 from relatent.deliver.relevance import Relevance, read_relevance
 from relatent.deliver.stitch import Stitched, stitch_space
@@ -33,6 +35,7 @@ __all__ = [
     "FitReport",
     "Fitted",
     "MigrationPlan",
+    "MixedIndex",
     "Rates",
     "Relevance",
     "Status",
@@ -47,6 +50,7 @@ __all__ = [
     "describe",
     "evaluate_spaces",
     "fit_spaces",
+    "list_origins",
     "load",
     "map_space",
     "migration_status",

@@ -28,6 +28,7 @@ from relatent.evaluate.linear import (
 from relatent.evaluate.measures import MEASURES, Measure
 from relatent.evaluate.neighbors import Neighbors, nearest
 from relatent.evaluate.options import OptionScores, Search, score_options
+from relatent.evaluate.origin import Origin, tell_apart
 from relatent.evaluate.pairwise import (
     cknna,
     distance_correlation,
@@ -64,6 +65,7 @@ __all__ = [
     "Neighbors",
     "NormDistribution",
     "OptionScores",
+    "Origin",
     "Report",
     "Rule",
     "ScaleCurve",
@@ -114,11 +116,8 @@ __all__ = [
     "soft_matching",
     "svcca",
     "task_kept",
+    "tell_apart",
     "top1",
     "verdict_of",
     "whitened_procrustes",
 ]
-
-
-def __dir__() -> list[str]:
-    return __all__
