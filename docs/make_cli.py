@@ -22,7 +22,7 @@ This page is made from the commands by `python docs/make_cli.py`; a test fails w
 | 0 | done; from `evaluate` and `migrate plan`: GO, to translate or to cascade |
 | 1 | an error, said in one line on the error stream; nothing half-written is left |
 | 2 | wrong usage |
-| 3 | NO-GO of `evaluate` and `migrate plan`: stay or re-embed; an alarm of `migrate verify`, `canary check` or `watch` |
+| 3 | NO-GO of `evaluate` and `migrate plan`: stay or re-embed; alarms of `migrate verify`, `canary check`, `watch` |
 | 4 | no verdict, from `evaluate` and `migrate plan`: judged pairs are missing or too few |
 
 `fit` holds out a fifth of the keys that both files share. Which ones follows from a hash of each key alone, so the same

@@ -1,15 +1,15 @@
 import numpy as np
-import pyarrow as pa
 import pytest
 
 from relatent.deliver.migration.digest import Digest
+from relatent.spaces import key_hashes
 
 KEYS = [f"k{i}" for i in range(20)]
 X = np.random.default_rng(0).normal(size=(20, 4)).astype(np.float32)
 
 
 def of(rows):
-    return Digest.of(pa.array([KEYS[i] for i in rows]), X[rows])
+    return Digest.of(key_hashes([KEYS[i] for i in rows]), X[rows])
 
 
 def test_digests_add_in_any_order_and_chunks(rng):
@@ -39,12 +39,28 @@ def flipped(x):
     ids=["a bit", "a key", "keys of others", "a row twice", "a row less", "rows replaced by two of another"],
 )
 def test_any_change_is_seen(keys, vectors):
-    assert Digest.of(pa.array(keys), vectors) != of(np.arange(20))
+    assert Digest.of(key_hashes(keys), vectors) != of(np.arange(20))
+
+
+@pytest.mark.parametrize(("dtype", "dim"), [("float16", 3), ("float32", 5), ("float64", 1), ("uint8", 13)])
+def test_every_coordinate_counts_whatever_the_width(dtype, dim):
+    keys, x = key_hashes(KEYS), (np.arange(20 * dim) % 100).reshape(20, dim).astype(dtype)
+    for column in range(dim):
+        changed = x.copy()
+        changed[3, column] += 1
+        assert Digest.of(keys, changed) != Digest.of(keys, x)
+
+
+def test_vectors_that_change_places_are_seen():
+    """Their sum stays the same, and so does every hash of a vector without its key."""
+    assert Digest.of(key_hashes(KEYS), X[::-1]) != Digest.of(key_hashes(KEYS), X)
 
 
 def test_a_row_that_cannot_be_read_differs_from_one_that_can():
-    assert Digest.of_keys(KEYS) != of(np.arange(20))
-    assert Digest.of_keys([1, 2]) == Digest.of_keys([2]) + Digest.of_keys([1])
+    assert Digest.of_keys(key_hashes(KEYS)) != of(np.arange(20))
+    one, two = (Digest.of_keys(key_hashes([key])) for key in (1, 2))
+    assert Digest.of_keys(key_hashes([1, 2])) == two + one
+    assert Digest.of_keys(key_hashes([])) == Digest()
 
 
 def test_digests_are_the_same_after_json():

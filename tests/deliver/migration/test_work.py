@@ -23,7 +23,9 @@ PLAN = Plan(
 
 
 def manifest(shard=0, **changes):
-    return replace(Manifest("a name", shard, Digest(3, 1), Digest(3, 2**127), 1, ("'k': no vector",)), **changes)
+    return replace(
+        Manifest("a name", shard, Digest(3, (1, 0)), Digest(3, (5, 2**63)), 1, ("'k': no vector",)), **changes
+    )
 
 
 @pytest.fixture
@@ -94,7 +96,7 @@ def test_what_was_noted_holds_for_one_state_only(work):
     assert work.noted("verified", plan) == {"passed": True}
     work.undo(1)
     assert work.noted("verified", plan) is None
-    work.done(manifest(1, written=Digest(3, 5)))
+    work.done(manifest(1, written=Digest(3, (5, 5))))
     assert work.noted("verified", plan) is None
     work.done(manifest(1))
     assert work.noted("verified", plan) == {"passed": True}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from relatent._remedy import with_remedy
 from relatent.deliver.migration.digest import Digest
 from relatent.deliver.migration.records import Manifest, Plan
 from relatent.deliver.migration.side import translated
+from relatent.spaces.keys import key_hashes
 from relatent.stores import Shard, Store, StoreError, open_store
 from relatent.translate.batches import BatchTranslator
 
@@ -55,6 +57,11 @@ class Skipped:
         if len(self.reasons) < NAMED:
             self.reasons.append(f"{key!r}: {reason}")
 
+    @property
+    def digest(self) -> Digest:
+        """The digest of these rows, by their keys alone."""
+        return Digest.of_keys(key_hashes(self.keys))
+
 
 @dataclass(frozen=True, eq=False)
 class Part:
@@ -62,6 +69,19 @@ class Part:
 
     keys: pa.Array
     vectors: np.ndarray
+
+    @cached_property
+    def digest(self) -> Digest:
+        """The digest of these rows."""
+        return self.digest_with(self.vectors)
+
+    def digest_with(self, vectors: np.ndarray) -> Digest:
+        """Return the digest of these keys with other vectors."""
+        return Digest.of(self._hashes, vectors)
+
+    @cached_property
+    def _hashes(self) -> np.ndarray:
+        return key_hashes(self.keys)
 
 
 def read_shard(
@@ -107,23 +127,23 @@ class ShardWork:
         skipped = Skipped() if self._skip else None
         store, plan, read, written = self._opened(), self._plan, Digest(), Digest()
         for part in read_shard(store, plan, plan.shards[number], skipped):
-            read += Digest.of(part.keys, part.vectors)
+            read += part.digest
             if len(part.keys):
                 vectors = _translated(store, plan, self._translate, part)
                 store.write(plan.field, part.keys, vectors)
-                written += Digest.of(part.keys, vectors)
+                written += part.digest_with(vectors)
             self._pace(len(part.keys))
         left_out = skipped or Skipped()
-        read += Digest.of_keys(left_out.keys)
+        read += left_out.digest
         return Manifest(plan.migration, number, read, written, len(left_out.keys), tuple(left_out.reasons))
 
     def digest(self, number: int) -> Digest:
         """Return the digest of what the source holds now, to compare with :attr:`Manifest.read`."""
         skipped, total = Skipped(), Digest()
         for part in read_shard(self._opened(), self._plan, self._plan.shards[number], skipped):
-            total += Digest.of(part.keys, part.vectors)
+            total += part.digest
             self._pace(len(part.keys))
-        return total + Digest.of_keys(skipped.keys)
+        return total + skipped.digest
 
     def _opened(self) -> Store:
         self._pace.begin()

@@ -297,7 +297,7 @@ class FaissStore(Closing):
         """Remove the new index, its parts and the note of it."""
         check_new(self.address, self.new)
         self._files.clear()
-        self._loaded.clear()
+        self._loaded = {path: loaded for path, loaded in self._loaded.items() if path == self._file}
 
     def lock(self) -> AbstractContextManager[None]:
         """Lock a file in the folder."""
