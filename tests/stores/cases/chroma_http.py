@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -19,5 +21,6 @@ class ChromaHttp(Chroma):
     def missing(self, folder: Path) -> str:
         return f"chroma://:secret@127.0.0.1:{shared_server().port}/nothing"
 
-    def client(self, folder: Path) -> Any:
-        return shared_server().client()
+    @contextmanager
+    def client(self, folder: Path) -> Iterator[Any]:
+        yield shared_server().client()
