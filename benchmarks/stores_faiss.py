@@ -1,4 +1,4 @@
-"""Filling a new field of a FAISS index file: scan, translate, write, build; against indexing vectors that are ready."""
+"""Filling a new field of a FAISS index file: scan, write, build; against indexing vectors that are ready."""
 
 from __future__ import annotations
 
@@ -20,43 +20,41 @@ def setup(rows: int, dim: int) -> dict[str, Any]:
     """Write an index file of old vectors."""
     folder = Path(tempfile.mkdtemp(prefix="relatent-bench-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    rng = np.random.default_rng(0)
-    vectors = rng.normal(size=(rows, dim)).astype(np.float32)
+    vectors = np.random.default_rng(0).normal(size=(rows, dim)).astype(np.float32)
     index = faiss.IndexFlatIP(dim)
     index.add(vectors)
     faiss.write_index(index, str(folder / "items.faiss"))
-    matrix = np.linalg.qr(rng.normal(size=(dim, dim)))[0].astype(np.float32)
-    return {"folder": folder, "vectors": vectors, "matrix": matrix}
+    return {"folder": folder, "vectors": vectors}
 
 
-def bare(folder: Path, vectors: np.ndarray, matrix: np.ndarray) -> None:
-    """Translate, add to an index, write it, and wait for the disk."""
-    index = faiss.IndexFlatIP(matrix.shape[1])
-    index.add(vectors @ matrix)
+def bare(folder: Path, vectors: np.ndarray) -> None:
+    """Add to an index, write it, and wait for the disk."""
+    index = faiss.IndexFlatIP(vectors.shape[1])
+    index.add(vectors)
     faiss.write_index(index, str(folder / "bare.faiss"))
     with (folder / "bare.faiss").open("rb") as file:
         os.fsync(file.fileno())
 
 
-def apply(folder: Path, matrix: np.ndarray, **_: Any) -> None:
-    """Scan the index, translate, and write the new field; its parts are durable, and its index is not built yet."""
-    _written(folder, matrix)
+def apply(folder: Path, vectors: np.ndarray) -> None:
+    """Scan the index and write the new field; its parts are durable, and its index is not built yet."""
+    _written(folder, vectors.shape[1])
 
 
-def apply_and_build(folder: Path, matrix: np.ndarray, **_: Any) -> None:
+def apply_and_build(folder: Path, vectors: np.ndarray) -> None:
     """Do the same, and build the index file that can be switched to."""
-    with _written(folder, matrix) as store:
+    with _written(folder, vectors.shape[1]) as store:
         store.build_index(store.new)
 
 
-def _written(folder: Path, matrix: np.ndarray) -> Any:
-    new = Field("new", matrix.shape[1], metric="inner")
+def _written(folder: Path, dim: int) -> Any:
+    new = Field("new", dim, metric="inner")
     store = open_store(folder / "items.faiss")
     if store.new is not None:
         store.drop_new()
     store.add(new)
     for chunk in store.scan(store.served):
-        store.write(new, chunk.keys, chunk.vectors @ matrix)
+        store.write(new, chunk.keys, chunk.vectors)
     return store
 
 

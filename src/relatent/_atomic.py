@@ -18,7 +18,7 @@ except ImportError:  # Windows has no such locks: leftovers stay there, and two 
 
 from relatent._remedy import with_remedy
 
-__all__ = ["FileError", "atomic_write", "exists_already", "is_leftover", "writing"]
+__all__ = ["FileError", "atomic_write", "exists_already", "fsync", "is_leftover", "writing"]
 
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EMLINK, errno.ENOSYS)
@@ -164,10 +164,11 @@ def _lock(folder: Path, wait: bool) -> int | None:
 
 def _sync(folder: Path) -> None:
     for path in [*folder.rglob("*"), folder]:
-        _fsync(path)
+        fsync(path)
 
 
-def _fsync(path: Path) -> None:
+def fsync(path: Path) -> None:
+    """Wait until a file, or the names in a folder, are on the disk."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
@@ -188,7 +189,7 @@ def _land(aside: Path, path: Path, replace: bool, prepare: Callable[[Path, Path]
         _rename(new, path)
     else:
         _link(new, path)
-    _fsync(path.parent)
+    fsync(path.parent)
 
 
 def _link(new: Path, path: Path) -> None:

@@ -136,6 +136,55 @@ def test_an_index_is_not_served_with_the_keys_of_another(file):
             store.switch_back()
 
 
+def test_the_index_that_will_be_served_is_the_one_that_is_searched(file):
+    """Once it is built, an approximate index is asked, not the parts that it was made of; until more is written."""
+    save(file, faiss.IndexHNSWFlat(8, 12))
+    new = Field("new", 5, "float32", "l2")
+    with open_store(file) as store:
+        keys = fill(store, new, but=1)
+        assert store._rows(new).is_exact
+        store.build_index(new)
+        assert not store._rows(new).is_exact
+        store.write(new, pa.array([len(keys)]), new_vectors([len(keys)]))
+        assert store.count(new) == len(X)
+        assert store._rows(new).is_exact
+        with pytest.raises(StoreError, match="build it"):
+            store.switch()
+        store.build_index(new)
+        store.switch()
+        assert store.count(store.served) == len(X)
+
+
+def test_a_new_field_has_nothing_of_one_that_was_not_dropped_to_the_end(file, monkeypatch):
+    save(file, faiss.IndexFlatIP(8))
+    with open_store(file) as store:
+        fill(store)
+        store.build_index(NEW)
+        monkeypatch.setattr(type(store._files.parts), "remove", _killed)
+        with pytest.raises(KeyboardInterrupt):
+            store.drop_new()
+        monkeypatch.undo()
+    with open_store(file) as store:
+        assert store.new is None
+        store.add(NEW)
+        assert store.count(NEW) == 0
+        assert read(store, NEW)[0] == []
+
+
+def test_orphans_leave_an_index_whose_ids_are_its_keys(file):
+    save(file, faiss.IndexIDMap2(faiss.IndexFlatIP(8)), with_ids=True)
+    with open_store(file) as store:
+        fill(store)
+        store.build_index(NEW)
+        index = faiss.read_index(str(file))
+        index.remove_ids(np.asarray([5, 7]))
+        faiss.write_index(index, str(file))
+        assert store.remove_orphans(NEW) == 2
+        assert store.remove_orphans(NEW) == 0
+        store.switch()
+        assert read(store, store.served)[0] == sorted(set(IDS.tolist()) - {5, 7})
+
+
 def test_a_keys_file_that_is_too_short_is_refused(file):
     save(file, faiss.IndexFlatL2(8))
     file.with_name("index.ids.txt").write_text("a\nb")

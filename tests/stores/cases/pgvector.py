@@ -21,7 +21,7 @@ class Pgvector(Case):
     kinds = ("integer", "negative", "text", "uuid")
 
     def create(self, folder: Path, items: Items) -> str:
-        name = f'items of {folder.name}"; DROP TABLE y; --'
+        name = f'50%s of {folder.name}"; DROP TABLE y; --'
         with _connected() as cursor:
             table = sql.Identifier(name)
             kind = "uuid" if _are_uuids(items.keys) else TYPES[type(items.keys[0])]
@@ -36,19 +36,21 @@ class Pgvector(Case):
         return url
 
     def insert(self, url: str, items: Items) -> None:
-        query = sql.SQL("INSERT INTO {} VALUES (%s, %s, %s)").format(_table(url))
         rows = zip(items.keys, items.payload, map(str, items.vectors.tolist()), strict=True)
-        with _connected() as cursor:
-            cursor.executemany(query, list(rows))
+        values = sql.SQL(", ").join(sql.SQL("({}, {}, {})").format(*map(sql.Literal, row)) for row in rows)
+        self._run(url, "INSERT INTO {} VALUES {}", values)
 
     def delete(self, url: str, keys: list[Any]) -> None:
-        with _connected() as cursor:
-            cursor.execute(sql.SQL("DELETE FROM {} WHERE id = ANY(%s)").format(_table(url)), (keys,))
+        self._run(url, "DELETE FROM {} WHERE id = ANY({})", sql.Literal(keys))
 
     def spoil(self, url: str, key: Any) -> bool:
-        with _connected() as cursor:
-            cursor.execute(sql.SQL("UPDATE {} SET embedding = NULL WHERE id = %s").format(_table(url)), (key,))
+        self._run(url, "UPDATE {} SET embedding = NULL WHERE id = {}", sql.Literal(key))
         return True
+
+    def _run(self, url: str, statement: str, *values: sql.Composable) -> None:
+        """Run a statement without parameters, which would take the % in the table's name for one of them."""
+        with _connected() as cursor:
+            cursor.execute(sql.SQL(statement).format(sql.Identifier(Address.parse(url).name), *values))
 
     def missing(self, folder: Path) -> str:
         return server().url(f"nothing of {folder.name}")
@@ -58,10 +60,6 @@ class Pgvector(Case):
 def _connected() -> Iterator[psycopg.Cursor[Any]]:
     with psycopg.connect(server().conninfo, autocommit=True) as connection:
         yield connection.cursor()
-
-
-def _table(url: str) -> sql.Identifier:
-    return sql.Identifier(Address.parse(url).name)
 
 
 def _are_uuids(keys: list[Any]) -> bool:

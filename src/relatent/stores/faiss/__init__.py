@@ -8,6 +8,7 @@ What belongs to a migration is in the folder ``index.faiss.relatent``:
 =================  ==================================================================================
 fields.json        the field that was served first, and the one that was added
 parts/             one file per write, whole or absent
+built.json         which parts the new index holds
 new-KEYS.faiss     the new index, as the served one has it; KEYS is the hash of the keys it was built for
 old-KEYS.faiss     after the switch: the index that was served, the very file
 =================  ==================================================================================

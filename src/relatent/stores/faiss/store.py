@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-import errno
-import filecmp
-import json
-import os
-import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
@@ -17,7 +12,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from relatent._atomic import NO_LINKS, atomic_write
 from relatent.spaces.chunks import Chunk, Layout, chunk_rows
 from relatent.spaces.formats.npy import ids_beside
 from relatent.stores.address import Address, StoreError
@@ -34,6 +28,7 @@ from relatent.stores.checks import (
     same_kind,
     unit_norm,
 )
+from relatent.stores.faiss.files import Files, identity
 from relatent.stores.faiss.index import (
     TRAINED_PER_LIST,
     IndexRows,
@@ -62,10 +57,9 @@ class FaissStore(Closing):
 
     def __init__(self, address: Address) -> None:
         self.address, self._file = address, address.file.resolve()
-        self._folder = self._file.with_name(f"{self._file.name}.relatent")
         if not self._file.is_file():
             raise StoreError(f"{address} is not there: check the path.")
-        self._parts = Parts(self._folder / "parts")
+        self._files = Files(self._file)
         self._loaded: dict[Path, tuple[Any, IndexRows]] = {}
         self._items: tuple[Any, Items] | None = None
         _ = self._served_items()
@@ -88,24 +82,11 @@ class FaissStore(Closing):
         return self._roles().old
 
     def _roles(self) -> Roles:
-        """Return the fields as they were noted; which one is served is told by the files."""
-        try:
-            noted = Roles.of_note(json.loads((self._folder / "fields.json").read_text("utf8")))
-        except FileNotFoundError:
-            index = self._load(self._file).index
-            return Roles(Field(self._file.stem, index.d, "float32", metric_of(index)))
-        return replace(noted, switched=self._is_switched())
-
-    def _is_switched(self) -> bool:
-        """Return whether the path holds what was added. A killed switch leaves one of the two files there twice."""
-        old, new = self._kept("old"), self._kept("new")
-        try:
-            return old is not None and (new is None or _same(new, self._file))
-        except FileNotFoundError:  # it was switched between the two looks
-            return self._is_switched()
-
-    def _kept(self, role: str) -> Path | None:
-        return next(iter(sorted(self._folder.glob(f"{role}-*.faiss"))), None)
+        noted = self._files.read_note()
+        if noted is not None:
+            return noted
+        index = self._load(self._file).index
+        return Roles(Field(self._file.stem, index.d, "float32", metric_of(index)))
 
     # Rows ----------------------------------------------------------------------------------------------------------
 
@@ -150,14 +131,14 @@ class FaissStore(Closing):
 
     def _served_items(self) -> Items:
         beside = ids_beside(self._file)
-        state = (_identity(self._file), None if beside is None else _identity(beside))
+        state = (identity(self._file), None if beside is None else identity(beside))
         if self._items is None or self._items[0] != state:
             self._items = (state, read_items(self.address, self._file, self._load(self._file).ids))
         return self._items[1]
 
     def _load(self, path: Path) -> IndexRows:
         """Read an index, once as long as its file is the same."""
-        state = _identity(path)
+        state = identity(path)
         if path not in self._loaded or self._loaded[path][0] != state:
             self._loaded[path] = (state, IndexRows(read_index(path), str(path)))
         return self._loaded[path][1]
@@ -168,19 +149,20 @@ class FaissStore(Closing):
         if role == "served":
             return self._load(self._file)
         built = self._built(role)
-        if role == "old" and built is not None:
+        if built is not None and (role == "old" or self._files.holds_all_parts()):
             return self._load(built)
-        state = (*self._parts.files(), None if built is None else _identity(built))
-        if self._folder not in self._loaded or self._loaded[self._folder][0] != state:
-            self._loaded[self._folder] = (state, IndexRows(self._gathered(flat(of)), str(self.address)))
-        return self._loaded[self._folder][1]
+        state = (*self._files.parts.files(), None if built is None else identity(built))
+        place = self._files.folder
+        if place not in self._loaded or self._loaded[place][0] != state:
+            self._loaded[place] = (state, IndexRows(self._gathered(flat(of)), str(self.address)))
+        return self._loaded[place][1]
 
     def _built(self, role: str) -> Path | None:
         """Return the index file of a role, if there is one; refuse one whose ids are rows of other keys."""
-        file = self._folder / f"{role}-{self._served_items().hash}.faiss"
+        file = self._files.index(role, self._served_items().hash)
         if file.exists():
             return file
-        if self._kept(role) is not None and not self._parts.files():
+        if self._files.any_index(role) is not None and not self._files.parts.files():
             raise StoreError(
                 f"The keys beside {self.address} have changed since the {role} index was built, so its ids name other "
                 "rows: bring the keys back, or drop the new field and start again."
@@ -197,7 +179,7 @@ class FaissStore(Closing):
         file = self._file if role == "served" else self._built(role)
         known = [] if file is None else [items.rows_of_ids(self._load(file).ids)]
         if role == "new":
-            known += [items.rows_of_keys(keys) for keys in self._parts.all_keys()]
+            known += [items.rows_of_keys(keys) for keys in self._files.parts.all_keys()]
         for rows in known:
             has[rows[rows >= 0]] = True
         return has
@@ -215,9 +197,7 @@ class FaissStore(Closing):
             )
         if new.name == self.served.name:
             raise StoreError(f"{self.address} serves {new.name!r} already: give the new field another name.")
-        self._parts.make_folder()
-        with atomic_write(self._folder / "fields.json") as aside:
-            aside.write_text(json.dumps(Roles(self.served, new).note(), indent=1), "utf8")
+        self._files.begin(Roles(self.served, new))
         return new
 
     def write(self, into: Field, keys: pa.Array, vectors: np.ndarray) -> None:
@@ -226,11 +206,11 @@ class FaissStore(Closing):
         kept = as_vectors(self.address, new, vectors)
         kept = unit_norm(kept) if new.metric == "cosine" else kept
         if len(kept):
-            self._parts.write(same_kind(self.address, keys, self._served_items().keys.type), kept)
+            self._files.parts.write(same_kind(self.address, keys, self._served_items().keys.type), kept)
 
     def _written(self) -> Iterator[tuple[pa.Array, np.ndarray]]:
         """Return keys and vectors that were written, from the last on; at the end those of an index without parts."""
-        yield from self._parts.newest_first()
+        yield from self._files.parts.newest_first()
         items, built = self._served_items(), self._built("new")
         if built is not None:
             rows = self._load(built)
@@ -251,13 +231,16 @@ class FaissStore(Closing):
         return index
 
     def remove_orphans(self, of: Field) -> int:
-        """Leave out of the parts what was written for keys that are gone."""
-        check_new(self.address, self.new, of)
-        written, items = self._parts.all_keys(), self._served_items()
+        """Leave out of the parts, and of an index that is built, what was written for keys that are gone."""
+        new, items = check_new(self.address, self.new, of), self._served_items()
+        written, built = self._files.parts.all_keys(), self._built("new")
         keys = pc.unique(pa.concat_arrays(written)) if written else items.keys.slice(0, 0)
         gone = keys.filter(pa.array(items.rows_of_keys(keys) < 0))
-        self._parts.drop(gone)
-        return len(gone)
+        self._files.parts.drop(gone)
+        indexed = 0 if built is None else int(np.count_nonzero(items.rows_of_ids(self._load(built).ids) < 0))
+        if indexed:
+            self.build_index(new)
+        return max(len(gone), indexed)
 
     def build_index(self, of: Field) -> None:
         """Write the new index, of the kind of the served one. The parts are kept until it is served."""
@@ -269,11 +252,9 @@ class FaissStore(Closing):
             if len(sample) < wanted:
                 sample = np.concatenate([sample, vectors])
         index = self._gathered(empty_like(served, of, sample))
-        target = self._folder / f"new-{self._served_items().hash}.faiss"
+        target = self._files.index("new", self._served_items().hash)
         write_index(index, target)
-        for stale in self._folder.glob("new-*.faiss"):
-            if stale != target:
-                stale.unlink()
+        self._files.note_built(target)
 
     def search(self, vectors: np.ndarray, k: int, *, of: Field | None = None, exact: bool = False) -> Hits:
         """Search with the index; ``exact`` compares with every vector."""
@@ -298,61 +279,33 @@ class FaissStore(Closing):
         """Link the served file into the folder, then rename the new one onto its path."""
         check_new(self.address, self.new)
         built = self._built("new")
-        if built is None:
-            raise StoreError(f"The new index of {self.address} is not built for the keys of now: build it first.")
-        self._serve(built, "old")
-        self._parts.remove()
+        if built is None or not self._files.holds_all_parts():
+            raise StoreError(
+                f"The new index of {self.address} is not built of all that was written, for the keys of now: build it."
+            )
+        self._files.serve(built, self._files.index("old", self._served_items().hash))
+        self._files.parts.remove()
 
     def switch_back(self) -> None:
         """Link the served file into the folder, then rename the old one back onto its path."""
         check_old(self.address, self.old)
-        self._parts.make_folder()
+        self._files.parts.make_folder()
         kept = self._built("old")
         assert kept is not None  # an old field is an old file
-        self._serve(kept, "new")
-
-    def _serve(self, file: Path, role: str) -> None:
-        """Put a file at the path, and what is there into the folder: for readers of the path it is one step."""
-        _link(self._file, self._folder / f"{role}-{self._served_items().hash}.faiss")
-        os.replace(file, self._file)  # noqa: PTH105 (one name for every rename)
+        self._files.serve(kept, self._files.index("new", self._served_items().hash))
 
     def drop_new(self) -> None:
         """Remove the new index, its parts and the note of it."""
         check_new(self.address, self.new)
-        (self._folder / "fields.json").unlink()
-        self._parts.remove()
-        for file in self._folder.glob("*.faiss"):
-            file.unlink()
-        self._loaded.clear()
+        self._files.clear()
+        self._loaded = {path: loaded for path, loaded in self._loaded.items() if path == self._file}
 
     def lock(self) -> AbstractContextManager[None]:
         """Lock a file in the folder."""
-        self._folder.mkdir(exist_ok=True)
-        return file_lock(self._folder / "lock", self.address)
+        self._files.folder.mkdir(exist_ok=True)
+        return file_lock(self._files.folder / "lock", self.address)
 
     def close(self) -> None:
         """Free the memory of the indexes."""
         self._loaded.clear()
         self._items = None
-
-
-def _identity(path: Path) -> tuple[int, ...]:
-    about = path.stat()
-    return about.st_ino, about.st_size, about.st_mtime_ns
-
-
-def _same(a: Path, b: Path) -> bool:
-    """Return whether two paths are one file, or hold the same where the file system has no links."""
-    return a.samefile(b) or filecmp.cmp(a, b, shallow=False)
-
-
-def _link(path: Path, name: Path) -> None:
-    """Have a file under a second name; as a copy where the file system has no links."""
-    name.unlink(missing_ok=True)
-    try:
-        os.link(path, name)
-    except OSError as error:
-        if error.errno not in (*NO_LINKS, errno.EXDEV):
-            raise
-        with atomic_write(name) as aside:
-            shutil.copyfile(path, aside)

@@ -13,19 +13,24 @@ from relatent.stores.pgvector.wire import VECTOR_TYPES
 from relatent.stores.roles import Roles
 from relatent.stores.store import Field
 
-__all__ = ["beside", "read_roles", "write_roles"]
+__all__ = ["beside", "name_beside", "read_roles", "write_roles"]
 
 MARK = "relatent"
 # PostgreSQL cuts longer names.
 NAME_BYTES = 63
 
 
-def beside(table: Table, what: str) -> Any:
-    """Return the quoted name of something beside the table; one that is too long ends in its hash."""
+def name_beside(table: Table, what: str) -> str:
+    """Return the name of something beside the table; one that is too long ends in its hash."""
     name = f"{table.name}__{what}"
-    if len(name.encode()) > NAME_BYTES:
-        name = f"{name.encode()[:40].decode(errors='ignore')}__{hashlib.sha256(name.encode()).hexdigest()[:16]}"
-    return psycopg().sql.Identifier(table.schema, name)
+    if len(name.encode()) <= NAME_BYTES:
+        return name
+    return f"{name.encode()[:40].decode(errors='ignore')}__{hashlib.sha256(name.encode()).hexdigest()[:16]}"
+
+
+def beside(table: Table, what: str) -> Any:
+    """Return the same with the schema, quoted."""
+    return psycopg().sql.Identifier(table.schema, name_beside(table, what))
 
 
 def read_roles(cursor: Any, table: Table, first: Field) -> Roles:

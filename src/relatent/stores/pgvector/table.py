@@ -11,7 +11,7 @@ from relatent.spaces.formats.columns import VECTOR_NAMES
 from relatent.stores.address import Address, StoreError
 from relatent.stores.pgvector.wire import KEY_TYPES, VECTOR_TYPES
 
-__all__ = ["METRICS", "Column", "Metric", "Table", "find_table"]
+__all__ = ["METRICS", "Column", "Metric", "Table", "find_table", "index_classes"]
 
 # Arrow's type of a column; what is not here is read as PostgreSQL writes it.
 ARROW = {
@@ -101,6 +101,16 @@ def find_table(cursor: Any, address: Address) -> Table:
     columns = tuple(Column(*row) for row in cursor.fetchall())
     key, vector = _key(cursor, address, oid, columns), _vector(address, columns)
     return Table(schema, name, oid, key, vector, tuple(c for c in columns if c != vector))
+
+
+def index_classes(cursor: Any, table: Table) -> list[str]:
+    """Return the operator classes of the indexes of the vector column, which tell its metric."""
+    cursor.execute(
+        "SELECT o.opcname FROM pg_index i JOIN pg_opclass o ON o.oid = i.indclass[0] "
+        "WHERE i.indrelid = %s AND i.indkey[0] = %s",
+        (table.oid, table.vector.number),
+    )
+    return [row[0] for row in cursor.fetchall()]
 
 
 def _relation(cursor: Any, address: Address) -> tuple[int, str, str]:

@@ -1,0 +1,111 @@
+"""The statements of the store. Every name and value in them is quoted by psycopg."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from relatent.stores.address import Address
+from relatent.stores.checks import check_one_of
+from relatent.stores.pgvector.connection import psycopg
+from relatent.stores.pgvector.roles import beside, name_beside
+from relatent.stores.pgvector.table import METRICS, Table
+from relatent.stores.pgvector.wire import VECTOR_TYPES
+from relatent.stores.roles import Roles
+from relatent.stores.store import Field, Shard
+
+__all__ = ["Queries"]
+
+
+class Queries:
+    """What is asked of one table, which is called b in every statement, and of the table n beside it."""
+
+    def __init__(self, address: Address, table: Table) -> None:
+        sql = psycopg().sql
+        self._address, self._table = address, table
+        self._base = sql.Identifier(table.schema, table.name)
+        self._key = sql.Identifier("b", table.key.name)
+
+    def count(self, roles: Roles, of: Field, shard: Shard | None) -> Any:
+        """Count the vectors of a field."""
+        place, vector = self._place(roles, of)
+        return _sql("SELECT count({}) FROM {} WHERE {}").format(vector, place, self._within(shard))
+
+    def bounds(self, rows: int) -> Any:
+        """Select every so many-th key, in order."""
+        return _sql(
+            "SELECT key FROM (SELECT {0} AS key, row_number() OVER (ORDER BY {0}) AS row FROM {1} b) AS numbered "
+            "WHERE row > 1 AND mod(row - 1, {2}) = 0 ORDER BY key"
+        ).format(self._key, self._base, rows)
+
+    def scan(self, roles: Roles, of: Field, shard: Shard | None, wanted: list[str]) -> Any:
+        """Select the vectors of a field and other columns, in order of the keys."""
+        place, vector = self._place(roles, of)
+        names = [
+            _sql("{}::text" if column.is_cast else "{}").format(psycopg().sql.Identifier("b", column.name))
+            for column in self._table.payload(wanted)
+        ]
+        listed = _sql(", ").join([vector, *names])
+        return _sql("SELECT {} FROM {} WHERE {} ORDER BY {}").format(listed, place, self._within(shard), self._key)
+
+    def search(self, roles: Roles, of: Field, k: int, asked: str) -> Any:
+        """Select the keys and distances of the k nearest vectors of what is asked, a vector as PostgreSQL writes it.
+
+        It stands in the statement as a literal: with parameters, a % in a name would be taken for one.
+        """
+        place, vector = self._place(roles, of)
+        cast = _sql("{}::{}({})").format(psycopg().sql.Literal(asked), _sql(VECTOR_TYPES[of.dtype]), of.dim)
+        distance = _sql("{} {} {}").format(vector, _sql(METRICS[of.metric].operator), cast)
+        query = _sql("SELECT {}, {} FROM {} WHERE {} IS NOT NULL ORDER BY {} LIMIT {}")
+        return query.format(self._key, distance, place, vector, distance, k)
+
+    def dimension(self) -> Any:
+        """Select the dimension of any vector of the table's own column."""
+        dims = _sql("length" if self._table.vector.type == "bit" else "vector_dims")
+        vector = psycopg().sql.Identifier(self._table.vector.name)
+        return _sql("SELECT {}({}) FROM {} WHERE {} IS NOT NULL LIMIT 1").format(dims, vector, self._base, vector)
+
+    def create(self, new: Field) -> list[Any]:
+        """Create the table of a new field, whose keys have the type of the table's."""
+        place = beside(self._table, new.name)
+        made = _sql("CREATE TABLE {} AS SELECT {} AS key, NULL::{}({}) AS vector FROM {} b WITH NO DATA")
+        keyed = _sql("ALTER TABLE {} ADD PRIMARY KEY (key), ALTER vector SET NOT NULL")
+        kind = _sql(VECTOR_TYPES[new.dtype])
+        return [made.format(place, self._key, kind, new.dim, self._base), keyed.format(place)]
+
+    def index(self, of: Field) -> list[Any]:
+        """Build an HNSW index of a new field, for its metric, and let the planner know of it."""
+        place = beside(self._table, of.name)
+        name = psycopg().sql.Identifier(name_beside(self._table, f"{of.name}__hnsw"))
+        operators = _sql(f"{VECTOR_TYPES[of.dtype]}_{METRICS[of.metric].operator_class}")
+        built = _sql("CREATE INDEX IF NOT EXISTS {} ON {} USING hnsw (vector {})").format(name, place, operators)
+        return [built, _sql("ANALYZE {}").format(place)]
+
+    def delete_orphans(self, of: Field) -> Any:
+        """Delete the vectors of keys that the table does not have."""
+        query = _sql("DELETE FROM {} n WHERE NOT EXISTS (SELECT FROM {} b WHERE {} = n.key)")
+        return query.format(beside(self._table, of.name), self._base, self._key)
+
+    def drop(self, new: Field) -> Any:
+        """Drop the table of a new field."""
+        return _sql("DROP TABLE {}").format(beside(self._table, new.name))
+
+    def _place(self, roles: Roles, of: Field) -> tuple[Any, Any]:
+        """Return what to select from for a field, and the expression of its vectors."""
+        if check_one_of(self._address, of, roles.first, roles.second) == roles.first:
+            return _sql("{} b").format(self._base), psycopg().sql.Identifier("b", self._table.vector.name)
+        joined = _sql("{} b JOIN {} n ON n.key = {}").format(self._base, beside(self._table, of.name), self._key)
+        return joined, _sql("n.vector")
+
+    def _within(self, shard: Shard | None) -> Any:
+        """Return the condition that a key is in a shard."""
+        shard = shard or Shard()
+        bounds = [
+            _sql("{} {} {}").format(self._key, _sql(sign), psycopg().sql.Literal(bound))
+            for sign, bound in ((">=", shard.low), ("<", shard.high))
+            if bound is not None
+        ]
+        return _sql(" AND ").join([_sql("true"), *bounds])
+
+
+def _sql(text: str) -> Any:
+    return psycopg().sql.SQL(text)
