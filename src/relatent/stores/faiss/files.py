@@ -11,7 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from relatent._atomic import NO_LINKS, atomic_write, fsync
-from relatent.stores.faiss.parts import Parts
+from relatent.stores.parts import Parts
 from relatent.stores.roles import Roles
 
 __all__ = ["Files", "identity"]

@@ -42,7 +42,6 @@ from relatent.stores.faiss.index import (
 )
 from relatent.stores.faiss.items import Items, read_items
 from relatent.stores.locks import file_lock
-from relatent.stores.parts import Parts
 from relatent.stores.roles import Roles
 from relatent.stores.store import Field, Hits, Shard, Unreadable
 
