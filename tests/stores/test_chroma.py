@@ -14,8 +14,7 @@ from relatent.stores import Field, StoreError, open_store
 
 pytest.importorskip("chromadb")
 
-from tests.stores.cases.chroma import Chroma
-from tests.stores.cases.chroma_http import ChromaHttp
+from tests.stores.cases.chroma import Chroma, ChromaHttp
 from tests.stores.chroma_server import Server, shared_server
 
 ITEMS = Items.draw([f"{i:03d}" for i in range(40)])

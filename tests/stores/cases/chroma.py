@@ -5,9 +5,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import chromadb
 from tests.stores.case import Case, Items
-from tests.stores.chroma_server import quiet
+from tests.stores.chroma_server import chromadb, quiet, shared_server
 
 from relatent.stores import Address
 
@@ -57,3 +56,20 @@ class Chroma(Case):
         address = Address.parse(url)
         with self.client(Path(address.path)) as client:
             yield client.get_collection(address.name, embedding_function=None)
+
+
+class ChromaHttp(Chroma):
+    """A collection of Chroma's own server."""
+
+    def url(self, folder: Path) -> str:
+        return f"chroma://127.0.0.1:{shared_server().port}/{self.name(folder)}"
+
+    def name(self, folder: Path) -> str:
+        return f"items-{folder.name}"[:200].rstrip("_-.")
+
+    def missing(self, folder: Path) -> str:
+        return f"chroma://:secret@127.0.0.1:{shared_server().port}/nothing"
+
+    @contextmanager
+    def client(self, folder: Path) -> Iterator[Any]:
+        yield shared_server().client()
