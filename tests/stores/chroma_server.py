@@ -14,12 +14,14 @@ import urllib.request
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
+from typing import Any
 
-import chromadb
 import pytest
 
+chromadb = pytest.importorskip("chromadb")
 
-def quiet() -> chromadb.config.Settings:
+
+def quiet() -> Any:
     """Return settings of one client, which it changes."""
     return chromadb.config.Settings(anonymized_telemetry=False)
 
@@ -29,7 +31,7 @@ class Server:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self._client: chromadb.api.ClientAPI | None = None
+        self._client: Any = None
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             self.port = free.getsockname()[1]
@@ -55,7 +57,7 @@ class Server:
         self._process.kill()
         self._process.wait()
 
-    def client(self) -> chromadb.api.ClientAPI:
+    def client(self) -> Any:
         if self._client is None:
             self._client = chromadb.HttpClient("127.0.0.1", self.port, settings=quiet())
         return self._client

@@ -20,7 +20,7 @@ CASES = {
     "qdrant-edge": ("qdrant", "QdrantEdge"),
     "lance": ("lance", "Lance"),
     "chroma": ("chroma", "Chroma"),
-    "chroma-http": ("chroma_http", "ChromaHttp"),
+    "chroma-http": ("chroma", "ChromaHttp"),
 }
 # The package that a case needs and the extra `dev` does not bring: `make test-stores` has them all.
 NEEDED = {"lance": "lance", "chroma": "chromadb", "chroma-http": "chromadb"}

@@ -14,8 +14,7 @@ from relatent.stores import Field, StoreError, open_store
 
 pytest.importorskip("chromadb")
 
-from tests.stores.cases.chroma import Chroma
-from tests.stores.cases.chroma_http import ChromaHttp
+from tests.stores.cases.chroma import Chroma, ChromaHttp
 from tests.stores.chroma_server import Server, shared_server
 
 ITEMS = Items.draw([f"{i:03d}" for i in range(40)])
@@ -74,18 +73,19 @@ def test_the_companion_is_a_whole_collection(url, tmp_path):
     with open_store(url) as store:
         fill(store)
         store.switch()
-    collection = Chroma()._collection(url)
-    found = collection.get(ids=["007"], include=["documents", "metadatas", "embeddings"])
+    with Chroma().collection(url) as collection:
+        found = collection.get(ids=["007"], include=["documents", "metadatas", "embeddings"])
+        assert collection.query(query_embeddings=new_vectors(["007"]), n_results=1)["ids"]
     assert found["documents"] == ["text of '007'"]
     assert found["metadatas"] == [{"title": "text of '007'"}]
     np.testing.assert_allclose(found["embeddings"], new_vectors(["007"]), rtol=1e-6)
-    assert collection.query(query_embeddings=new_vectors(["007"]), n_results=1)["ids"]
 
 
 def test_items_without_documents_and_metadata_of_several_types(tmp_path):
     url = Chroma().create(tmp_path, ITEMS)
-    Chroma()._collection(url).add(ids=["bare"], embeddings=np.ones((1, 8), np.float32))
-    Chroma()._collection(url).update(ids=["001", "002"], metadatas=[{"title": 3}, {"more": True}])
+    with Chroma().collection(url) as collection:
+        collection.add(ids=["bare"], embeddings=np.ones((1, 8), np.float32))
+        collection.update(ids=["001", "002"], metadatas=[{"title": 3}, {"more": True}])
     with open_store(url) as store:
         before = snapshot(store, store.served)
         fill(store)

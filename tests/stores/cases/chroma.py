@@ -1,11 +1,12 @@
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import chromadb
 from tests.stores.case import Case, Items
-from tests.stores.chroma_server import quiet
+from tests.stores.chroma_server import chromadb, quiet, shared_server
 
 from relatent.stores import Address
 
@@ -21,18 +22,21 @@ class Chroma(Case):
 
     def create(self, folder: Path, items: Items) -> str:
         url = self.url(folder)
-        self.client(folder).create_collection(
-            Address.parse(url).name, configuration={"hnsw": {"space": "cosine"}}, embedding_function=None
-        )
+        with self.client(folder) as client:
+            client.create_collection(
+                Address.parse(url).name, configuration={"hnsw": {"space": "cosine"}}, embedding_function=None
+            )
         self.insert(url, items)
         return url
 
     def insert(self, url: str, items: Items) -> None:
         payload = {"documents": items.payload, "metadatas": [{"title": text} for text in items.payload]}
-        self._collection(url).add(ids=items.keys, embeddings=items.vectors, **payload)
+        with self.collection(url) as collection:
+            collection.add(ids=items.keys, embeddings=items.vectors, **payload)
 
     def delete(self, url: str, keys: list[Any]) -> None:
-        self._collection(url).delete(ids=keys)
+        with self.collection(url) as collection:
+            collection.delete(ids=keys)
 
     def missing(self, folder: Path) -> str:
         return f"chroma://{folder}/nothing"
@@ -40,9 +44,32 @@ class Chroma(Case):
     def url(self, folder: Path) -> str:
         return f"chroma://{folder}/items"
 
-    def client(self, folder: Path) -> Any:
-        return chromadb.PersistentClient(str(folder), settings=quiet())
+    @contextmanager
+    def client(self, folder: Path) -> Iterator[Any]:
+        """Open the folder, and close it: a process that keeps it open does not see what another one writes."""
+        client = chromadb.PersistentClient(str(folder), settings=quiet())
+        yield client
+        client.close()
 
-    def _collection(self, url: str) -> Any:
+    @contextmanager
+    def collection(self, url: str) -> Iterator[Any]:
         address = Address.parse(url)
-        return self.client(Path(address.path)).get_collection(address.name, embedding_function=None)
+        with self.client(Path(address.path)) as client:
+            yield client.get_collection(address.name, embedding_function=None)
+
+
+class ChromaHttp(Chroma):
+    """A collection of Chroma's own server."""
+
+    def url(self, folder: Path) -> str:
+        return f"chroma://127.0.0.1:{shared_server().port}/{self.name(folder)}"
+
+    def name(self, folder: Path) -> str:
+        return f"items-{folder.name}"[:200].rstrip("_-.")
+
+    def missing(self, folder: Path) -> str:
+        return f"chroma://:secret@127.0.0.1:{shared_server().port}/nothing"
+
+    @contextmanager
+    def client(self, folder: Path) -> Iterator[Any]:
+        yield shared_server().client()

@@ -3,13 +3,15 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import lance
 import numpy as np
 import pyarrow as pa
+import pytest
 from tests.stores.case import Case, Items, as_keys
 
 from relatent.spaces.formats.columns import as_lists
 from relatent.stores import Address
+
+lance = pytest.importorskip("lance")
 
 
 class Lance(Case):
