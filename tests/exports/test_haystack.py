@@ -1,5 +1,5 @@
 import pytest
-from tests.exports.translators import fitted, near, rows_of
+from tests.exports.translators import SPACES, fitted, near, rows_of
 
 pytest.importorskip("haystack", reason="make test-exports")
 
@@ -10,10 +10,11 @@ from relatent.exports.haystack import DocumentTranslator, QueryTranslator
 TEXTS = [f"text {i}" for i in range(40)]
 
 
+@pytest.mark.parametrize("space", SPACES)
 @pytest.mark.parametrize("setting", ["vectors", "retrieval", "stitching", "ridge, center+l2"])
-def test_queries_and_documents_are_translated(setting):
-    t = fitted(setting, "digits")
-    x = rows_of(TEXTS, 0)
+def test_queries_and_documents_are_translated(setting, space):
+    t = fitted(setting, space)
+    x = rows_of(TEXTS, 0, space)
     near(QueryTranslator(t).run(embedding=x[3].tolist())["embedding"], t.transform(x[3:4])[0])
     documents = [Document(content=text, embedding=row.tolist()) for text, row in zip(TEXTS, x, strict=True)]
     done = DocumentTranslator(t).run(documents=documents)["documents"]

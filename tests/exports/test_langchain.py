@@ -1,7 +1,7 @@
 import asyncio
 
 import pytest
-from tests.exports.translators import fitted, near, rows_of
+from tests.exports.translators import SPACES, fitted, near, rows_of
 
 from relatent._linalg import unit_norm
 
@@ -16,25 +16,34 @@ TEXTS = [f"text {i}" for i in range(40)]
 
 
 class Model(Embeddings):
-    def __init__(self, side):
-        self.side = side
+    def __init__(self, side, space="digits"):
+        self.side, self.space = side, space
 
     def embed_documents(self, texts):
-        return rows_of(texts, self.side).tolist()
+        return rows_of(texts, self.side, self.space).tolist()
 
     def embed_query(self, text):
         return self.embed_documents([text])[0]
 
 
+@pytest.mark.parametrize("space", SPACES)
 @pytest.mark.parametrize("setting", ["vectors", "frozen", "stitching", "ridge, center+l2"])
-def test_both_roles_are_translated(setting):
-    t = fitted(setting, "digits")
-    wrapped = TranslatedEmbeddings(Model(0), t)
-    expected, alone = t.transform(rows_of(TEXTS, 0)), t.transform(rows_of(TEXTS[3:4], 0))[0]
+def test_both_roles_are_translated(setting, space):
+    t = fitted(setting, space)
+    wrapped = TranslatedEmbeddings(Model(0, space), t)
+    expected, alone = t.transform(rows_of(TEXTS, 0, space)), t.transform(rows_of(TEXTS[3:4], 0, space))[0]
     near(wrapped.embed_documents(TEXTS), expected)
     near(wrapped.embed_query(TEXTS[3]), alone)
     near(asyncio.run(wrapped.aembed_documents(TEXTS)), expected)
     near(asyncio.run(wrapped.aembed_query(TEXTS[3])), alone)
+
+
+@pytest.mark.parametrize("space", SPACES)
+def test_a_translator_that_moves_both_sides_has_one_embedder_for_each(space):
+    t = fitted("retrieval", space)
+    wrapped = TranslatedEmbeddings(Model(0, space), t, target=Model(1, space), translate=("query",))
+    near(wrapped.embed_query(TEXTS[3]), t.transform(rows_of(TEXTS[3:4], 0, space))[0])
+    near(wrapped.embed_documents(TEXTS), t.transform_target(rows_of(TEXTS, 1, space)))
 
 
 def test_a_store_of_the_old_model_answers_the_new_one():

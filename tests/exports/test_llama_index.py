@@ -1,7 +1,7 @@
 import asyncio
 
 import pytest
-from tests.exports.translators import fitted, near, rows_of
+from tests.exports.translators import SPACES, fitted, near, rows_of
 
 pytest.importorskip("llama_index.core", reason="make test-exports")
 
@@ -16,9 +16,10 @@ TEXTS = [f"text {i}" for i in range(40)]
 
 class Model(BaseEmbedding):
     side: int
+    space: str = "digits"
 
     def _get_query_embedding(self, query):
-        return rows_of([query], self.side)[0].tolist()
+        return rows_of([query], self.side, self.space)[0].tolist()
 
     async def _aget_query_embedding(self, query):
         return self._get_query_embedding(query)
@@ -27,16 +28,26 @@ class Model(BaseEmbedding):
         return self._get_query_embedding(text)
 
 
+@pytest.mark.parametrize("space", SPACES)
 @pytest.mark.parametrize("setting", ["vectors", "frozen", "stitching", "ridge, center+l2"])
-def test_both_roles_are_translated(setting):
-    t = fitted(setting, "digits")
-    wrapped = TranslatedEmbedding(Model(side=0), t)
-    expected, alone = t.transform(rows_of(TEXTS, 0)), t.transform(rows_of(TEXTS[3:4], 0))[0]
+def test_both_roles_are_translated(setting, space):
+    t = fitted(setting, space)
+    wrapped = TranslatedEmbedding(Model(side=0, space=space), t)
+    expected, alone = t.transform(rows_of(TEXTS, 0, space)), t.transform(rows_of(TEXTS[3:4], 0, space))[0]
     near(wrapped.get_text_embedding_batch(TEXTS), expected)
     near(wrapped.get_query_embedding(TEXTS[3]), alone)
     near(wrapped.get_text_embedding(TEXTS[3]), alone)
     near(asyncio.run(wrapped.aget_query_embedding(TEXTS[3])), alone)
     near(asyncio.run(wrapped.aget_text_embedding_batch(TEXTS)), expected)
+
+
+@pytest.mark.parametrize("space", SPACES)
+def test_a_translator_that_moves_both_sides_has_one_embedder_for_each(space):
+    t = fitted("retrieval", space)
+    source, target = (Model(side=side, space=space) for side in (0, 1))
+    wrapped = TranslatedEmbedding(source, t, target=target, translate=("query",))
+    near(wrapped.get_query_embedding(TEXTS[3]), t.transform(rows_of(TEXTS[3:4], 0, space))[0])
+    near(wrapped.get_text_embedding_batch(TEXTS), t.transform_target(rows_of(TEXTS, 1, space)))
 
 
 def test_an_index_uses_it():

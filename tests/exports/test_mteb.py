@@ -1,6 +1,6 @@
 import numpy as np
 import pytest
-from tests.exports.translators import fitted, near, rows_of
+from tests.exports.translators import SPACES, fitted, near, rows_of
 
 pytest.importorskip("mteb.mocks.mock_tasks.retrieval", reason="make test-exports")
 
@@ -17,11 +17,11 @@ from relatent.exports.mteb import TranslatedEncoder
 class Model:
     """An encoder as MTEB calls it, over rows of the digits."""
 
-    def __init__(self, side):
-        self.side = side
+    def __init__(self, side, space="digits"):
+        self.side, self.space = side, space
 
     def encode(self, inputs, **task):
-        return rows_of([text for batch in inputs for text in batch["text"]], self.side)
+        return rows_of([text for batch in inputs for text in batch["text"]], self.side, self.space)
 
     similarity = staticmethod(cos_sim)
     similarity_pairwise = staticmethod(pairwise_cos_sim)
@@ -35,14 +35,16 @@ BATCHES = [{"text": [f"text {i}" for i in range(20)]}, {"text": ["text 20"]}]
 TEXTS = [text for batch in BATCHES for text in batch["text"]]
 
 
+@pytest.mark.parametrize("space", SPACES)
 @pytest.mark.parametrize("setting", ["vectors", "retrieval", "frozen", "stitching"])
-def test_each_role_goes_its_way(setting):
-    t = fitted(setting, "digits")
-    model = TranslatedEncoder(Model(0), t, target=Model(1), translate=("document",))
+def test_each_role_goes_its_way(setting, space):
+    t = fitted(setting, space)
+    model = TranslatedEncoder(Model(0, space), t, target=Model(1, space), translate=("document",))
     assert isinstance(model, EncoderProtocol)
-    near(model.encode(BATCHES, prompt_type=PromptType.document), t.transform(rows_of(TEXTS, 0)))
-    near(model.encode(BATCHES), t.transform(rows_of(TEXTS, 0)))
-    near(model.encode(BATCHES, prompt_type=PromptType.query), t.transform_target(rows_of(TEXTS, 1)))
+    x, y = (rows_of(TEXTS, side, space) for side in (0, 1))
+    near(model.encode(BATCHES, prompt_type=PromptType.document), t.transform(x))
+    near(model.encode(BATCHES), t.transform(x))
+    near(model.encode(BATCHES, prompt_type=PromptType.query), t.transform_target(y))
 
 
 def test_the_similarity_is_what_the_translator_is_compared_by():

@@ -5,7 +5,7 @@ import pytest
 import torch
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import StaticEmbedding
-from tests.exports.translators import AFFINE, fitted, near, nonlinear, spaces
+from tests.exports.translators import AFFINE, SPACES, fitted, near, nonlinear, spaces
 from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import Whitespace
@@ -44,6 +44,15 @@ def test_a_nonlinear_map_needs_trust_and_says_so(tmp_path):
     again = SentenceTransformer(str(tmp_path / "st"), trust_remote_code=True, device="cpu")
     again.save(str(tmp_path / "again"))
     near(translated(tmp_path / "again", x, trust_remote_code=True), unit_norm(t.transform(x)))
+
+
+@pytest.mark.parametrize("space", SPACES)
+def test_the_target_side_of_a_two_sided_map_is_exported_too(space, tmp_path):
+    _, y = spaces(space)
+    t = fitted("retrieval", space)
+    with pytest.warns(UserWarning, match="trust_remote_code=True"):
+        export(t, tmp_path / "st", "sentence-transformers", side="target")
+    near(translated(tmp_path / "st", y[:200], trust_remote_code=True), t.transform_target(y[:200]))
 
 
 WORDS = ["red", "green", "blue", "fast", "slow", "cat", "dog"]

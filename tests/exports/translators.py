@@ -74,7 +74,7 @@ def near(found: np.ndarray, expected: np.ndarray, rtol: float = 1e-5) -> None:
     assert np.max(error / np.maximum(np.linalg.norm(expected, axis=-1), 1e-30)) <= rtol
 
 
-def rows_of(texts: list[str], side: int) -> np.ndarray:
-    """Embed texts as rows of the digits' source (0) or target (1): the same text is the same item in both."""
-    view = spaces("digits")[side]
+def rows_of(texts: list[str], side: int, space: str = "digits") -> np.ndarray:
+    """Embed texts as rows of a space's source (0) or target (1): the same text is the same item in both."""
+    view = spaces(space)[side]
     return view[[zlib.crc32(text.encode()) % len(view) for text in texts]]
