@@ -21,7 +21,8 @@ def case_of(name: str) -> Case:
 
 def make_task(name: str, folder: Path) -> Task:
     """Make a store, and a translator of the vectors as the store has them."""
-    case, items = case_of(name), items_of(list(range(ROWS)))
+    case = case_of(name)
+    items = items_of([case.key(i) for i in range(ROWS)])
     translator = save_translator(folder / "t.safetensors", items)
     return Task(case, case.create(folder, items), items, translator, folder / "work")
 

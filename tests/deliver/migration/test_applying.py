@@ -2,6 +2,7 @@
 
 import hashlib
 import pickle
+import re
 from collections import Counter
 from dataclasses import replace
 
@@ -112,7 +113,7 @@ def test_applying_twice_is_applying_once(task):
 
 def test_a_source_that_changed_since_is_followed(task):
     task.apply()
-    more, gone = items_of([ROWS + 7, ROWS + 8], seed=5), task.items.keys[3:6]
+    more, gone = items_of([task.case.key(ROWS + i) for i in (7, 8)], seed=5), task.items.keys[3:6]
     task.case.insert(task.url, more)
     task.case.delete(task.url, gone)
     done = task.apply()
@@ -125,9 +126,9 @@ def test_a_source_that_changed_since_is_followed(task):
 def test_a_source_that_changes_meanwhile_is_noticed(task):
     """Items are added, deleted and changed in shards that are done already."""
     task.needs_other_processes()
-    first = [key for key in task.items.keys if key < SHARD_ROWS]
+    first = task.items.keys[:SHARD_ROWS]
     changed = items_of(first[:2], seed=8)
-    more = items_of([ROWS + 100], seed=9)
+    more = items_of([task.case.key(ROWS + 100)], seed=9)
 
     def interfere(maps):
         if maps == 0:
@@ -171,7 +172,7 @@ def test_a_row_that_cannot_be_read_stops_it_by_its_key(task):
     key = task.items.keys[60]
     if not task.case.spoil(task.url, key):
         pytest.skip("this store has no such rows")
-    with pytest.raises(StoreError, match=f"{key}\\b"):
+    with pytest.raises(StoreError, match=re.escape(repr(key))):
         task.apply()
     done = task.apply(skip_unreadable=True)
     assert (done.skipped, done.rows) == (1, ROWS - 1)

@@ -1,9 +1,9 @@
 """Verifying: what is wrong is found and named, what is right passes."""
 
 import numpy as np
-import pyarrow as pa
 import pytest
 from tests.deliver.migration.steps import NEW_DIM, ROWS, items_of, new_vectors, old_vectors
+from tests.stores.case import as_keys
 
 import relatent as rl
 from relatent.deliver.migration import verify_migration
@@ -29,7 +29,7 @@ def test_a_vector_that_is_not_the_translation_is_named(task):
     key = task.items.keys[7]
     with open_store(task.url) as store:
         wrong = np.random.default_rng(0).normal(size=(1, NEW_DIM)).astype(np.float32)
-        store.write(store.new, pa.array([key], pa.int64()), wrong)
+        store.write(store.new, as_keys([key]), wrong)
     found = verify_migration(task.url, work=task.work)
     assert list(failed(found)) == ["vectors"]
     assert f"1 of {ROWS:,} rows of 5 shards are wrong, first key {key!r}" in failed(found)["vectors"]
@@ -38,7 +38,7 @@ def test_a_vector_that_is_not_the_translation_is_named(task):
 
 def test_rows_that_came_and_went_since_are_counted(task):
     task.apply()
-    task.case.insert(task.url, items_of([ROWS + 1, ROWS + 2], seed=3))
+    task.case.insert(task.url, items_of([task.case.key(ROWS + i) for i in (1, 2)], seed=3))
     found = verify_migration(task.url, work=task.work)
     assert set(failed(found)) == {"counts", "source", "vectors"}
     assert "which has no new vector" in failed(found)["vectors"]
