@@ -47,7 +47,7 @@ from relatent.stores.store import Field, Hits, Shard, Unreadable
 
 __all__ = ["FaissStore"]
 
-# Vectors that are scanned, and become a part, at a time: below the size from which the system maps memory anew for each.
+# Vectors that are scanned, and become a part, at a time: less than what the system maps anew each time it is asked for.
 CHUNK_BYTES = 16 * 2**20
 DTYPES = ("float32", "float16")
 METRICS = ("cosine", "inner", "l2")
