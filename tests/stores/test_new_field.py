@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pytest
 from tests.stores.case import Items, as_keys
-from tests.stores.steps import NEW, fill, new_vectors, read
+from tests.stores.steps import NEW, fill, new_vectors, read, snapshot
 
 from relatent.stores import Shard, StoreError, open_store
 
@@ -112,3 +115,37 @@ def test_items_that_come_and_go_meanwhile(case, url, store):
         assert read(store, NEW)[0] == sorted([*alive, fresh])
         store.switch()
         assert read(store, store.served)[0] == sorted([*alive, fresh])
+
+
+# Writes one item after the other, and says of each that it is written.
+WRITER = """
+import sys
+from relatent.stores import open_store
+from tests.stores.case import as_keys
+from tests.stores.steps import NEW, new_vectors, read
+with open_store(sys.argv[1]) as store:
+    store.add(NEW)
+    for row, key in enumerate(read(store, store.served)[0]):
+        store.write(NEW, as_keys([key]), new_vectors([key]))
+        print(row, flush=True)
+"""
+
+
+@pytest.mark.parametrize("lines", [1, 7])
+def test_a_writer_that_is_killed_loses_nothing_that_it_said_was_written(url, store, items, lines):
+    before = snapshot(store, store.served)
+    store.close()
+    root = Path(__file__).parents[2]
+    command = [sys.executable, "-W", "ignore", "-c", WRITER, url]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=root) as writer:
+        said = [int(writer.stdout.readline()) for _ in range(lines)]
+        writer.kill()
+        said += [int(line) for line in writer.stdout.read().split("\n")[:-1]]
+    with open_store(url) as store:
+        keys, vectors = read(store, NEW)
+        assert keys[: len(said)] == sorted(items.keys)[: len(said)]
+        assert len(keys) <= len(said) + 1
+        np.testing.assert_allclose(vectors, new_vectors(keys), rtol=1e-6)
+        assert snapshot(store, store.served) == before
+        fill(store)
+        assert store.count(NEW) == len(before)

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from relatent.spaces.chunks import Chunk, Layout, chunk_rows
+from relatent.spaces.chunks import Chunk, Layout
 from relatent.spaces.formats.npy import ids_beside
 from relatent.stores.address import Address, StoreError
 from relatent.stores.checks import (
@@ -47,6 +47,8 @@ from relatent.stores.store import Field, Hits, Shard, Unreadable
 
 __all__ = ["FaissStore"]
 
+# Vectors that are scanned, and become a part, at a time: less than what the system maps anew each time it is asked for.
+CHUNK_BYTES = 16 * 2**20
 DTYPES = ("float32", "float16")
 METRICS = ("cosine", "inner", "l2")
 
@@ -117,7 +119,7 @@ class FaissStore(Closing):
         wanted = low + np.flatnonzero(place[low:high] >= 0)
         names = items.table.column_names if columns is None else [items.key, *(c for c in columns if c != items.key)]
         layout = Layout(of.name, items.key, (*names, of.name))
-        size, start = chunk_rows(of.dim, np.dtype(of.dtype), rows), 0
+        size, start = rows or max(1, CHUNK_BYTES // (of.dim * np.dtype(of.dtype).itemsize)), 0
         for first in range(0, len(wanted), size):
             part = wanted[first : first + size]
             found = vectors.take(place[part]).astype(of.dtype, copy=False)
