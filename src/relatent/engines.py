@@ -9,6 +9,7 @@ its own, or write it idempotently. Functions and shards are pickled, so a script
 
 from __future__ import annotations
 
+import logging
 import operator
 import os
 import signal
@@ -17,7 +18,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from multiprocessing import get_context, parent_process
 from typing import Any, Self, TypeVar
 
@@ -191,10 +192,12 @@ class Dask(Engine):
 
     def __init__(self, workers: int | None = None, scheduler: str | None = None) -> None:
         self._distributed = needs("distributed", "dask", "run on a Dask cluster")
-        self._cluster, self._threads = None, None
+        self._cluster, self._threads, self._quiet = None, None, ExitStack()
         if scheduler is None:
             workers = workers or cores()
             self._threads = threads_per_worker(workers)
+            # A cluster silences its log, but not that of its own end.
+            self._quiet.enter_context(self._distributed.utils.silence_logging_cmgr(logging.WARNING))
             # The dashboard on any free port, for this machine only.
             self._cluster = self._distributed.LocalCluster(
                 workers, threads_per_worker=1, dashboard_address="127.0.0.1:0"
@@ -235,6 +238,7 @@ class Dask(Engine):
         self._client.close()
         if self._cluster is not None:
             self._cluster.close()
+        self._quiet.close()
 
     def _submitted(self, function: Callable[[S], R], shards: Sequence[S]) -> list[Any]:
         # The function is a result of its own: sent once, shared by all tasks, and made again if a worker dies with it.
