@@ -13,6 +13,7 @@ from relatent._array import (
     as_matrices,
     as_matrix,
     as_parallel,
+    as_rows,
     as_same_space,
     check_count,
     is_exported,
@@ -252,3 +253,15 @@ def test_what_torch_follows():
         ([np.eye(2), shape], [True, False, True]),
     ):
         assert [f(*arrays) for f in (is_traced, is_exported, is_followed)] == expected
+
+
+def test_halves_stay_halves_for_what_takes_blocks():
+    info = np.finfo(np.float16)
+    x = np.asarray([[info.max, -info.max], [info.smallest_subnormal, -0.0]], dtype=np.float16)
+    assert as_rows(x) is x
+    assert as_matrix(x).dtype == np.float32
+    for bad in (np.nan, np.inf, -np.inf):
+        with pytest.raises(ValueError, match="first in row 1"):
+            as_rows(np.asarray([[1, 2], [3, bad]], dtype=np.float16))
+    with pytest.raises(ValueError, match="expected 2-D"):
+        as_rows(x[0])

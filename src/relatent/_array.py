@@ -105,9 +105,15 @@ def as_matrix(x: Any, name: str = "x") -> Array:
 def as_rows(x: Any, name: str = "x") -> Array:
     """Check one matrix as :func:`as_matrix` does, for what takes it block by block: NumPy's halves stay halves."""
     halves = type(x) is np.ndarray and x.ndim == 2 and x.size > 0 and x.dtype == np.float16
-    if halves and all(bool(np.isfinite(x[rows]).all()) for rows in row_chunks(len(x))):
+    if halves and all(_finite_halves(x[rows]) for rows in row_chunks(len(x))):
         return x
     return as_matrix(x, name)
+
+
+def _finite_halves(x: np.ndarray) -> bool:
+    """Look at the exponents, which are all ones in NaN and infinity: NumPy's own check takes ten times as long."""
+    exponents = x.view(np.uint16) & np.uint16(0x7C00)
+    return int(exponents.max()) != 0x7C00
 
 
 def as_same_space(**named: Any) -> tuple[Array, ...]:

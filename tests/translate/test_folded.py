@@ -55,10 +55,11 @@ def test_halves_are_not_copied_as_a_whole(rng):
     assert peak < half.size * 4 / 4  # a quarter of what they would take in float32
 
 
-def test_halves_that_are_not_finite_are_refused(made):
+@pytest.mark.parametrize("bad", [np.inf, -np.inf, np.nan])
+def test_halves_that_are_not_finite_are_refused(made, bad):
     t, x = made
     half = x.astype(np.float16)
-    half[2 * BLOCK_ROWS + 1, 0] = np.inf
+    half[2 * BLOCK_ROWS + 1, 0] = bad
     with pytest.raises(ValueError, match=f"first in row {2 * BLOCK_ROWS + 1}"):
         t.transform(half)
 
