@@ -10,7 +10,7 @@ from relatent.deliver.migration import plan_migration
 from relatent.deliver.migration.planning import FEW_ROWS, MigrationPlan
 from relatent.deliver.migration.trial import Rates
 from relatent.evaluate import Cost
-from relatent.stores import Field, open_store
+from relatent.stores import Field, StoreError, open_store
 
 N = 600
 
@@ -143,3 +143,9 @@ def test_unreadable_rows_do_not_stop_a_plan(light):
     plan = plan_migration(light.url, light.translator)
     assert plan.rows == ROWS
     assert np.isfinite(plan.seconds)
+
+
+def test_an_empty_store_has_nothing_to_plan(light, tmp_path):
+    (tmp_path / "b").mkdir()
+    with pytest.raises(StoreError, match="nothing to migrate"):
+        plan_migration(light.case.create(tmp_path / "b", items_of([])), light.translator)

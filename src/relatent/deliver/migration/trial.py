@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from relatent.deliver.migration.side import StoredSide
-from relatent.stores import Field, Store
+from relatent.stores import Field, Store, StoreError
 
 __all__ = ["Rates", "drop_trial", "measure"]
 
@@ -41,13 +41,15 @@ def measure(store: Store, side: StoredSide, new: Field, rows: int, *, write: boo
     With ``write``, they are also written, into a field that is removed again.
     """
     began = time.perf_counter()
-    chunk = next(iter(store.scan(store.served, rows=rows, unreadable=lambda *_: None)))
+    chunk = next(iter(store.scan(store.served, rows=rows, unreadable=lambda *_: None)), None)
     read = time.perf_counter()
+    if chunk is None or not len(chunk):
+        raise StoreError(f"{store.address} has no row that can be read: there is nothing to migrate.")
     finite = np.isfinite(chunk.vectors).all(axis=1)
     keys, vectors = pa.chunked_array(chunk.keys).combine_chunks().filter(pa.array(finite)), side(chunk.vectors[finite])
     done = time.perf_counter()
     count = len(chunk)
-    written = _write_rate(store, new, keys, vectors) if write and count else None
+    written = _write_rate(store, new, keys, vectors) if write else None
     return Rates(count, _rate(count, read - began), _rate(count, done - read), written)
 
 
