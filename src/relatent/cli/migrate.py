@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from relatent.cli.frame import NO_GO, NO_VERDICT, OK, Answer, app, command
-from relatent.cli.options import Accept, K, Seed
+from relatent.cli.options import Accept, EngineName, K, Scheduler, Seed, Workers
 
 __all__ = ["apply", "cutover", "plan", "rollback", "status", "verify"]
 
@@ -131,9 +131,9 @@ def apply(
     skip_unreadable: Annotated[
         bool, typer.Option("--skip-unreadable", help="Leave out, name and count rows that cannot be read.")
     ] = False,
-    engine: Annotated[str | None, typer.Option("--engine", help="serial, processes or dask.")] = None,
-    workers: Annotated[int | None, typer.Option("--workers", help="How many workers copy shards.")] = None,
-    scheduler: Annotated[str | None, typer.Option("--scheduler", help="Address of a Dask scheduler.")] = None,
+    engine: EngineName = None,
+    workers: Workers = None,
+    scheduler: Scheduler = None,
     accept: Accept = False,
     progress: bool | None = None,
 ) -> Answer:
