@@ -160,7 +160,8 @@ def test_a_thin_map_is_the_wide_one(views):
     rng = np.random.default_rng(0)
     x, y = rng.normal(size=(12, 60)), rng.normal(size=(12, 50))
     fresh = rng.normal(size=(5, 60))
-    for options in ({"map": "ridge", "penalty": 0.1}, {"map": "orthogonal"}, {"map": "least_squares"}):
+    affine = {"goal": "stitching", "max_cost": "affine"}
+    for options in ({"map": "ridge", "penalty": 0.1}, {"map": "orthogonal"}, {"map": "least_squares"}, affine):
         t = rl.Translator(**options).fit(x, y)
         assert t.map_.basis is not None
         np.testing.assert_allclose(t.transform(fresh), fresh @ t.matrix_ + t.offset_, atol=1e-10)

@@ -111,15 +111,24 @@ class FoldedMap:
 
     def blended(self, other: FoldedMap, share: float) -> FoldedMap:
         """Return (1 − share) × this map + share × an affine one: of bare rows, or of rows prepared as this one's."""
-        d = self.dims_in
-        matrix, offset = (1 - share) * self.product, (1 - share) * self.offset
-        turned, moved = share * other.product, share * other.offset
+        left, right = share * other.product if other.basis is None else other.basis, None
+        if other.basis is not None and self.basis is not None and self.features is None:
+            right = share * other.matrix  # both stay thin
+        elif other.basis is not None:
+            left = share * other.product
+        moved = np.zeros(1)
         if not (other.before is not None and other.before.unit):
             if other.before is not None:
-                moved = moved - other.before.mean @ turned
+                moved = moved - other.before.mean @ left
             if self.before is not None:
-                moved, turned = moved + self.before.mean @ turned, _rows_scaled(self.before.unscale, turned)
-        matrix[:d] += turned
+                moved, left = moved + self.before.mean @ left, _rows_scaled(self.before.unscale, left)
+        offset = (1 - share) * self.offset + share * other.offset
+        if right is not None:
+            basis = np.concatenate([self.basis, left], axis=1)
+            matrix = np.concatenate([(1 - share) * self.matrix, right])
+            return replace(self, matrix=matrix, offset=offset + np.broadcast_to(moved, len(right)) @ right, basis=basis)
+        matrix = (1 - share) * self.product
+        matrix[: self.dims_in] += left
         return replace(self, matrix=matrix, offset=offset + moved, basis=None)
 
     def astype(self, dtype: np.dtype) -> FoldedMap:

@@ -23,6 +23,8 @@ PENALTIES = tuple(float(p) for p in np.logspace(-6, 3, 19))
 # Anchors to choose the kernel on, and the penalty of the chosen one. How many there are changes the best kernel little,
 # and the best penalty, which is the variance of the noise, hardly more.
 KERNEL_ROWS, PENALTY_ROWS = 500, 1_000
+# A kernel map holds a matrix between all coordinates; that of more entries than this is not formed.
+MOST_ENTRIES = 2**26
 
 
 @dataclass(frozen=True)
@@ -74,7 +76,8 @@ def choose(pairs: Pairs, settings: Settings) -> RidgeChoice:
     p = pairs.normalized(settings.normalize)
     linear = RidgeFit.of(p, settings.penalty)
     choice = RidgeChoice(settings.normalize, len(pairs), None, linear.penalty, None, settings.seed)
-    if settings.penalty is not None or settings.max_cost == "affine" or not pairs.complete:
+    too_wide = pairs.dims[0] * pairs.dims[1] > MOST_ENTRIES
+    if settings.penalty is not None or settings.max_cost == "affine" or not pairs.complete or too_wide:
         selection = Selection.best("cross-validation error", {"ridge": linear.error(p)}, smallest=True)
         return replace(choice, selection=selection)
     rows = _drawn(p, settings.seed)
