@@ -22,7 +22,7 @@ test-exports: .venv-exports/ready
 
 # Engines and stores that are heavy have an environment of their own, too.
 test-stores: .venv-stores/ready
-	OMP_NUM_THREADS=1 .venv-stores/bin/python -m pytest -n auto tests/stores tests/deliver/migration $(wildcard tests/recipes)
+	OMP_NUM_THREADS=1 .venv-stores/bin/python -m pytest -n auto -m "not slow" tests/stores tests/deliver/migration tests/recipes
 
 check: .venv/dev
 	$(BIN)/ruff check .

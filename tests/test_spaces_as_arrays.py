@@ -11,9 +11,10 @@ import relatent as rl
 from relatent.spaces import Space
 
 N, D = 60, 4
-VECTORS = ("x", "y", "anchors", "gallery", "y_gallery", "r", "decoded", "original")
+VECTORS = ("x", "y", "anchors", "gallery", "y_gallery", "r", "decoded", "original", "old", "new")
 OTHERS = {
     "k": 5,
+    "budget": 5,
     "delta": 0.2,
     "omega": 2,
     "alpha": 2.0,
@@ -23,7 +24,7 @@ OTHERS = {
     "model": lambda x: np.asarray(x)[:, :2],
 }
 # Those that take spaces by other names, nothing but spaces, or many rows in no common order (tested below).
-NO_VECTORS = ("parallel", "stitching_matrix", "align_unpaired", "grow_pairs")
+NO_VECTORS = ("parallel", "stitching_matrix", "align_unpaired", "grow_pairs", "gain_recovered")
 # Those whose x and y may have different rows: row i of one is not that of the other.
 NOT_PARALLEL = ("hubness", "arr")
 
@@ -50,7 +51,7 @@ def arrays():
     rng = np.random.default_rng(0)
     x = rng.normal(size=(N, D))
     y = x @ rng.normal(size=(D, D)) + 0.1 * rng.normal(size=(N, D))
-    named = {"y": y, "decoded": y, "y_gallery": y, "anchors": x[:20], "r": rng.normal(size=(N, 20))}
+    named = {"y": y, "new": y, "decoded": y, "y_gallery": y, "anchors": x[:20], "r": rng.normal(size=(N, 20))}
     return {name: named.get(name, x) for name in VECTORS}
 
 

@@ -149,6 +149,6 @@ def test_texts_are_encoded_in_batches_and_come_back_in_order(monkeypatch):
         groups, "load_encoder", lambda name, threads: lambda texts: np.asarray([[len(t)] for t in texts])
     )
     items = ["four", "a", "seven77", "bb", "ccc"]
-    (name, vectors), *rest = groups._encoded(items, "toy")
+    (name, vectors), *rest = groups.encoded(items, "toy")
     assert (name, rest) == ("toy", [])
     assert vectors.ravel().tolist() == [4, 1, 7, 2, 3]

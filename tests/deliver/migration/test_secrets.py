@@ -18,6 +18,8 @@ from relatent.cli import app
 from relatent.deliver.migration import apply_migration
 from relatent.stores import Address, StoreError
 
+pytestmark = pytest.mark.stores
+
 SECRET = "pä55 w@rd/:%"
 
 

@@ -9,6 +9,8 @@ from relatent.deliver.migration import cut_over, migration_status, roll_back, ve
 from relatent.deliver.migration.work import Work
 from relatent.stores import StoreError, open_store
 
+pytestmark = pytest.mark.stores
+
 
 def prepared(task):
     task.apply()

@@ -10,6 +10,8 @@ from relatent.deliver.migration import verify_migration
 from relatent.deliver.migration.verifying import recall
 from relatent.stores import Hits, StoreError, open_store
 
+pytestmark = pytest.mark.stores
+
 
 def failed(found):
     return {check.name: check.found for check in found.checks if not check.passed}

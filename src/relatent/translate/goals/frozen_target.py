@@ -68,6 +68,8 @@ CANONICAL = {
     for e in PENALTIES
     for share in SHARES
 }
+# Where another rule ranks so well, there is nothing to gain by canonical queries, which bend the neighborhood of an item.
+NEARLY_ALL = 0.99
 # What else is tried where the user keeps the default normalization. Canonical queries are for unit rows.
 OTHERS = [("standard", "orthogonal"), ("l2", "orthogonal"), ("center+l2", "orthogonal without mean")]
 UNIT = "l2"
@@ -129,13 +131,14 @@ def _cautious(ranks: dict[FrozenChoice, np.ndarray], queries: int) -> dict[Froze
     ``queries`` are different: repeated trials rank the same ones again.
     """
     path = [choice for choice in ranks if choice.rule in CANONICAL]
-    if not path:
-        return {choice: float(np.mean(r)) for choice, r in ranks.items()}
+    others = {choice: r for choice, r in ranks.items() if choice not in path}
+    plain = {choice: float(np.mean(r)) for choice, r in others.items()}
+    if not path or max(plain.values()) >= NEARLY_ALL:
+        return plain
     means = np.reshape([np.mean(ranks[choice]) for choice in path], (len(PENALTIES), len(SHARES)))
     smooth = smoothed(means).ravel()
     base = ranks[path[int(np.argmax(smooth))]]
     root = min(queries, len(base)) ** 0.5
-    others = {choice: r for choice, r in ranks.items() if choice not in path}
     return dict(zip(path, smooth.tolist(), strict=True)) | {
         choice: float(np.mean(r) - np.std(r - base) / root) for choice, r in others.items()
     }
