@@ -68,7 +68,7 @@ CANONICAL = {
     for e in PENALTIES
     for share in SHARES
 }
-# Where another rule ranks so well, nothing is to be gained by canonical queries, which bend the neighborhood of an item.
+# Where another rule ranks so well, canonical queries gain nothing, and they bend the neighborhood of an item.
 NEARLY_ALL = 0.99
 # What else is tried where the user keeps the default normalization. Canonical queries are for unit rows.
 OTHERS = [("standard", "orthogonal"), ("l2", "orthogonal"), ("center+l2", "orthogonal without mean")]
