@@ -147,7 +147,7 @@ def anchors(
     known: Annotated[
         str | None, typer.Option("--known", help="What the new model embedded already: say what to embed next.")
     ] = None,
-    goal: Annotated[str, typer.Option("--goal", help="With --known: vectors, retrieval or stitching.")] = "retrieval",
+    goal: Annotated[str, typer.Option("--goal", help="With --known: vectors, retrieval or stitching.")] = "vectors",
     rows_per_second: Annotated[
         float | None, typer.Option("--rows-per-second", help="With --known: how fast the new model encodes.")
     ] = None,

@@ -70,7 +70,7 @@ def plan_anchors(
     budget: int,
     path: AnyPath,
     *,
-    goal: str = "retrieval",
+    goal: str = "vectors",
     rows_per_second: float | None = None,
     price: float | None = None,
     overwrite: bool = False,
