@@ -95,7 +95,7 @@ def plan(x: Array, budget: int, known: Sequence[int] | np.ndarray = (), seed: Se
     of each comes the row nearest to its center, the largest cluster first. Where these do not use up the budget,
     further rows of the largest clusters follow. Only the source space is looked at.
 
-    Such anchors serve the goal vectors; for retrieval, which also learns how items are distributed, a uniform draw is as
+    Such anchors serve the goal vectors. Retrieval also learns how items are distributed: there, a uniform draw is as
     good.
 
     >>> x = np.asarray([[0.0], [0.1], [5.0], [5.1], [5.2], [9.0]])
