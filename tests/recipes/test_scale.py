@@ -47,7 +47,7 @@ def check(table, translator):
         assert found["id"].to_pylist() == ours["id"].to_pylist()
         assert found["embedding_new"].is_null().to_pylist() == ours["embedding_new"].is_null().to_pylist()
         theirs, expected = (without_nulls(t)["embedding_new"].to_pylist() for t in (found, ours))
-        np.testing.assert_allclose(theirs, expected, rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(theirs, expected, rtol=1e-3, atol=1e-4)
         assert fitted.n_pairs_ == ROWS - len(MISSING)
         x = np.asarray(without_nulls(table)["embedding"].to_pylist())
         one, other = fitted.transform(x), translator.transform(x)

@@ -22,8 +22,6 @@ import sys
 from tests.stores.case import as_keys
 from tests.stores.steps import NEW, new_vectors, read
 from relatent.stores import open_store
-
-pytestmark = pytest.mark.stores
 with open_store(sys.argv[1]) as store:
     store.add(NEW)
     print("added", flush=True)

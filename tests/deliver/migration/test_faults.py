@@ -55,6 +55,7 @@ def test_a_disk_that_is_full_at_any_moment(light, monkeypatch):
     assert contents(light.url) == clean
 
 
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # Lance warns of every fork
 def test_a_full_disk_is_said_in_one_line(light):
     def limited():
         resource.setrlimit(resource.RLIMIT_FSIZE, (200, 200))
