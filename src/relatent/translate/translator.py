@@ -1,4 +1,4 @@
-"""The translator: fitted on parallel anchors, applied as one affine map."""
+"""The translator: fitted on parallel anchors, applied as one affine map, or a kernel map where that is closer."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class Translator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
 
     Attributes
     ----------
-    matrix_, offset_ : the affine map, normalizations folded in
+    matrix_, offset_ : the affine map, normalizations folded in; of a kernel map, what its features are multiplied by
     metric_ : "cosine" or "inner", what translated pairs are compared by
     selection_ : what "auto" chose, by which criterion, and the runner-up
     pairs_ : what it was fitted on (:class:`relatent.Pairs`); a loaded translator has none
@@ -482,7 +482,7 @@ def _refuse_labels(Y: Any) -> Any:
         raise ValueError(
             f"Y has shape {tuple(y.shape)} and dtype {y.dtype}, like class labels: expected the target's vectors, one "
             "float row per row of X. In a scikit-learn pipeline, fit the translator first and pass it in a "
-            "sklearn.frozen.FrozenEstimator. For quantised vectors, convert them with Y.astype('float32')."
+            "sklearn.frozen.FrozenEstimator. For quantized vectors, convert them with Y.astype('float32')."
         )
     return Y
 
