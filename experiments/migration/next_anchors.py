@@ -67,9 +67,7 @@ def _error(x: np.ndarray, y: np.ndarray, fitted: np.ndarray, test: np.ndarray) -
 
 def _mrr(x: np.ndarray, y: np.ndarray, fitted: np.ndarray, test: np.ndarray) -> float:
     t = rl.Translator("retrieval").fit(x[fitted], y[fitted])
-    found = rl.evaluate.nearest(t.transform(x[test]), t.transform_target(y[test]), 100, t.metric_).indices
-    hits = found == np.arange(len(test))[:, None]
-    return float(np.mean(np.where(hits.any(axis=1), 1 / (1 + hits.argmax(axis=1)), 0)))
+    return float(rl.evaluate.mrr(t.transform(x[test]), t.transform_target(y[test]), 100, t.metric_))
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ import typer
 
 from relatent._remedy import message_for_command
 
-__all__ = ["ERROR", "NO_GO", "NO_VERDICT", "OK", "USAGE", "Answer", "app", "command"]
+__all__ = ["ERROR", "NO_GO", "NO_VERDICT", "OK", "USAGE", "Answer", "app", "command", "group"]
 
 OK = 0
 ERROR = 1
@@ -55,6 +55,20 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+
+
+def group(name: str, about: str) -> typer.Typer:
+    """Return a new group of commands, shown as the commands of relatent itself are."""
+    made = typer.Typer(
+        name=name,
+        help=about,
+        no_args_is_help=True,
+        rich_markup_mode=None,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    app.add_typer(made)
+    return made
+
 
 Json = Annotated[bool, typer.Option("--json", help="Answer in JSON on the standard output.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing but errors: no answer, notes or progress.")]

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from relatent.cli.frame import NO_GO, NO_VERDICT, OK, Answer, app, command
+from relatent.cli.frame import NO_GO, NO_VERDICT, OK, Answer, command, group
 from relatent.cli.options import Accept, EngineName, K, Scheduler, Seed, Workers
 
 __all__ = ["apply", "cutover", "plan", "rollback", "status", "verify"]
@@ -30,15 +30,7 @@ Better than in the URL, a password stands in the environment (PGPASSWORD, QDRANT
 The old vectors are never modified: new ones go into a new field, which is served from the cutover on, until a rollback.
 """
 
-group = typer.Typer(
-    name="migrate",
-    help=ABOUT,
-    no_args_is_help=True,
-    rich_markup_mode=None,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
-app.add_typer(group)
-step = partial(command, group=group)
+step = partial(command, group=group("migrate", ABOUT))
 
 EXIT_CODES = {"GO": OK, "NO-GO": NO_GO, "no verdict": NO_VERDICT}
 

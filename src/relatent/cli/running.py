@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from relatent.cli.frame import NO_GO, OK, Answer, app, command
+from relatent.cli.frame import NO_GO, OK, Answer, command, group
 from relatent.cli.options import (
     ByRow,
     Force,
@@ -26,21 +26,14 @@ from relatent.cli.options import spaces as two_spaces
 
 __all__ = ["backfill", "check", "make", "thresholds", "watch"]
 
-canary = typer.Typer(
-    name="canary",
-    help="""Keep a few items with their vectors, and learn from them when a model behind a name has changed.
+ABOUT_CANARIES = """Keep a few items with their vectors, and learn from them when a model behind a name has changed.
 
 \b
   relatent canary make old.parquet -o canary.parquet
   relatent encode canary.parquet --column text --key id -m MODEL -o fresh.parquet
   relatent canary check canary.parquet fresh.parquet
-""",
-    no_args_is_help=True,
-    rich_markup_mode=None,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
-app.add_typer(canary)
-in_canary = partial(command, group=canary)
+"""
+in_canary = partial(command, group=group("canary", ABOUT_CANARIES))
 
 
 @command

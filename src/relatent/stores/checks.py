@@ -25,7 +25,6 @@ __all__ = [
     "key_column",
     "readable",
     "same_kind",
-    "unit_norm",
 ]
 
 
@@ -131,12 +130,6 @@ def same_kind(address: Address, keys: pa.Array | pa.ChunkedArray, kind: pa.DataT
     if column.type != kind:
         raise StoreError(f"The keys are {column.type} and those of {address} are {kind}: give keys of that kind.")
     return column
-
-
-def unit_norm(vectors: np.ndarray) -> np.ndarray:
-    """Return vectors at norm 1; zeros stay zeros."""
-    norms = np.linalg.norm(vectors, axis=1, keepdims=True)
-    return np.asarray(vectors / np.where(norms == 0, 1, norms)).astype(vectors.dtype, copy=False)
 
 
 def readable(address: Address, keys: pa.Array, vectors: np.ndarray, unreadable: Unreadable | None) -> np.ndarray:

@@ -9,8 +9,8 @@ import numpy as np
 
 from relatent._atomic import atomic_write
 from relatent._extras import needs
+from relatent._linalg import unit_norm
 from relatent.stores.address import StoreError
-from relatent.stores.checks import unit_norm
 from relatent.stores.store import Field
 
 __all__ = ["IndexRows", "empty_like", "flat", "metric_of", "read_index", "search_index", "write_index"]

@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from relatent._linalg import unit_norm
 from relatent.spaces.chunks import Chunk, Layout
 from relatent.spaces.formats.npy import ids_beside
 from relatent.stores.address import Address, StoreError
@@ -26,7 +27,6 @@ from relatent.stores.checks import (
     cut,
     readable,
     same_kind,
-    unit_norm,
 )
 from relatent.stores.faiss.files import Files, identity
 from relatent.stores.faiss.index import (
