@@ -10,7 +10,7 @@ from io import StringIO
 from textwrap import fill
 from typing import Any
 
-__all__ = ["Stage", "Tabular", "no_stage", "progress_bar", "render", "stages", "wrap"]
+__all__ = ["Stage", "Tabular", "duration", "no_stage", "progress_bar", "render", "stages", "wrap"]
 
 WIDTH = 120
 
@@ -45,6 +45,18 @@ def wrap(sentence: str) -> str:
     True
     """
     return fill(sentence, WIDTH, subsequent_indent="  ", break_on_hyphens=False)
+
+
+def duration(seconds: float) -> str:
+    """Return a time in words.
+
+    >>> duration(5_400)
+    'about 1.5 hours'
+    """
+    for unit, length in (("hours", 3_600), ("minutes", 60)):
+        if seconds >= length:
+            return f"about {seconds / length:,.3g} {unit}"
+    return f"about {seconds:.2g} seconds"
 
 
 class Tabular:

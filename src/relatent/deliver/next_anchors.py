@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from relatent import anchors
+from relatent._terminal import duration
 from relatent.deliver.anchors import candidate_count
 from relatent.evaluate.interval import Estimate
 from relatent.spaces.files import AnyPath, check_new, write_space
@@ -55,7 +56,7 @@ class NextAnchors:
         if self.now is None or self.gain is None:
             return f"{len(self.rows):,} items to embed first: no pair is known yet, so that nothing can be expected."
         half = (self.gain.high - self.gain.low) / 2
-        effort = [f"about {_duration(self.hours)}" if self.hours is not None else "", _price(self.cost)]
+        effort = [duration(3_600 * self.hours) if self.hours is not None else "", _price(self.cost)]
         spent = ", ".join(part for part in effort if part)
         lines = [
             f"{self.measure} is {self.now.value:.3f} with {self.known:,} pairs.",
@@ -104,14 +105,6 @@ def _next_rows(source: Space, known: np.ndarray, budget: int, seed: int) -> np.n
         rows = np.union1d(known, anchors.uniform(np.broadcast_to(0.0, (len(source), 1)), count, seed))
     chosen = anchors.plan(source.take(rows), budget, np.searchsorted(rows, np.sort(known)), seed)
     return np.asarray(rows[chosen])
-
-
-def _duration(hours: float) -> str:
-    seconds = hours * 3_600
-    for size, name in ((86_400, "days"), (3_600, "hours"), (60, "minutes")):
-        if seconds >= 2 * size:
-            return f"{seconds / size:,.0f} {name}"
-    return f"{seconds:,.0f} seconds"
 
 
 def _price(cost: float | None) -> str:

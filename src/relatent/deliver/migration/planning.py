@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from relatent._terminal import render, stages, wrap
+from relatent._terminal import duration, render, stages, wrap
 from relatent.deliver.evaluate import evaluate_spaces
 from relatent.deliver.loading import load
 from relatent.deliver.migration.side import StoredSide, check_fingerprint, stored_side
@@ -111,7 +111,7 @@ class MigrationPlan:
         measured = ", ".join(f"{name} {rate:,.0f}" for name, rate in steps.items() if rate is not None)
         unknown = " Writing was not measured." if rates.write is None else ""
         return (
-            f"Time: {_duration(self.seconds)}, and the time to build an index. Rows per second, measured on "
+            f"Time: {duration(self.seconds)}, and the time to build an index. Rows per second, measured on "
             f"{rates.rows:,} rows: {measured}. The source is read twice, to notice changes.{unknown}"
         )
 
@@ -226,15 +226,3 @@ def _size(count: float) -> str:
             return f"{count:.3g} {unit}"
         count /= 1_000
     return f"{count:,.3g} TB"
-
-
-def _duration(seconds: float) -> str:
-    """Return a time in words.
-
-    >>> _duration(5_400)
-    'about 1.5 hours'
-    """
-    for unit, length in (("hours", HOUR), ("minutes", 60)):
-        if seconds >= length:
-            return f"about {seconds / length:,.3g} {unit}"
-    return f"about {seconds:.2g} seconds"
