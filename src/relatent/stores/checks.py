@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Protocol, Self
 
 import numpy as np
 import pyarrow as pa
@@ -15,6 +15,7 @@ from relatent.stores.store import Field, Shard, Unreadable
 
 __all__ = [
     "Closing",
+    "RoleKeeper",
     "as_queries",
     "as_vectors",
     "check_addable",
@@ -43,6 +44,40 @@ class Closing:
     ) -> None:
         """Close."""
         self.close()
+
+
+class HasRoles(Protocol):
+    """Fields by what they are for."""
+
+    @property
+    def served(self) -> Field: ...
+    @property
+    def new(self) -> Field | None: ...
+    @property
+    def old(self) -> Field | None: ...
+
+
+class RoleKeeper(Closing):
+    """A store that keeps which of its fields is served, is new, or was served before, and looks it up each time."""
+
+    def _current(self) -> HasRoles:
+        """Return the roles as the store has them now."""
+        raise NotImplementedError
+
+    @property
+    def served(self) -> Field:
+        """The field that searches read."""
+        return self._current().served
+
+    @property
+    def new(self) -> Field | None:
+        """The field that was added and is not served yet."""
+        return self._current().new
+
+    @property
+    def old(self) -> Field | None:
+        """The field that was served before the last switch."""
+        return self._current().old
 
 
 def check_addable(address: Address, asked: Field, new: Field | None, old: Field | None) -> bool:

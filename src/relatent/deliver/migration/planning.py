@@ -28,7 +28,6 @@ TRIAL_ROWS = 10_000
 BYTES = {"float32": 4.0, "float16": 2.0, "int8": 1.0, "bit": 1 / 8}
 # Links of an HNSW graph per row: twice M = 16 at the lowest layer, in four bytes each.
 GRAPH_BYTES = 2 * 16 * 4
-HOUR = 3_600
 NO_PAIRS = (
     "No held-out pairs were given (--sample OLD NEW), so nothing is known about how well translated vectors are found. "
     "Embed a few thousand items with the new model, and give both."

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from relatent.spaces.chunks import Chunk, Layout, chunk_rows
 from relatent.stores.address import Address, StoreError
 from relatent.stores.checks import (
-    Closing,
+    RoleKeeper,
     as_queries,
     as_vectors,
     check_addable,
@@ -36,36 +36,21 @@ KEY, DOCUMENT, URI = "id", "document", "uri"
 TEXT = pa.large_string()
 
 
-class ChromaStore(Closing):
+class ChromaStore(RoleKeeper):
     """A collection and its companion (:mod:`relatent.stores.chroma`)."""
 
     def __init__(self, address: Address) -> None:
         self.address = address
         self._connection = Connection(address)
         try:
-            self._look()
+            self._current()
         except StoreError:
             self.close()
             raise
 
     # Roles ---------------------------------------------------------------------------------------------------------
 
-    @property
-    def served(self) -> Field:
-        """The field of the collection of this name."""
-        return self._look().served
-
-    @property
-    def new(self) -> Field | None:
-        """The field of the companion."""
-        return self._look().new
-
-    @property
-    def old(self) -> Field | None:
-        """The field of the collection that had this name before."""
-        return self._look().old
-
-    def _look(self) -> Roles:
+    def _current(self) -> Roles:
         with self._connection.reporting():
             return read_roles(self._connection)
 
@@ -76,11 +61,11 @@ class ChromaStore(Closing):
 
     def count(self, of: Field, shard: Shard | None = None) -> int:
         """Count the items of a collection."""
-        return len(self._keys(self._collection(self._look(), of), shard))
+        return len(self._keys(self._collection(self._current(), of), shard))
 
     def shards(self, rows: int) -> list[Shard]:
         """Cut the sorted ids into shards of so many rows."""
-        roles = self._look()
+        roles = self._current()
         return cut(self._keys(self._collection(roles, roles.served)), rows)
 
     def scan(
@@ -93,7 +78,7 @@ class ChromaStore(Closing):
         unreadable: Unreadable | None = None,
     ) -> Iterator[Chunk]:
         """Read the ids first, then their items. An item that is deleted meanwhile is left out."""
-        collection = self._collection(self._look(), of)
+        collection = self._collection(self._current(), of)
         keys = self._keys(collection, shard)
         size, start = min(chunk_rows(of.dim, np.dtype(np.float32), rows), self._connection.batch), 0
         for first in range(0, len(keys), size):
@@ -129,7 +114,7 @@ class ChromaStore(Closing):
 
     def add(self, new: Field) -> Field:
         """Make an empty companion."""
-        roles = self._look()
+        roles = self._current()
         if not check_addable(self.address, new, roles.new, roles.old):
             return new
         if new.dtype != "float32" or new.metric not in METRICS or new.name in (roles.served.name, "old", "lock"):
@@ -143,7 +128,7 @@ class ChromaStore(Closing):
 
     def write(self, into: Field, keys: pa.Array, vectors: np.ndarray) -> None:
         """Copy the items of these keys from the served collection, with the new vectors."""
-        roles = self._look()
+        roles = self._current()
         new = check_new(self.address, roles.new, into)
         kept = as_vectors(self.address, new, vectors)
         names = same_kind(self.address, keys, TEXT).to_pylist() if len(kept) else []
@@ -157,7 +142,7 @@ class ChromaStore(Closing):
 
     def remove_orphans(self, of: Field) -> int:
         """Delete from the companion what is no longer in the served collection."""
-        roles = self._look()
+        roles = self._current()
         companion = self._collection(roles, check_new(self.address, roles.new, of))
         here, there = self._keys(companion), self._keys(self._collection(roles, roles.served))
         gone = here.filter(pc.invert(pc.is_in(here, value_set=there))).to_pylist()
@@ -168,11 +153,11 @@ class ChromaStore(Closing):
 
     def build_index(self, of: Field) -> None:
         """Do nothing: Chroma indexes what is written."""
-        self._collection(self._look(), of)
+        self._collection(self._current(), of)
 
     def search(self, vectors: np.ndarray, k: int, *, of: Field | None = None, exact: bool = False) -> Hits:
         """Search by Chroma's own index; ``exact`` compares with every vector."""
-        roles = self._look()
+        roles = self._current()
         field = roles.served if of is None else of
         queries = as_queries(self.address, field, vectors)
         if exact:
@@ -188,14 +173,14 @@ class ChromaStore(Closing):
 
     def switch(self) -> None:
         """Put the served collection aside, then give its name to the companion."""
-        roles = self._look()
+        roles = self._current()
         new, added = check_new(self.address, roles.new), roles.added
         assert added is not None
         self._rename_both(roles, (roles.served, added.aside), (new, added.serves))
 
     def switch_back(self) -> None:
         """Take the name from the companion, then give it to the collection that had it."""
-        roles = self._look()
+        roles = self._current()
         old, added = check_old(self.address, roles.old), roles.added
         assert added is not None
         self._rename_both(roles, (roles.served, added.waiting), (old, added.serves))
@@ -213,7 +198,7 @@ class ChromaStore(Closing):
 
     def drop_new(self) -> None:
         """Delete the companion."""
-        roles = self._look()
+        roles = self._current()
         self._connection.delete(self._collection(roles, check_new(self.address, roles.new)).name)
 
     def lock(self) -> AbstractContextManager[None]:

@@ -17,7 +17,7 @@ from relatent.spaces.chunks import Chunk, Layout
 from relatent.spaces.formats.npy import ids_beside
 from relatent.stores.address import Address, StoreError
 from relatent.stores.checks import (
-    Closing,
+    RoleKeeper,
     as_queries,
     as_vectors,
     check_addable,
@@ -53,7 +53,7 @@ DTYPES = ("float32", "float16")
 METRICS = ("cosine", "inner", "l2")
 
 
-class FaissStore(Closing):
+class FaissStore(RoleKeeper):
     """An index file with its keys (:mod:`relatent.stores.faiss`)."""
 
     def __init__(self, address: Address) -> None:
@@ -67,22 +67,7 @@ class FaissStore(Closing):
 
     # Roles ---------------------------------------------------------------------------------------------------------
 
-    @property
-    def served(self) -> Field:
-        """The field of the index at the path."""
-        return self._roles().served
-
-    @property
-    def new(self) -> Field | None:
-        """The field that was added and is not at the path."""
-        return self._roles().new
-
-    @property
-    def old(self) -> Field | None:
-        """The field that was at the path before the switch."""
-        return self._roles().old
-
-    def _roles(self) -> Roles:
+    def _current(self) -> Roles:
         noted = self._files.read_note()
         if noted is not None:
             return noted

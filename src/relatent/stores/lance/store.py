@@ -14,7 +14,7 @@ from relatent._extras import needs
 from relatent.spaces.chunks import Chunk, Layout, chunk_rows
 from relatent.stores.address import Address, StoreError
 from relatent.stores.checks import (
-    Closing,
+    RoleKeeper,
     as_queries,
     as_vectors,
     cannot_read,
@@ -45,7 +45,7 @@ DTYPES = ("float32", "float16")
 ATTEMPTS = 5
 
 
-class LanceStore(Closing):
+class LanceStore(RoleKeeper):
     """A table (:mod:`relatent.stores.lance`). Every operation looks at its latest version."""
 
     def __init__(self, address: Address) -> None:
@@ -58,20 +58,8 @@ class LanceStore(Closing):
 
     # Roles ---------------------------------------------------------------------------------------------------------
 
-    @property
-    def served(self) -> Field:
-        """The field in the vector column."""
-        return self._look()[1].served
-
-    @property
-    def new(self) -> Field | None:
-        """The field of the column that was added."""
-        return self._look()[1].new
-
-    @property
-    def old(self) -> Field | None:
-        """The field that was in the vector column before."""
-        return self._look()[1].old
+    def _current(self) -> Roles:
+        return self._look()[1]
 
     def _look(self) -> tuple[Any, Roles]:
         """Return the latest version of the table, and the roles of its columns."""

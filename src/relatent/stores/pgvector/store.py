@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import Any
 
@@ -14,7 +15,7 @@ import pyarrow as pa
 from relatent.spaces.chunks import Chunk, Layout
 from relatent.stores.address import Address, StoreError
 from relatent.stores.checks import (
-    Closing,
+    RoleKeeper,
     as_queries,
     as_vectors,
     cannot_read,
@@ -42,13 +43,15 @@ CHUNK_BYTES = 8 * 2**20
 INDEXED = {"float32": 2_000, "float16": 4_000, "bit": 64_000}
 # What advisory locks of relatent are known by, beside the table's number.
 LOCK_CLASS = 0x7E1A
+LOCK_KEYS = "%s, %s::int8::bit(32)::int4"
+LOCK_WAIT = 2.0
 
 
 class _AlreadyThereError(Exception):
     """Some of the rows that were copied are there already, so that none was written."""
 
 
-class PgvectorStore(Closing):
+class PgvectorStore(RoleKeeper):
     """A table with a vector column (:mod:`relatent.stores.pgvector`)."""
 
     def __init__(self, address: Address) -> None:
@@ -65,21 +68,6 @@ class PgvectorStore(Closing):
             raise
 
     # Roles ---------------------------------------------------------------------------------------------------------
-
-    @property
-    def served(self) -> Field:
-        """The field that the view shows."""
-        return self._current().served
-
-    @property
-    def new(self) -> Field | None:
-        """The field of the table beside, while it is not served."""
-        return self._current().new
-
-    @property
-    def old(self) -> Field | None:
-        """The table's own column, while it is not served."""
-        return self._current().old
 
     def _current(self) -> Roles:
         with self._connections.transaction() as cursor:
@@ -274,16 +262,30 @@ class PgvectorStore(Closing):
 
     @contextmanager
     def lock(self) -> Iterator[None]:
-        """Take an advisory lock on a connection of its own; the server drops it with the connection."""
+        """Take an advisory lock on a connection of its own, so that the server drops it when this process dies."""
+        lock = (LOCK_CLASS, self._table.oid)
         with self._connections.another() as connection:
-            query = "SELECT pg_try_advisory_lock(%s, %s::int8::bit(32)::int4)"
-            if not connection.execute(query, (LOCK_CLASS, self._table.oid)).fetchone()[0]:
+            if not _locked(connection, lock):
                 raise busy(self.address)
-            yield
+            try:
+                yield
+            finally:  # a lost connection has lost the lock, too
+                with suppress(psycopg().Error):
+                    connection.execute(f"SELECT pg_advisory_unlock({LOCK_KEYS})", lock)
 
     def close(self) -> None:
         """Close the connection."""
         self._connections.close()
+
+
+def _locked(connection: Any, lock: tuple[int, int]) -> bool:
+    """Return whether the lock is ours now, after a wait: a server needs a moment to notice a killed process."""
+    until = time.monotonic() + LOCK_WAIT
+    while not connection.execute(f"SELECT pg_try_advisory_lock({LOCK_KEYS})", lock).fetchone()[0]:
+        if time.monotonic() > until:
+            return False
+        time.sleep(0.05)
+    return True
 
 
 def _forbid_indexes(cursor: Any) -> None:

@@ -35,8 +35,8 @@ class AliasStore(QdrantStore):
         self._client: ClientEngine = engine.on(self._collection)
         super().__init__(address, self._client)
 
-    def _roles(self) -> Roles:
-        roles = super()._roles()
+    def _current(self) -> Roles:
+        roles = super()._current()
         if roles.second is None:
             return roles
         return replace(roles, switched=self._client.alias_target(self._alias) == self._name(roles.second))
@@ -69,7 +69,7 @@ class AliasStore(QdrantStore):
     def add(self, new: Field) -> Field:
         """Note the new field, then create its collection: a run that was killed in between does so when it goes on."""
         self._check_kind(new)
-        roles, beside = self._roles(), self._beside(new)
+        roles, beside = self._current(), self._beside(new)
         if check_addable(self.address, new, roles.new, roles.old):
             if beside.is_there():
                 raise StoreError(f"There is a collection {self._name(new)!r} already: give the new field another name.")

@@ -16,7 +16,7 @@ from relatent._array import suggest
 from relatent.spaces.chunks import Chunk, Layout, chunk_rows
 from relatent.stores.address import Address, StoreError
 from relatent.stores.checks import (
-    Closing,
+    RoleKeeper,
     as_queries,
     as_vectors,
     cannot_read,
@@ -43,7 +43,7 @@ KINDS = {bool: pa.bool_(), int: pa.int64(), float: pa.float64()}
 Key = int | str
 
 
-class QdrantStore(Closing):
+class QdrantStore(RoleKeeper):
     """A collection (:mod:`relatent.stores.qdrant`)."""
 
     def __init__(self, address: Address, engine: Engine) -> None:
@@ -70,27 +70,12 @@ class QdrantStore(Closing):
 
     # Roles ---------------------------------------------------------------------------------------------------------
 
-    @property
-    def served(self) -> Field:
-        """The vector that is noted as served."""
-        return self._roles().served
-
-    @property
-    def new(self) -> Field | None:
-        """The vector that was added and is not served."""
-        return self._roles().new
-
-    @property
-    def old(self) -> Field | None:
-        """The vector that was served before."""
-        return self._roles().old
-
-    def _roles(self) -> Roles:
+    def _current(self) -> Roles:
         noted = self._engine.read_note()
         return Roles(self._first) if noted is None else Roles.of_note(noted)
 
     def _known(self, of: Field) -> Field:
-        roles = self._roles()
+        roles = self._current()
         return check_one_of(self.address, of, roles.first, roles.second)
 
     def _place(self, of: Field) -> tuple[Engine, str]:
@@ -144,7 +129,7 @@ class QdrantStore(Closing):
         unreadable: Unreadable | None = None,
     ) -> Iterator[Chunk]:
         """Return the points in order of their ids. It is no view of one moment: Qdrant has none."""
-        field, roles = self._known(of), self._roles()
+        field, roles = self._known(of), self._current()
         size, start = chunk_rows(of.dim, np.dtype(of.dtype), rows), 0
         kinds = self._columns(of, columns)
         waiting: list[Point] = []
@@ -196,7 +181,7 @@ class QdrantStore(Closing):
     def add(self, new: Field) -> Field:
         """Note the new vector, then create it: a run that was killed in between creates it when it goes on."""
         self._check_kind(new)
-        roles = self._roles()
+        roles = self._current()
         there = {field.name for field in self._engine.fields()}
         if check_addable(self.address, new, roles.new, roles.old):
             if new.name in there or new.name in (DEFAULT, ""):
@@ -250,19 +235,19 @@ class QdrantStore(Closing):
 
     def switch(self) -> None:
         """Note that the new vector is served."""
-        roles = self._roles()
+        roles = self._current()
         check_new(self.address, roles.new)
         self._engine.write_note(replace(roles, switched=True).note())
 
     def switch_back(self) -> None:
         """Note that the old vector is served again."""
-        roles = self._roles()
+        roles = self._current()
         check_old(self.address, roles.old)
         self._engine.write_note(replace(roles, switched=False).note())
 
     def drop_new(self) -> None:
         """Remove the new vector from every point, then the note of it."""
-        roles = self._roles()
+        roles = self._current()
         new = check_new(self.address, roles.new)
         if new.name in {field.name for field in self._engine.fields()}:
             self._engine.drop(new.name)
