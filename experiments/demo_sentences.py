@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from experiments.encoders import ENCODERS, INSTALL, load_encoder, missing
+from experiments.data.encoders import ENCODERS, INSTALL, load_encoder, missing
 
 import relatent as rl
 from relatent.evaluate import Search, Verdict, nearest, score_options, verdict_of

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
-from experiments.data import locate
-from experiments.encoders import INSTALL, load_encoder, missing
+from experiments.data.encoders import INSTALL, load_encoder, missing
+from experiments.data.files import locate
 
 import relatent as rl
 

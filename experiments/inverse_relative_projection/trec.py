@@ -15,7 +15,7 @@ import argparse
 import itertools
 
 import numpy as np
-from experiments.data import load_spaces
+from experiments.data.files import load_spaces
 from rich.console import Console
 from rich.progress import track
 from rich.table import Table

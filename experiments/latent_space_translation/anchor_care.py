@@ -20,7 +20,7 @@ import time
 from itertools import permutations
 
 import numpy as np
-from experiments.data import load_spaces
+from experiments.data.files import load_spaces
 from rich.console import Console
 from rich.table import Table
 from sklearn.metrics import roc_auc_score

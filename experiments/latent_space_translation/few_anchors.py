@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from unittest.mock import patch
 
 import numpy as np
-from experiments.data import load_spaces
+from experiments.data.files import load_spaces
 
 import relatent as rl
 from relatent.translate import growing

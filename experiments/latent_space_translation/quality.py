@@ -1,7 +1,7 @@
 """The defaults against the strongest simple baselines, on development pairs and on pairs that nobody tuned to.
 
 Development pairs are the .npz files in the data folder. Confirmation pairs are other encoders on other corpora, built
-from packages by ``experiments.spaces.groups``. For each ordered pair of spaces, anchor count and seed:
+from packages by ``experiments.data.groups``. For each ordered pair of spaces, anchor count and seed:
 
 - vectors: reconstruction error beside best6 and a kernel ridge tuned by cross-validation (scikit-learn)
 - retrieval, frozen: MRR beside best6, best6 with CSLS, and regularized CCA with CSLS
@@ -24,11 +24,11 @@ from itertools import permutations
 from pathlib import Path
 
 import numpy as np
-from experiments.data import locate
+from experiments.data.files import locate
+from experiments.data.groups import GROUPS as CONFIRMATION
+from experiments.data.groups import Group, load_group
 from experiments.latent_space_translation.quality_parts import PARTS, Split, train_heads
 from experiments.latent_space_translation.quality_report import Cell, Key, read_cells, report, write_cells
-from experiments.spaces.groups import GROUPS as CONFIRMATION
-from experiments.spaces.groups import Group, load_group
 from rich.console import Console
 from rich.progress import track
 from sklearn.pipeline import Pipeline

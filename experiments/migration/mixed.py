@@ -20,7 +20,7 @@ import warnings
 from dataclasses import dataclass
 
 import numpy as np
-from experiments.data import load_spaces
+from experiments.data.files import load_spaces
 from rich.console import Console
 from rich.table import Table
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import argparse
 
 import numpy as np
-from experiments.data import locate
+from experiments.data.files import locate
 from rich.console import Console
 from rich.table import Table
 

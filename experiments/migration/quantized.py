@@ -11,7 +11,7 @@ from __future__ import annotations
 import argparse
 
 import numpy as np
-from experiments.data import load_spaces
+from experiments.data.files import load_spaces
 from rich.console import Console
 from rich.table import Table
 

@@ -25,7 +25,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from experiments.images import Images, image_options, load_images
+from experiments.data.images import Images, image_options, load_images
 from experiments.models.classifier import ARCHITECTURES, classification_loss, classifier
 from experiments.models.training import Training, train, trained
 from rich.console import Console

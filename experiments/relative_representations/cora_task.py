@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from experiments.data import locate
+from experiments.data.files import locate
 from experiments.models.graph import Graph, NodeClassifier, sparse
 from torch import Tensor, nn
 

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from experiments.encoders import ENCODERS, load_encoder
+from experiments.data.encoders import ENCODERS, load_encoder
 from rich.console import Console
 from rich.table import Table
 from sklearn.linear_model import LogisticRegression

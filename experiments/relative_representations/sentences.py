@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from experiments.data import load_spaces, locate
+from experiments.data.files import load_spaces, locate
 from rich.console import Console
 from rich.table import Table
 from sklearn.exceptions import ConvergenceWarning

@@ -1,134 +1,119 @@
-"""Two English word spaces, absolute and relative: the structure of table 1 of Moschella et al., ICLR 2023.
+"""Words in two spaces, absolute and relative: table 1 and figure 10 of Moschella et al., ICLR 2023.
 
-Reads ``words_15558_explosion300_glove50.npz``: 15,558 words in a 300-dimensional and a 50-dimensional space that were
-trained apart. Each word is looked up, as the source describes it, among all words as the target describes them:
-Jaccard and MRR with K = 10, and the cosine between the two descriptions of a word; mean ± std over seeds, each seed
-drawing 300 anchors. The paper used FastText and Word2Vec, 300-dimensional both, over about 20,000 words; its figures
-stand beside ours in the same order. Absolute spaces of different width are compared with zeros in the missing
-coordinates. "relative" is the paper's raw cosine; "centred" subtracts the mean of the anchors first, the library's
-default; "whitened" replaces the cosine by the Mahalanobis similarity.
+Each word is looked up, as the source describes it, among all words as the target describes them: Jaccard and MRR with
+K = 10, and the cosine between the two descriptions of a word; each seed draws 300 anchors. Absolute spaces of different
+width are compared with zeros in the missing coordinates. "relative" is the paper's raw cosine; "centered" subtracts the
+mean of the anchors first, the library's default; "whitened" replaces the cosine by the Mahalanobis similarity.
 
-    python -m experiments.relative_representations.words --data DIR
+    python -m experiments rr-table1
 """
 
 from __future__ import annotations
 
-import argparse
-import sys
-import time
 from functools import partial
+from itertools import permutations
+from typing import TYPE_CHECKING
 
 import numpy as np
-from experiments.data import load_spaces
-from rich.console import Console
-from rich.table import Table
+from experiments.data.groups import load_group
+from experiments.figures import panels
+from experiments.published import published
+from experiments.results import Finding, Result, Setting, Table, spread
 
 import relatent as rl
 
-FILE, SPACES = "words_15558_explosion300_glove50.npz", ["explosion300", "glove50"]
-K, ANCHORS = 10, 300
-MEASURES = ["Jaccard", "MRR", "cosine"]
-KINDS = ["absolute", "relative", "relative, centred", "relative, whitened"]
-PROJECTIONS = {
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+K, ANCHORS, SHOWN = 10, 300, 200
+MEASURES = ("jaccard", "mrr", "cosine")
+KINDS = {
+    "absolute": None,
     "relative": {"normalize": "none"},
-    "relative, centred": {"normalize": "center"},
+    "relative, centered (ours)": {"normalize": "center"},
     "relative, whitened": {"similarity": partial(rl.similarity.mahalanobis, ridge=1.0), "normalize": "none"},
 }
-PAPER = {
-    ("absolute", 0, 0): "1.00 / 1.00 / 1.00",
-    ("absolute", 0, 1): "0.00 / 0.00 / 0.01",
-    ("absolute", 1, 0): "0.00 / 0.00 / 0.01",
-    ("absolute", 1, 1): "1.00 / 1.00 / 1.00",
-    ("relative", 0, 0): "1.00 / 1.00 / 1.00",
-    ("relative", 0, 1): "0.34 / 0.94 / 0.86",
-    ("relative", 1, 0): "0.39 / 0.98 / 0.86",
-    ("relative", 1, 1): "1.00 / 1.00 / 1.00",
-}
+PUBLISHED = {0: "FT → W2V", 1: "W2V → FT"}
+
+
+def run(setting: Setting) -> Result:
+    """Look every word up in the other space, over seeds."""
+    spaces, seeds = load_group("words").spaces, setting.pick(quick=5, full=10)
+    scores = {
+        (kind, pair): np.asarray([score(*described(kind, [spaces[p] for p in pair], seed)) for seed in range(seeds)])
+        for kind in KINDS
+        for pair in permutations(spaces, 2)
+    }
+    rows = [
+        [kind, " → ".join(pair), *map(spread, found.T), beside_published(kind, i % 2)]
+        for i, ((kind, pair), found) in enumerate(scores.items())
+    ]
+    table = Table(f"{K} neighbors, {ANCHORS} anchors", ("description", "spaces", *MEASURES, "published"), rows)
+    return Result([table], findings(scores), seeds=seeds, series=pictured(list(spaces.values())))
 
 
 def described(kind: str, spaces: list[np.ndarray], seed: int) -> list[np.ndarray]:
-    """Give both spaces in one description, so that their rows can be compared."""
-    if kind == "absolute":
+    """Return both spaces in one description, so that their rows can be compared."""
+    options = KINDS[kind]
+    if options is None:
         width = max(x.shape[1] for x in spaces)
         return [np.pad(x, ((0, 0), (0, width - x.shape[1]))) for x in spaces]
     rows = rl.anchors.uniform(spaces[0], ANCHORS, seed=seed)
-    return [rl.RelativeProjection(**PROJECTIONS[kind]).fit(x[rows]).transform(x) for x in spaces]
+    return [rl.RelativeProjection(**options).fit(x[rows]).transform(x) for x in spaces]
 
 
 def score(x: np.ndarray, y: np.ndarray) -> list[float]:
-    """Jaccard, MRR and cosine of x looked up in y."""
+    """Return Jaccard, MRR and cosine of x looked up in y."""
     found = rl.evaluate.retrieval_report(x, y, k=K)
     return [found["jaccard"].value, found["mrr"].value, float(rl.evaluate.cosine(x, y))]
 
 
-def run(spaces: list[np.ndarray], seeds: int) -> dict[tuple[str, int, int], np.ndarray]:
-    """Score each kind and direction: seeds × measures. Absolute spaces, and a space with itself, need one seed."""
-    scores: dict[tuple[str, int, int], np.ndarray] = {}
-    for kind in KINDS:
-        for seed in range(1 if kind == "absolute" else seeds):
-            pair = described(kind, spaces, seed)
-            for a, b in ((0, 0), (0, 1), (1, 0), (1, 1)):
-                if a != b or seed == 0:
-                    fresh = np.asarray([score(pair[a], pair[b])])
-                    scores[kind, a, b] = np.concatenate([scores.get((kind, a, b), fresh[:0]), fresh])
-    return scores
+def beside_published(kind: str, way: int) -> str:
+    """Return the paper's three figures in one cell."""
+    found = [published("rr-table1", f"{kind}, {PUBLISHED[way]}", measure) for measure in MEASURES]
+    return " / ".join(map(str, found)) if kind in ("absolute", "relative") else ""
 
 
-def show(scores: dict[tuple[str, int, int], np.ndarray], n: int, console: Console) -> None:
-    """Print ours beside the paper's."""
-    table = Table(title=f"{n:,} words, K = {K}, {ANCHORS} anchors")
-    for column in ("description", "source", "target", *MEASURES, "seeds", "paper: Jaccard / MRR / cosine"):
-        table.add_column(column, justify="left" if column in ("description", "source", "target") else "right")
-    for (kind, a, b), values in scores.items():
-        cells = [f"{v.mean():.3f} ± {v.std():.3f}" for v in values.T]
-        table.add_row(kind, SPACES[a], SPACES[b], *cells, str(len(values)), PAPER.get((kind, a, b), ""))
-    console.print(table)
+def findings(scores: dict[tuple[str, tuple[str, ...]], np.ndarray]) -> list[Finding]:
+    """Judge the structure of the table."""
+    mean = {key: dict(zip(MEASURES, found.mean(axis=0), strict=True)) for key, found in scores.items()}
+    absolute = max(m["mrr"] for (kind, _), m in mean.items() if kind == "absolute")
+    relative = min(m["mrr"] for (kind, _), m in mean.items() if kind == "relative")
+    jaccards = [m["jaccard"] for (kind, _), m in mean.items() if kind == "relative"]
+    return [
+        Finding(
+            "absolute spaces share no neighbors, relative ones do",
+            absolute < 0.01 and relative > 20 * absolute,
+            f"MRR {absolute:.4f} at most, relative {relative:.2f} at least (paper .94)",
+            headline=True,
+        ),
+        Finding(
+            "MRR is above Jaccard, and the two directions differ",
+            all(m["mrr"] > m["jaccard"] for m in mean.values()) and float(np.ptp(jaccards)) > 0.01,
+            f"Jaccard {min(jaccards):.2f} and {max(jaccards):.2f} (paper .34 and .39)",
+        ),
+    ]
 
 
-def judge(scores: dict[tuple[str, int, int], np.ndarray], console: Console) -> bool:
-    """Say of each part of the table's structure whether it holds."""
-    mean = {key: dict(zip(MEASURES, values.mean(axis=0), strict=True)) for key, values in scores.items()}
-    ways = ((0, 1), (1, 0))
-    claims = {
-        "a space looked up in itself scores 1": all(
-            min(mean[kind, i, i].values()) > 0.999 for kind in KINDS for i in (0, 1)
-        ),
-        "absolute Jaccard and MRR below 0.01": all(
-            mean["absolute", a, b][m] < 0.01 for a, b in ways for m in ("Jaccard", "MRR")
-        ),
-        "relative Jaccard and MRR at least 20 × absolute": all(
-            mean[kind, a, b][m] > 20 * mean["absolute", a, b][m]
-            for kind in KINDS[1:]
-            for a, b in ways
-            for m in MEASURES[:2]
-        ),
-        "relative MRR above Jaccard": all(
-            mean[k, a, b]["MRR"] > mean[k, a, b]["Jaccard"] for k in KINDS[1:] for a, b in ways
-        ),
-        "the two directions differ": all(
-            abs(mean[k, 0, 1]["Jaccard"] - mean[k, 1, 0]["Jaccard"]) > 0.01 for k in KINDS[1:]
-        ),
+def pictured(spaces: list[np.ndarray]) -> dict[str, np.ndarray]:
+    """Return figure 10's points: a sample of words on the first two principal axes, each space with its own."""
+    from sklearn.decomposition import PCA
+
+    sample = np.random.default_rng(0).choice(len(spaces[0]), SHOWN, replace=False)
+    kinds = {"absolute": spaces, "relative": described("relative", spaces, seed=0)}
+    return {
+        kind: np.stack([PCA(2, random_state=0).fit_transform(x - x.mean(axis=0))[sample] for x in both])
+        for kind, both in kinds.items()
     }
-    for claim, holds in claims.items():
-        console.print(f"{claim}: {'YES' if holds else 'NO'}")
-    return all(claims.values())
 
 
-def main() -> None:
-    """Read, run, print."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", help="folder of the data file (default: $RELATENT_DATA, else data/)")
-    parser.add_argument("--seeds", type=int, default=10)
-    options = parser.parse_args()
-    start = time.perf_counter()
-    spaces = list(load_spaces(FILE, SPACES, options.data).values())
-    scores = run(spaces, options.seeds)
-    console = Console(width=140)
-    show(scores, len(spaces[0]), console)
-    met = judge(scores, console)
-    console.print(f"{time.perf_counter() - start:.0f} s")
-    sys.exit(0 if met else 1)
-
-
-if __name__ == "__main__":
-    main()
+def draw(result: Result) -> Figure:
+    """Draw both spaces side by side, absolute above relative."""
+    figure, axes = panels(len(result.series), 2)
+    for row, (kind, both) in zip(axes, result.series.items(), strict=True):
+        for panel, points, name in zip(row, np.asarray(both), ("source", "target"), strict=True):
+            panel.scatter(*points.T, c=np.arange(len(points)), cmap="cividis", s=8)
+            panel.set_title(f"{kind}, {name}")
+            panel.set_xticks([])
+            panel.set_yticks([])
+    return figure

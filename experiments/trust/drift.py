@@ -13,7 +13,7 @@ import argparse
 import warnings
 
 import numpy as np
-from experiments.data import load_spaces
+from experiments.data.files import load_spaces
 from rich.console import Console
 from rich.table import Table
 

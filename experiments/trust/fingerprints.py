@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
-from experiments.data import locate
+from experiments.data.files import locate
 from rich.console import Console
 from rich.progress import track
 from rich.table import Table

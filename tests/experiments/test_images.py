@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from experiments.images import IDX, load_images, read_idx
+from experiments.data.images import IDX, load_images, read_idx
 
 
 def as_idx(a: np.ndarray) -> bytes:

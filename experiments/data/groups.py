@@ -1,6 +1,6 @@
 """Groups of parallel spaces that nobody chose a default on: other encoders and other data than the development files.
 
-    python -m experiments.spaces.groups [GROUP …]
+    python -m experiments.data.groups [GROUP …]
 
 builds them into the cache: a few minutes each on two cores, most of it for the pictures.
 """
@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from experiments.encoders import load_encoder
-from experiments.spaces import packages, pictures, texts, words
+from experiments.data import packages, pictures, texts, words
+from experiments.data.encoders import load_encoder
 from rich.progress import track
 
 BATCH = 1_000
@@ -23,14 +23,22 @@ WORDS, FASHION, CIFAR = 6_000, 5_000, 2_000
 
 @dataclass(frozen=True)
 class Group:
-    """Parallel spaces by name, and the labels of their rows where there are any."""
+    """Parallel spaces by name, with the labels and the keys (words, names) of their rows where there are any.
+
+    ``train`` leading rows are for training where the data come with a split; the others are for testing.
+    """
 
     spaces: dict[str, np.ndarray]
     labels: np.ndarray | None = None
+    keys: np.ndarray | None = None
+    train: int | None = None
+
+
+BESIDE = ("labels", "keys", "train")
 
 
 def load_group(name: str) -> Group:
-    """Return one of GROUPS, built on first use and read from the cache after that."""
+    """Return one of GROUPS, built on first use and read from the cache after that. Vectors are float32."""
     return cached(name, GROUPS[name])
 
 
@@ -40,8 +48,19 @@ def cached(name: str, build: Callable[[], Group]) -> Group:
     if not path.is_file():
         _save(path, build())
     with np.load(path) as kept:
-        spaces = {key: kept[key] for key in kept.files if key != "labels"}
-        return Group(spaces, kept["labels"] if "labels" in kept.files else None)
+        spaces = {key: kept[key].astype(np.float32) for key in kept.files if key not in BESIDE}
+        beside = {key: kept[key] for key in BESIDE if key in kept.files}
+    return Group(spaces, **beside | ({"train": int(beside["train"])} if "train" in beside else {}))
+
+
+def trec() -> Group:
+    """Questions of TREC in six classes."""
+    raise SystemExit("Not built yet.")
+
+
+def word_spaces() -> Group:
+    """Words in two spaces."""
+    raise SystemExit("Not built yet.")
 
 
 def newsgroups() -> Group:
@@ -100,6 +119,8 @@ def cifar() -> Group:
 
 
 GROUPS: dict[str, Callable[[], Group]] = {
+    "trec": trec,
+    "words": word_spaces,
     "newsgroups": newsgroups,
     "reviews": reviews,
     "tweets": tweets,
@@ -136,8 +157,8 @@ def _latent_semantics(corpus: list[str], axes: int = 200) -> Callable[[list[str]
 def _save(path: Path, group: Group) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     beside = path.with_suffix(".part.npz")
-    labels = {} if group.labels is None else {"labels": group.labels}
-    np.savez(beside, **group.spaces, **labels)
+    more = {key: value for key in BESIDE if (value := getattr(group, key)) is not None}
+    np.savez(beside, **group.spaces, **more)
     beside.replace(path)
 
 

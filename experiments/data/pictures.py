@@ -9,9 +9,9 @@ from collections.abc import Callable
 
 import numpy as np
 import torch
+from experiments.data import packages
 from experiments.models.classifier import classification_loss, classifier
 from experiments.models.training import Training, train, trained
-from experiments.spaces import packages
 
 Encode = Callable[[np.ndarray], np.ndarray]
 

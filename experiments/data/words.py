@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import numpy as np
-from experiments.spaces.packages import GLOVE, cache_folder
+from experiments.data.packages import GLOVE, cache_folder
 
 import relatent as rl
 

@@ -1,0 +1,64 @@
+"""One look for all pictures: colors that the color-blind tell apart, plain axes, no ink without meaning."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+# Okabe and Ito's palette, the dark ones first.
+COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#F0E442")
+SEQUENTIAL = "cividis"
+STYLE: dict[str, Any] = {
+    "font.size": 9,
+    "axes.titlesize": 10,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": False,
+    "legend.frameon": False,
+    "figure.constrained_layout.use": True,
+    "savefig.dpi": 120,
+}
+
+
+def panels(
+    rows: int = 1, columns: int = 1, size: tuple[float, float] = (3.2, 2.8), **options: Any
+) -> tuple[Figure, Any]:
+    """Return a figure and its array of axes, (rows, columns), in our style; ``size`` is one panel's, in inches."""
+    import matplotlib as mpl
+    from cycler import cycler
+    from matplotlib.figure import Figure
+
+    with mpl.rc_context(STYLE | {"axes.prop_cycle": cycler(color=COLORS)}):
+        figure = Figure(figsize=(size[0] * columns, size[1] * rows))
+        return figure, figure.subplots(rows, columns, squeeze=False, **options)
+
+
+def heat_map(axes: Any, values: Any, rows: list[str], columns: list[str], *, digits: int = 2, **options: Any) -> Any:
+    """Draw a matrix with its figures written into the cells, and return the image."""
+    import numpy as np
+
+    values = np.asarray(values, dtype=float)
+    image = axes.imshow(values, cmap=SEQUENTIAL, aspect="auto", **options)
+    axes.set_xticks(range(len(columns)), columns, rotation=45, ha="right", rotation_mode="anchor")
+    axes.set_yticks(range(len(rows)), rows)
+    middle = (np.nanmin(values) + np.nanmax(values)) / 2
+    for i, j in np.ndindex(*values.shape):
+        if np.isfinite(values[i, j]):
+            color = "black" if values[i, j] > middle else "white"
+            axes.text(j, i, f"{values[i, j]:.{digits}f}", ha="center", va="center", color=color, fontsize=7)
+    return image
+
+
+def save(figure: Figure, path: Path) -> None:
+    """Write a picture; a palette of 128 colors keeps it small."""
+    import io
+
+    from PIL import Image
+
+    content = io.BytesIO()
+    figure.savefig(content, format="png", facecolor="white", dpi=STYLE["savefig.dpi"])
+    path.parent.mkdir(parents=True, exist_ok=True)
+    Image.open(content).convert("RGB").quantize(128).save(path, optimize=True)

@@ -1,0 +1,81 @@
+"""Every table and figure of the papers that can be run here, by name."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from importlib import import_module
+from types import ModuleType
+
+PAPERS = {
+    "RR": "Relative representations (Moschella et al., ICLR 2023)",
+    "LST": "Latent space translation (Maiorca et al., NeurIPS 2023)",
+    "IRP": "Inverse relative projection (Maiorca et al., 2024)",
+    "beyond": "What the papers name as future work",
+}
+
+
+@dataclass(frozen=True)
+class Item:
+    """A table or figure: its paper, what it shows, and the module whose ``run`` makes it.
+
+    ``offline`` items need no download, and are run in a small size by the tests.
+    """
+
+    name: str
+    paper: str
+    shows: str
+    module: str
+    offline: bool = False
+
+    def load(self) -> ModuleType:
+        """Import the module: ``run(setting)`` returns a Result, and ``draw(result)``, where there is one, a figure."""
+        return import_module(f"experiments.{self.module}")
+
+    @property
+    def command(self) -> str:
+        """The command that runs it."""
+        return f"python -m experiments {self.name}"
+
+
+ITEMS = {
+    item.name: item
+    for item in (
+        Item("rr-figure1", "RR", "Figures 1 and 5: one autoencoder, several seeds", "relative_representations.seeds"),
+        Item("rr-table1", "RR", "Table 1, figure 10: words in two spaces", "relative_representations.words"),
+        Item("rr-table7", "RR", "Table 7: how anchors are chosen", "relative_representations.anchor_choices"),
+        Item("rr-table8", "RR", "Table 8, figure 11: images in two spaces", "relative_representations.image_spaces"),
+        Item("rr-figure3", "RR", "Figures 3 and 9: similarity against performance", "relative_representations.cora"),
+        Item("rr-table2", "RR", "Table 2: training absolute and relative", "relative_representations.training"),
+        Item("rr-table3", "RR", "Table 3, figure 4: stitched autoencoders", "relative_representations.autoencoders"),
+        Item("rr-table4", "RR", "Tables 4, 15–17: a head across languages", "relative_representations.languages"),
+        Item("rr-table5", "RR", "Table 5: a head across text encoders", "relative_representations.sentences"),
+        Item("rr-table6", "RR", "Tables 6, 18: a head across image encoders", "relative_representations.image_heads"),
+        Item("rr-figure6", "RR", "Figure 6: accuracy by number of anchors", "relative_representations.anchor_counts"),
+        Item("rr-figure7", "RR", "Figure 7: quantized similarity", "relative_representations.quantized"),
+        Item("rr-figure8", "RR", "Figure 8: self-similarities", "relative_representations.self_similarities"),
+        Item("rr-domains", "RR", "Anchors of another domain", "relative_representations.domains"),
+        Item("rr-slides", "RR", "The slides' toy autoencoder", "relative_representations.toy", offline=True),
+        Item("rr-supervision", "RR", "Similarity as supervision", "relative_representations.supervision", offline=True),
+        Item("lst-table1", "LST", "Table 1, figures 2–3: stitched generation", "latent_space_translation.generation"),
+        Item("lst-table2", "LST", "Tables 2 and 3: stitched MLP heads", "latent_space_translation.heads"),
+        Item("lst-svm", "LST", "The tables with SVM heads", "latent_space_translation.svm"),
+        Item("lst-figure1", "LST", "Figure 1: pictures and texts", "latent_space_translation.modalities"),
+        Item("lst-figure4", "LST", "Figures 4–5: scale invariance", "latent_space_translation.scale"),
+        Item(
+            "irp-reconstruction", "IRP", "Reconstruction within and across spaces", "inverse_relative_projection.matrix"
+        ),
+        Item("irp-heatmaps", "IRP", "Subspaces ω and pruning δ", "inverse_relative_projection.heatmaps"),
+        Item("irp-languages", "IRP", "Languages", "inverse_relative_projection.languages"),
+        Item("irp-scales", "IRP", "Norms of each encoder", "inverse_relative_projection.norms"),
+        Item("irp-layers", "IRP", "Rescaling a transformer's layers", "inverse_relative_projection.layers"),
+        Item(
+            "irp-activations", "IRP", "Activations and scale", "inverse_relative_projection.activations", offline=True
+        ),
+        Item("irp-stitching", "IRP", "Zero-shot stitching", "inverse_relative_projection.stitching"),
+        Item("irp-sensitivity", "IRP", "Sensitivity on TREC", "inverse_relative_projection.sensitivity"),
+        Item("irp-correlation", "IRP", "Similarity and accuracy", "inverse_relative_projection.correlation"),
+        Item("irp-modalities", "IRP", "Pictures and texts", "inverse_relative_projection.modalities"),
+        Item("stitch-at", "beyond", "Networks cut at inner layers", "beyond.inner_layers"),
+        Item("geodesic", "beyond", "Geodesic similarity", "beyond.geodesic", offline=True),
+    )
+}

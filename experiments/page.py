@@ -1,0 +1,89 @@
+"""The page of results, made from the records that are committed: ``python -m experiments.page``."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+from experiments.figures import save
+from experiments.items import ITEMS, PAPERS, Item
+from experiments.published import source
+from experiments.results import Record, read_record
+from experiments.show import markdown_table, verdict
+
+RECORDS = Path(__file__).parent / "results"
+PAGE = Path(__file__).parents[1] / "docs" / "results.md"
+PICTURES = PAGE.parent / "results"
+
+OPENING = """# The papers, reproduced
+
+This page is made by `python -m experiments.page` from the records in `experiments/results`; nothing on it is typed.
+Each item is one command, on data that install from package registries; `make reproduce` runs them all. Encoders and
+data differ from the papers' where they must, and each item says how: compare the shape of a table, not its last
+digit.
+*Ours* marks the default of relatent, which is not in the papers.
+"""
+
+
+def render(folder: Path = RECORDS) -> str:
+    """Return the page as Markdown."""
+    records = {name: record for name in ITEMS if (record := read_record(folder, name)) is not None}
+    parts = [OPENING, *_headlines(records)]
+    for paper, title in PAPERS.items():
+        parts += [
+            f"## {title}\n",
+            *(_section(ITEMS[name], r) for name, r in records.items() if ITEMS[name].paper == paper),
+        ]
+    lacking = [name for name in ITEMS if name not in records]
+    parts += [f"Not run yet: {', '.join(lacking)}.\n"] if lacking else []
+    return "\n".join(parts)
+
+
+def _headlines(records: dict[str, Record]) -> Iterator[str]:
+    yield "## Which published findings held\n"
+    for name, record in records.items():
+        for finding in (one for one in record.result.findings if one.headline):
+            yield f"- **{verdict(finding)}**: {finding.claim}. {finding.evidence} ([{name}](#{name}))"
+    yield ""
+
+
+def _section(item: Item, record: Record) -> str:
+    result, lines = record.result, [f"({item.name})=", f"### {item.shows}\n"]
+    about = [f"`{record.command}`", f"size {record.size}", f"{result.seeds} seeds" if result.seeds > 1 else "one seed"]
+    lines.append(f"{', '.join(about)}, {record.seconds:,.0f} s. Published: {source(item.name)}.")
+    lines += [f"Data: {'; '.join(result.data)}."] if result.data else []
+    for table in result.tables:
+        lines += [f"\n{table.title}\n", markdown_table(table)]
+    if (PICTURES / f"{item.name}.png").is_file():
+        lines.append(f"\n![{item.shows}](results/{item.name}.png)")
+    if result.stand_ins:
+        lines += [
+            "\n| the paper has | here stands |",
+            "|---|---|",
+            *(f"| {a} | {b} |" for a, b in result.stand_ins.items()),
+        ]
+    lines += ["", *(f"- {verdict(one)}: {one.claim}. {one.evidence}" for one in result.findings)]
+    lines += [f"\n{note}" for note in result.notes]
+    return "\n".join(lines) + "\n"
+
+
+def draw_pictures(folder: Path = RECORDS, into: Path = PICTURES) -> None:
+    """Draw the picture of every record that has one."""
+    shutil.rmtree(into, ignore_errors=True)
+    for name, item in ITEMS.items():
+        record = read_record(folder, name)
+        module = item.load() if record is not None else None
+        if record is not None and hasattr(module, "draw"):
+            save(module.draw(record.result), into / f"{name}.png")
+
+
+def main() -> None:
+    """Draw the pictures, then write the page, which shows those that are there."""
+    draw_pictures()
+    PAGE.write_text(render(), encoding="utf8")
+    print(f"{PAGE} and {len(list(PICTURES.glob('*.png')))} pictures")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,34 @@
+"""Figures that the papers published, each with its source: one TOML file per paper, one section per item."""
+
+from __future__ import annotations
+
+import tomllib
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+MISSING = "not available"
+
+
+def published(item: str, *where: str) -> Any:
+    """Return a published figure, such as ``published("rr-table1", "relative, FT → W2V", "jaccard")``.
+
+    Where the papers and what is left of their runs do not have it, that is said in words.
+    """
+    found: Any = _sections().get(item, {})
+    for key in where:
+        found = found.get(key, MISSING) if isinstance(found, dict) else MISSING
+    return found
+
+
+def source(item: str) -> str:
+    """Return where the figures of an item were published."""
+    return str(_sections().get(item, {}).get("source", MISSING))
+
+
+@cache
+def _sections() -> dict[str, Any]:
+    sections: dict[str, Any] = {}
+    for path in sorted(Path(__file__).parent.glob("*.toml")):
+        sections |= tomllib.loads(path.read_text(encoding="utf8"))
+    return sections

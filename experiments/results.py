@@ -1,0 +1,133 @@
+"""What a run found: tables, findings and what its pictures are drawn from, as one small JSON file."""
+
+from __future__ import annotations
+
+import json
+import platform
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+PACKAGES = ("relatent", "numpy", "scipy", "scikit-learn", "torch")
+SIZES = ("smoke", "quick", "full")
+Cell = str | float | dict[str, float] | None
+
+
+@dataclass(frozen=True)
+class Setting:
+    """How large a run is, where its data come from, and where trained models are kept for the next run."""
+
+    size: str = "quick"
+    source: str = "packages"
+    models: Path = Path("out/models")
+
+    def pick(self, quick: Any, full: Any, smoke: Any = None) -> Any:
+        """Return what this size takes; ``smoke``, the size of the tests, is ``quick`` unless it is given."""
+        return {"quick": quick, "full": full, "smoke": quick if smoke is None else smoke}[self.size]
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows of cells under columns. A cell is a text, a number, a mean with its deviation (:func:`spread`), or None."""
+
+    title: str
+    columns: Sequence[str]
+    rows: Sequence[Sequence[Cell]]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A claim of a paper, whether it held here, and by which figures. Headlines stand on the first page."""
+
+    claim: str
+    held: bool
+    evidence: str
+    headline: bool = False
+
+
+@dataclass(frozen=True)
+class Result:
+    """What one item found. ``stand_ins`` says what ran here in place of what the paper had."""
+
+    tables: Sequence[Table]
+    findings: Sequence[Finding] = ()
+    seeds: int = 1
+    data: Sequence[str] = ()
+    stand_ins: Mapping[str, str] = field(default_factory=dict)
+    notes: Sequence[str] = ()
+    series: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Record:
+    """A result, and how it came about."""
+
+    item: str
+    size: str
+    command: str
+    seconds: float
+    versions: Mapping[str, str]
+    result: Result
+
+
+def spread(values: Iterable[float]) -> dict[str, float]:
+    """Return the mean, the standard deviation and the number of values, as a cell of a table.
+
+    >>> spread([1.0, 3.0])
+    {'mean': 2.0, 'std': 1.0, 'n': 2}
+    """
+    found = np.asarray(list(values), dtype=float)
+    return {"mean": float(found.mean()), "std": float(found.std()), "n": len(found)}
+
+
+def versions() -> dict[str, str]:
+    """Return the versions of Python and of the packages that matter."""
+    found = {"python": platform.python_version()}
+    for name in PACKAGES:
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            continue
+    return found
+
+
+def path_of(folder: Path, item: str) -> Path:
+    """Return where an item's record lies in a folder."""
+    return folder / f"{item}.json"
+
+
+def write_record(folder: Path, record: Record) -> Path:
+    """Write a record, whole or not at all. Numbers keep five digits, which is more than any of them deserves."""
+    folder.mkdir(parents=True, exist_ok=True)
+    path = path_of(folder, record.item)
+    beside = path.with_suffix(".part")
+    beside.write_text(json.dumps(_rounded(asdict(record)), indent=1, ensure_ascii=False) + "\n", encoding="utf8")
+    beside.replace(path)
+    return path
+
+
+def read_record(folder: Path, item: str) -> Record | None:
+    """Return the record of an item, or None where it has not been run."""
+    path = path_of(folder, item)
+    if not path.is_file():
+        return None
+    kept = json.loads(path.read_text(encoding="utf8"))
+    result = kept.pop("result")
+    tables, findings = (Table(**t) for t in result.pop("tables")), (Finding(**f) for f in result.pop("findings"))
+    return Record(**kept, result=Result(tables=tuple(tables), findings=tuple(findings), **result))
+
+
+def _rounded(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {str(key): _rounded(one) for key, one in value.items()}
+    if isinstance(value, np.ndarray):
+        return _rounded(value.tolist())
+    if isinstance(value, list | tuple):
+        return [_rounded(one) for one in value]
+    if isinstance(value, float | np.floating):
+        return float(f"{value:.5g}")
+    return value.item() if isinstance(value, np.generic) else value
