@@ -4,7 +4,7 @@ Each draw splits the pool into coupled rows and 300 rows to judge by. A setting 
 accuracy and its MRR both ways, over sets, numbers of pairs and draws. Prints the best settings, the default's place
 among all, and what centring alone does.
 
-    python -m experiments.asif.defaults --data DIR
+    python -m experiments.asif.defaults
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import json
 from pathlib import Path
 
 import numpy as np
-from experiments.asif.material import Coupled, class_means, load
+from experiments.asif.material import SETS, Coupled, class_means
 from rich.console import Console
 from rich.progress import track
 from rich.table import Table
@@ -30,14 +30,12 @@ Setting = tuple[str, int | None, float]
 def main() -> None:
     """Sweep, print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", help="folder of the data files (default: $RELATENT_DATA, else data/)")
     parser.add_argument("--seeds", type=int, default=2)
     parser.add_argument("--sets", nargs="+", default=["emoji-google", "emoji-twitter", "trec"])
     parser.add_argument("--out", type=Path, default=Path("out/asif-defaults.json"))
     args = parser.parse_args()
     args.out.parent.mkdir(parents=True, exist_ok=True)
-    loaded = [load(name, args.data, args.out.parent / "asif-cache") for name in args.sets]
-    jobs = list(itertools.product([s for s in loaded if isinstance(s, Coupled)], PAIRS, range(args.seeds)))
+    jobs = list(itertools.product([SETS[name]() for name in args.sets], PAIRS, range(args.seeds)))
     scores: dict[Setting, list[tuple[float, float]]] = {s: [] for s in itertools.product(NORMALIZE, TOP, POWER)}
     for coupled, k, seed in track(jobs, "draws", transient=True):
         for setting in scores:

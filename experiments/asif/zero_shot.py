@@ -3,12 +3,12 @@
 Emoji pictures are classified into nine categories by a text encoder that has never seen a picture and a picture
 encoder that has never seen a word, joined by 50 to 1,400 coupled emoji; nothing is trained. Beside it stand chance,
 the most frequent class, ``Translator("retrieval")`` on the same pairs, and a head trained on the pictures and labels
-of the whole pool (the ceiling). Questions of TREC through two sentence encoders, and German captions against English
+of the whole pool (the ceiling). Questions of TREC through two sentence encoders, and Spanish sentences against English
 ones, are further pairs. Each seed draws its own pairs from the pool; test rows are fixed. Draws of 1,400 out of 1,500
 emoji are nearly the same, so that their spread says little. The paper (Norelli et al., NeurIPS 2023) reports 60.9 % on
 ImageNet's 1,000 classes from 1.6 million pairs.
 
-    python -m experiments.asif.zero_shot --data DIR [--seeds 5] [--sets emoji-google trec] [--quick]
+    python -m experiments.asif.zero_shot [--seeds 5] [--sets emoji-google trec] [--quick]
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from experiments.asif.material import SETS, Coupled, load
+from experiments.asif.material import SETS, Coupled
 from experiments.asif.picture import draw
 from rich.console import Console
 from rich.progress import track
@@ -41,7 +41,6 @@ FAR = 3
 def main() -> None:
     """Run all sets, print and draw."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", help="folder of the data files (default: $RELATENT_DATA, else data/)")
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--sets", nargs="+", default=list(SETS), choices=list(SETS))
     parser.add_argument("--pairs", nargs="+", type=int, default=list(PAIRS))
@@ -56,10 +55,7 @@ def main() -> None:
     results: dict[str, Any] = json.loads(args.out.read_text()) if args.resume and args.out.exists() else {}
     for method in METHODS:
         for name in args.sets:
-            coupled = load(name, args.data, args.out.parent / "asif-cache")
-            if isinstance(coupled, str):
-                console.print(coupled)
-                continue
+            coupled = SETS[name]()
             result = results.setdefault(coupled.name, {"bounds": bounds(coupled), "cells": []})
             done = {(c["method"], c["pairs"], c["seed"]) for c in result["cells"]}
             jobs = [(k, seed) for seed in range(seeds) for k in counts if (method, k, seed) not in done]

@@ -143,6 +143,13 @@ def fashion() -> Group:
     return Group({name: encode(images) for name, encode in encoders.items()}, labels)
 
 
+def resnets() -> Group:
+    """Small photos, seen by two residual networks that were trained here on other photos."""
+    learn, images = (pictures.cifar(pictures.CIFAR_BATCH, batch) for batch in (1, 2))
+    networks = {f"resnet{depth}": pictures.cifar_network(depth, seed, *learn) for seed, depth in enumerate((8, 14))}
+    return Group({name: encode(images[0]) for name, encode in networks.items()}, images[1])
+
+
 def cifar() -> Group:
     """Small photos, seen by two networks that were trained on ImageNet."""
     images, labels = pictures.cifar(CIFAR)
@@ -155,6 +162,7 @@ GROUPS: dict[str, Callable[[], Group]] = {
     "vocabulary": vocabulary,
     "emoji": emoji,
     "groceries": groceries,
+    "resnets": resnets,
     "newsgroups": newsgroups,
     "reviews": reviews,
     "tweets": tweets,

@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from experiments.data import packages
 from experiments.models.classifier import classification_loss, classifier
+from experiments.models.resnet import resnet
 from experiments.models.training import Training, train, trained
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ Encode = Callable[[np.ndarray], np.ndarray]
 # Images that classifiers are trained on come before those that become a space.
 TRAINED_ON, CLASSES = 10_000, 10
 TRAINING = Training(steps=600, images=TRAINED_ON)
-BATCH = 50
+BATCH, CIFAR_BATCH = 50, 10_000
 
 
 def fashion(rows: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
@@ -61,15 +62,30 @@ def principal_axes(images: np.ndarray, axes: int = 64) -> Encode:
     return lambda pictures: (pictures.reshape(len(pictures), -1) - mean) @ lead
 
 
-def cifar(rows: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return training images of CIFAR-10, (n, 3, 32, 32) in [0, 1], and their labels."""
+def cifar(rows: int, batch: int = 1) -> tuple[np.ndarray, np.ndarray]:
+    """Return images of one of the five training batches of CIFAR-10, (n, 3, 32, 32) in [0, 1], and their labels."""
     from PIL import Image
 
-    picture = Image.open(io.BytesIO(packages.CIFAR.read("package/data_batch_1.png"))).convert("RGB")
-    labels = np.asarray(json.loads(packages.CIFAR.read("package/train_lables.json")))[:rows]
+    picture = Image.open(io.BytesIO(packages.CIFAR.read(f"package/data_batch_{batch}.png"))).convert("RGB")
+    first = (batch - 1) * CIFAR_BATCH
+    labels = np.asarray(json.loads(packages.CIFAR.read("package/train_lables.json")))[first : first + rows]
     # One line of the picture is one image.
     pixels = np.asarray(picture)[:rows].reshape(rows, 32, 32, 3)
     return np.ascontiguousarray(pixels.transpose(0, 3, 1, 2) / np.float32(255)), labels
+
+
+def cifar_network(depth: int, seed: int, images: np.ndarray, labels: np.ndarray) -> Encode:
+    """Return the encoder of a residual network that is trained on photos, half of them mirrored, and kept."""
+    x = torch.from_numpy(np.concatenate([images, images[..., ::-1]]))
+    y = torch.from_numpy(np.concatenate([labels, labels]))
+    how = Training(steps=1_200, rate=4e-3, images=len(images))
+
+    def fit() -> torch.nn.Module:
+        return train(lambda: resnet(depth), x, y, classification_loss, how, seed=seed)
+
+    path = packages.cache_folder() / "models" / f"cifar-resnet{depth}-{seed}.safetensors"
+    model = trained(path, how, lambda: resnet(depth), fit)
+    return lambda pictures: _run(model[0], torch.from_numpy(pictures))
 
 
 def emoji(vendor: packages.Package, name: str) -> Iterator[tuple[dict[str, str], np.ndarray]]:
@@ -83,6 +99,12 @@ def emoji(vendor: packages.Package, name: str) -> Iterator[tuple[dict[str, str],
                 member = members[f"package/img/{name}/64/{one['image']}"]
                 drawn = Image.open(archive.extractfile(member)).convert("RGBA")
                 yield one, _pixels(Image.alpha_composite(Image.new("RGBA", drawn.size, "white"), drawn), 64)
+
+
+def emoji_categories() -> list[str]:
+    """Return the names of the categories, in the order of their labels."""
+    known = json.loads(packages.EMOJI_GOOGLE.read("package/emoji.json"))
+    return sorted({one["category"] for one in known if one["has_img_google"] and one["has_img_twitter"]})
 
 
 def groceries() -> tuple[np.ndarray, np.ndarray, int]:

@@ -9,7 +9,7 @@
    of spaces on which its settings were chosen and for others.
 4. ``Hub`` over four sentence spaces: mean any-to-any MRR beside a translator for each pair of spaces.
 
-    python -m experiments.latent_space_translation.anchor_care --data DIR
+    python -m experiments.latent_space_translation.anchor_care
 """
 
 from __future__ import annotations
@@ -20,26 +20,24 @@ import time
 from itertools import permutations
 
 import numpy as np
-from experiments.data.files import load_spaces
+from experiments.data.groups import load_group
 from rich.console import Console
 from rich.table import Table
 from sklearn.metrics import roc_auc_score
 
 import relatent as rl
 
-TREC = "trec_5952_embeddings.npz"
-EMOJI = "emoji_1906_image_text_embeddings.npz"
 PAIRS = {
-    "ResNet-20 → ResNet-32 (CIFAR-10)": ("cifar10_test_resnet20_resnet32_features.npz", "resnet20", "resnet32"),
-    "300-d → GloVe (words)": ("words_15558_explosion300_glove50.npz", "explosion300", "glove50"),
-    "GloVe → MiniLM (TREC)": (TREC, "glove", "minilm6"),
-    "GloVe → potion (TREC)": (TREC, "glove", "potion128"),
-    "USE → potion (TREC)": (TREC, "usem3", "potion128"),
-    "USE → para3 (TREC)": (TREC, "usem3", "para3"),
-    "potion → MiniLM (TREC)": (TREC, "potion128", "minilm6"),
-    "para3 → GloVe (TREC)": (TREC, "para3", "glove"),
-    "USE → para3 (emoji)": (EMOJI, "usem3", "para3"),
-    "images → USE (emoji)": (EMOJI, "google", "usem3"),
+    "ResNet-8 → ResNet-14 (CIFAR-10)": ("resnets", "resnet8", "resnet14"),
+    "300-d → GloVe (words)": ("vocabulary", "spacy-300", "glove-50"),
+    "GloVe → MiniLM (TREC)": ("trec", "glove", "minilm6"),
+    "GloVe → potion (TREC)": ("trec", "glove", "potion128"),
+    "USE → potion (TREC)": ("trec", "usem3", "potion128"),
+    "USE → para3 (TREC)": ("trec", "usem3", "para3"),
+    "potion → MiniLM (TREC)": ("trec", "potion128", "minilm6"),
+    "para3 → GloVe (TREC)": ("trec", "para3", "glove"),
+    "USE → para3 (emoji)": ("emoji", "usem3", "para3"),
+    "images → USE (emoji)": ("emoji", "google", "usem3"),
 }
 FOR_QUALITY, FOR_AUDIT = list(PAIRS)[:4], [*list(PAIRS)[:5], "images → USE (emoji)"]
 CHOSEN_ON, OTHERS = [*list(PAIRS)[:3], list(PAIRS)[4]], list(PAIRS)[5:]
@@ -218,14 +216,13 @@ def hub(spaces: dict[str, np.ndarray], console: Console) -> dict[str, bool]:
 def main() -> None:
     """Read, run, print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", help="folder of the data files (default: $RELATENT_DATA, else data/)")
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--parts", default="1234", help="which parts to run")
     options = parser.parse_args()
     start, console, claims = time.perf_counter(), Console(width=160), {}
     pairs = {}
-    for name, (file, a, b) in PAIRS.items():
-        spaces = load_spaces(file, [a, b], options.data)
+    for name, (group, a, b) in PAIRS.items():
+        spaces = load_group(group).spaces
         pairs[name] = spaces[a], spaces[b]
     if "1" in options.parts:
         claims |= quality(pairs, options.seeds, console)
@@ -234,7 +231,7 @@ def main() -> None:
     if "3" in options.parts:
         claims |= grown(pairs, options.seeds, console)
     if "4" in options.parts:
-        claims |= hub(load_spaces(TREC, HUB_SPACES, options.data), console)
+        claims |= hub({name: load_group("trec").spaces[name] for name in HUB_SPACES}, console)
     for claim, holds in claims.items():
         console.print(f"{claim}: {'YES' if holds else 'NO'}")
     console.print(f"{time.perf_counter() - start:.0f} s")

@@ -8,7 +8,7 @@
 Settings were chosen on sentences (TREC) alone. The confirmation pairs are other encoders on other data: words, photos,
 pictures and names of emoji.
 
-    python -m experiments.latent_space_translation.few_anchors --data DIR
+    python -m experiments.latent_space_translation.few_anchors
 """
 
 from __future__ import annotations
@@ -20,33 +20,28 @@ from dataclasses import dataclass
 from unittest.mock import patch
 
 import numpy as np
-from experiments.data.files import load_spaces
+from experiments.data.groups import load_group
 
 import relatent as rl
 from relatent.translate import growing
 
-TREC = "trec_5952_embeddings.npz"
-WORDS = "words_15558_explosion300_glove50.npz"
-EMOJI = "emoji_1906_image_text_embeddings.npz"
-CIFAR = "cifar10_test_resnet20_resnet32_features.npz"
-GROCERIES = "groceries_2054_efficientnet_features.npz"
 DEVELOPMENT = [
-    (TREC, "minilm6", "para3"),
-    (TREC, "usem3", "minilm6"),
-    (TREC, "para3", "usem3"),
-    (TREC, "potion128", "usem3"),
-    (TREC, "minilm6", "potion128"),
-    (TREC, "usem3", "glove"),
+    ("trec", "minilm6", "para3"),
+    ("trec", "usem3", "minilm6"),
+    ("trec", "para3", "usem3"),
+    ("trec", "potion128", "usem3"),
+    ("trec", "minilm6", "potion128"),
+    ("trec", "usem3", "glove"),
 ]
 CONFIRMATION = [
-    (WORDS, "explosion300", "glove50"),
-    (WORDS, "glove50", "explosion300"),
-    (CIFAR, "resnet20", "resnet32"),
-    (CIFAR, "resnet32", "resnet20"),
-    (GROCERIES, "lite0", "lite1"),
-    (GROCERIES, "lite1", "lite0"),
-    (EMOJI, "google", "twitter"),
-    (EMOJI, "google", "usem3"),
+    ("vocabulary", "spacy-300", "glove-50"),
+    ("vocabulary", "glove-50", "spacy-300"),
+    ("resnets", "resnet8", "resnet14"),
+    ("resnets", "resnet14", "resnet8"),
+    ("groceries", "lite0", "lite1"),
+    ("groceries", "lite1", "lite0"),
+    ("emoji", "google", "twitter"),
+    ("emoji", "google", "usem3"),
 ]
 PLANS = ((20, 0.0), (20, 1.0), (10, 0.5), (50, 0.5))
 GAIN, CEILING, REACHED, TARGET_PAIRS = 0.05, 0.9, 0.7, 20
@@ -129,35 +124,35 @@ def grow(task: Task) -> Outcome:
     return Outcome(task.known, before, forced.translator.score(*task.fresh), ceiling, found.succeeded, seconds)
 
 
-def run(pairs: list[Pair], size: int, seed: int, folder: str | None) -> list[Outcome]:
+def run(pairs: list[Pair], size: int, seed: int) -> list[Outcome]:
     """Grow by every plan for every pair of spaces, and print a line for each."""
     print(f"{'pair':44} known shared   alone   grown   1,000   gate   CPU s")
     outcomes = []
-    for file, a, b in pairs:
-        spaces = load_spaces(file, [a, b], folder)
+    for group, a, b in pairs:
+        spaces = load_group(group).spaces
         for known, overlap in PLANS:
             o = grow(Task.drawn(spaces[a], spaces[b], known, overlap, size, seed))
             figures = f"{o.known:7.3f} {o.grown:7.3f} {o.ceiling:7.3f} {o.verdict:>6} {o.seconds:7.0f}"
-            print(f"{file.split('_')[0] + ': ' + a + ' → ' + b:44} {known:5} {overlap:6.0%} {figures}", flush=True)
+            print(f"{group + ': ' + a + ' → ' + b:44} {known:5} {overlap:6.0%} {figures}", flush=True)
             outcomes.append(o)
     missed, gained = sum(o.missed for o in outcomes), sum(o.gained for o in outcomes)
     print(f"gate: {sum(o.lied for o in outcomes)} lies in {len(outcomes)} tries, {missed} of {gained} successes missed")
     return outcomes
 
 
-def align(pairs: list[Pair], size: int, seed: int, folder: str | None) -> bool:
+def align(pairs: list[Pair], size: int, seed: int) -> bool:
     """Align without a pair, items on both sides, and return whether the detector told the truth each time."""
     print(f"{'pair':44}   right  agreement  detector")
     honest = True
-    for file, a, b in pairs:
-        spaces = load_spaces(file, [a, b], folder)
+    for group, a, b in pairs:
+        spaces = load_group(group).spaces
         rng = np.random.default_rng(seed)
         rows_x = rng.permutation(len(spaces[a]))[:size]
         rows_y = rng.permutation(rows_x)
         found = rl.align_unpaired(spaces[a][rows_x], spaces[b][rows_y])
         right = float(np.mean(rows_x[found.rows_x] == rows_y[found.rows_y]))
         honest &= not found.succeeded or right > 0.5
-        name, says = f"{file.split('_')[0]}: {a} → {b}", "yes" if found.succeeded else "no"
+        name, says = f"{group}: {a} → {b}", "yes" if found.succeeded else "no"
         print(f"{name:44} {right:7.3f} {found.agreement:10.2f}  {says:>8}", flush=True)
     return honest
 
@@ -165,7 +160,6 @@ def align(pairs: list[Pair], size: int, seed: int, folder: str | None) -> bool:
 def main() -> None:
     """Read, run, print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", help="folder of the data files (default: $RELATENT_DATA, else data/)")
     parser.add_argument("--size", type=int, default=2_500, help="rows a side, at most")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--only", choices=("development", "confirmation"))
@@ -176,10 +170,10 @@ def main() -> None:
     for title, pairs in (("development", DEVELOPMENT), ("confirmation", CONFIRMATION)):
         if options.only in (None, title) and "1" in options.parts:
             print(f"grow_pairs, {title}")
-            outcomes += run(pairs, options.size, options.seed, options.data)
+            outcomes += run(pairs, options.size, options.seed)
         if options.only in (None, title) and "2" in options.parts:
             print(f"align_unpaired, {title}")
-            honest &= align(pairs, options.size, options.seed, options.data)
+            honest &= align(pairs, options.size, options.seed)
     strong = [o for o in outcomes if o.pairs == TARGET_PAIRS and o.ceiling >= CEILING]
     reached = sum(o.grown >= REACHED for o in strong)
     print(f"20 pairs reach {REACHED} in {reached} of {len(strong)} tries where 1,000 pairs reach {CEILING}")

@@ -24,9 +24,7 @@ from itertools import permutations
 from pathlib import Path
 
 import numpy as np
-from experiments.data.files import locate
-from experiments.data.groups import GROUPS as CONFIRMATION
-from experiments.data.groups import Group, load_group
+from experiments.data.groups import load_group
 from experiments.latent_space_translation.quality_parts import PARTS, Split, train_heads
 from experiments.latent_space_translation.quality_report import Cell, Key, read_cells, report, write_cells
 from rich.console import Console
@@ -35,14 +33,18 @@ from sklearn.pipeline import Pipeline
 
 ANCHORS = (50, 100, 300, 1000, 3000)
 TEST = 1_000
-DEVELOPMENT = {
-    "trec": ("trec_5952_embeddings.npz", ["minilm6", "para3", "usem3", "potion128", "glove"], "y_coarse"),
-    "words": ("words_15558_explosion300_glove50.npz", ["explosion300", "glove50"], None),
-    "groceries": ("groceries_2054_efficientnet_features.npz", ["lite0", "lite1"], None),  # labels are pickled: not read
-    "emoji": ("emoji_1906_image_text_embeddings.npz", ["google", "twitter", "usem3", "para3", "glove"], "y"),
-    "cifar10": ("cifar10_test_resnet20_resnet32_features.npz", ["resnet20", "resnet32"], "y"),
-}
-BLOCKS = {"development": tuple(DEVELOPMENT), "confirmation": tuple(CONFIRMATION)}
+DEVELOPMENT = ("trec", "words", "vocabulary", "groceries", "emoji", "resnets")
+CONFIRMATION = (
+    "newsgroups",
+    "reviews",
+    "tweets",
+    "encyclopedia",
+    "languages",
+    "frequent words",
+    "fashion",
+    "cifar photos",
+)
+BLOCKS = {"development": DEVELOPMENT, "confirmation": CONFIRMATION}
 
 
 def main() -> None:
@@ -62,7 +64,6 @@ def main() -> None:
 def options() -> argparse.Namespace:
     """Read the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", help="folder of the development files (default: $RELATENT_DATA, else data/)")
     parser.add_argument("--blocks", nargs="+", default=list(BLOCKS), choices=list(BLOCKS))
     parser.add_argument("--groups", nargs="+", choices=[*DEVELOPMENT, *CONFIRMATION], help="default: all of the blocks")
     parser.add_argument("--only", nargs="+", default=list(PARTS), choices=list(PARTS), metavar="PART")
@@ -76,7 +77,7 @@ def options() -> argparse.Namespace:
 
 def run_group(block: str, group: str, seed: int, args: argparse.Namespace, done: set[Key]) -> Iterator[Cell]:
     """Run the missing cells of every ordered pair of a group, on one split into rows to learn from and test rows."""
-    found = read_group(block, group, args.data)
+    found = load_group(group)
     n = len(next(iter(found.spaces.values())))
     order = np.random.default_rng(seed).permutation(n)
     test, rest = np.split(order, [min(TEST, n // 3)])
@@ -102,16 +103,6 @@ def keys(block: str, pair: str, seed: int, available: int, args: argparse.Namesp
         for k in (20,) if part == "few" else args.anchors:
             if k <= available:
                 yield Key(block, pair, k, seed, part)
-
-
-def read_group(block: str, name: str, folder: str | None) -> Group:
-    """Load parallel spaces and their labels."""
-    if block == "confirmation":
-        return load_group(name)
-    file, names, label = DEVELOPMENT[name]
-    with np.load(locate(file, folder), allow_pickle=False) as data:
-        labels = np.unique(data[label], return_inverse=True)[1] if label else None
-        return Group({space: data[space].astype(np.float32) for space in names}, labels)
 
 
 if __name__ == "__main__":

@@ -3,15 +3,13 @@
 For each pair of spaces: the rank correlation of expected and true error on items that were no anchors, and the share
 of the whole error that the fifth of the items of largest expected error holds, beside the best possible share.
 
-    python -m experiments.migration.backfill --data DIR
+    python -m experiments.migration.backfill
 """
 
 from __future__ import annotations
 
-import argparse
-
 import numpy as np
-from experiments.data.files import locate
+from experiments.data.groups import load_group
 from experiments.migration.next_anchors import GROUPS
 from rich.console import Console
 from rich.table import Table
@@ -25,13 +23,9 @@ ANCHORS, ITEMS = 1_000, 3_000
 
 def main() -> None:
     """Print one line per pair of spaces."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", help="folder of the .npz files (default: $RELATENT_DATA, else data/)")
-    args = parser.parse_args()
     table = Table("pair", "rank correlation", "error in the first fifth", "at best", "at random")
-    for file, names in GROUPS.items():
-        with np.load(locate(file, args.data)) as data:
-            spaces = {name: data[name][: ANCHORS + ITEMS].astype(np.float32) for name in names}
+    for group, names in GROUPS.items():
+        spaces = {name: load_group(group).spaces[name][: ANCHORS + ITEMS] for name in names}
         for source, target in ((a, b) for a in names for b in names if a != b):
             row = measure(spaces[source], spaces[target])
             table.add_row(f"{source} → {target}", *(f"{value:.3f}" for value in row), "0.200")

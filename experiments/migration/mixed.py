@@ -10,7 +10,7 @@ The tail of the anchors that ``calibrated`` measures by (a tenth) was chosen aft
 over all anchors, and isotonic and logistic regressions of such scores, came within .03, but for glove, where means over
 all anchors lost .1; an isotonic regression of the raw scores lost up to .2.
 
-    python -m experiments.migration.mixed --data DIR
+    python -m experiments.migration.mixed
 """
 
 from __future__ import annotations
@@ -20,14 +20,13 @@ import warnings
 from dataclasses import dataclass
 
 import numpy as np
-from experiments.data.files import load_spaces
+from experiments.data.groups import load_group
 from rich.console import Console
 from rich.table import Table
 
 import relatent as rl
 from relatent.evaluate import nearest, tell_apart
 
-FILE = "trec_5952_embeddings.npz"
 PAIRS = [("minilm6", "para3"), ("para3", "minilm6"), ("usem3", "minilm6"), ("potion128", "minilm6"), ("glove", "para3")]
 SAME_DIMENSION = [("minilm6", "para3"), ("minilm6", "usem3"), ("para3", "usem3")]
 SHARES = (0.1, 0.3, 0.5, 0.7, 0.9)
@@ -86,13 +85,11 @@ def _overlap(a: np.ndarray, b: np.ndarray) -> float:
 def main() -> None:
     """Print both tables."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--data", help="folder of the data file")
     parser.add_argument("--seed", type=int, default=0)
     given = parser.parse_args()
-    names = sorted({name for pair in PAIRS for name in pair})
-    spaces = load_spaces(FILE, names, given.data)
+    spaces = load_group("trec").spaces
     rng, console = np.random.default_rng(given.seed), Console(width=110)
-    order = rng.permutation(len(spaces[names[0]]))
+    order = rng.permutation(len(spaces[PAIRS[0][0]]))
     table = Table("old", "new", *(f"{n} rows each" for n in SAMPLES), title="Rows recognized: old / new")
     for old, new in SAME_DIMENSION:
         shares = [told_apart(Pair(spaces[old], spaces[new], order), n) for n in SAMPLES]

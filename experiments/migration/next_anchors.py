@@ -3,7 +3,7 @@
 A hundred items are known in both spaces; two hundred more are bought, by ``rl.anchors.plan`` or at random. Printed:
 the reconstruction error of goal vectors and the MRR of goal retrieval on items that were in neither.
 
-    python -m experiments.migration.next_anchors --data DIR
+    python -m experiments.migration.next_anchors
 """
 
 from __future__ import annotations
@@ -11,16 +11,16 @@ from __future__ import annotations
 import argparse
 
 import numpy as np
-from experiments.data.files import locate
+from experiments.data.groups import load_group
 from rich.console import Console
 from rich.table import Table
 
 import relatent as rl
 
 GROUPS = {
-    "trec_5952_embeddings.npz": ("minilm6", "para3", "usem3", "potion128"),
-    "words_15558_explosion300_glove50.npz": ("explosion300", "glove50"),
-    "cifar10_test_resnet20_resnet32_features.npz": ("resnet20", "resnet32"),
+    "trec": ("minilm6", "para3", "usem3", "potion128"),
+    "vocabulary": ("spacy-300", "glove-50"),
+    "resnets": ("resnet8", "resnet14"),
 }
 KNOWN, BUDGET, POOL, TEST = 100, 200, 4_000, 1_500
 
@@ -28,14 +28,12 @@ KNOWN, BUDGET, POOL, TEST = 100, 200, 4_000, 1_500
 def main() -> None:
     """Print one line per pair of spaces, and how often the plan won."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", help="folder of the .npz files (default: $RELATENT_DATA, else data/)")
     parser.add_argument("--seeds", type=int, default=2)
     args = parser.parse_args()
     table = Table("pair", "error: uniform", "plan", "MRR: uniform", "plan")
     wins = []
-    for file, names in GROUPS.items():
-        with np.load(locate(file, args.data)) as data:
-            spaces = {name: data[name][: POOL + TEST].astype(np.float32) for name in names}
+    for group, names in GROUPS.items():
+        spaces = {name: load_group(group).spaces[name][: POOL + TEST] for name in names}
         for source, target in ((a, b) for a in names for b in names if a != b):
             scores = np.mean([measure(spaces[source], spaces[target], s) for s in range(args.seeds)], axis=0)
             table.add_row(f"{source} → {target}", *(f"{value:.3f}" for value in scores))

