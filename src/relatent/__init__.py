@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     )
     from relatent.search import Cascade, MixedIndex
     from relatent.spaces import Fingerprint, Normalizer, Space, parallel, read_space, write_space
-    from relatent.stitching import LinearHead, read_head, stitch, stitching_matrix
+    from relatent.stitching import LinearHead, read_head, stitch, stitch_at, stitching_matrix
     from relatent.stores import open_store
     from relatent.translate import ASIF, Hub, Pairs, Summary, Translator, align_unpaired, audit, grow_pairs, summarize
 
@@ -80,6 +80,7 @@ _HOME = {
     "similarity": "relatent.project",
     "spaces": "relatent",
     "stitch": "relatent.stitching",
+    "stitch_at": "relatent.stitching",
     "stitching": "relatent",
     "stitching_matrix": "relatent.stitching",
     "stores": "relatent",
@@ -132,6 +133,7 @@ __all__ = [
     "similarity",
     "spaces",
     "stitch",
+    "stitch_at",
     "stitching",
     "stitching_matrix",
     "stores",

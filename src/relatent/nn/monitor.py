@@ -19,7 +19,7 @@ from relatent.evaluate.linear import cka
 from relatent.evaluate.pairwise import relative_similarity
 from relatent.nn.forward import in_mode
 
-__all__ = ["LatentMonitor", "captured", "latent_similarity"]
+__all__ = ["LatentMonitor", "captured", "latent_similarity", "submodule"]
 
 # Enough anchors to tell spaces apart, few enough to log every epoch.
 ANCHORS = 300
@@ -80,7 +80,7 @@ def captured(model: Any, samples: Tensor, *, layer: str | None = None, batch_siz
             raise TypeError(f"layer is {layer!r}, and the model is a function: expected a torch module.")
         return _as_rows(model(samples))
     seen: list[Tensor] = []
-    watched = model if layer is None else _submodule(model, layer)
+    watched = model if layer is None else submodule(model, layer)
     with in_mode(model, lambda _: False), torch.no_grad():
         handle = watched.register_forward_hook(lambda _module, _given, output: seen.append(_as_rows(output)))
         try:
@@ -109,7 +109,8 @@ def _as_rows(output: Any) -> Tensor:
     return output.detach().reshape(len(output), -1)
 
 
-def _submodule(model: nn.Module, layer: str) -> nn.Module:
+def submodule(model: nn.Module, layer: str) -> nn.Module:
+    """Return the layer of a name, or say which names are close."""
     known: dict[str, nn.Module] = dict(model.named_modules())
     if layer not in known:
         raise ValueError(f"The model has no layer {layer!r}.{suggest(layer, [n for n in known if n])}")

@@ -1,6 +1,6 @@
 """STITCH: an encoder, a translator and a decoder become one model; every encoder is tried with every decoder."""
 
-from relatent.stitching.compose import StitchedModel, stitch
+from relatent.stitching.compose import StitchedModel, stitch, stitch_at
 from relatent.stitching.heads import LinearHead, read_head
 from relatent.stitching.matrix import stitching_matrix
 from relatent.stitching.protocol import METHODS
@@ -14,6 +14,7 @@ __all__ = [
     "StitchingMatrix",
     "read_head",
     "stitch",
+    "stitch_at",
     "stitching_matrix",
 ]
 

@@ -23,8 +23,9 @@ from relatent.stitching.roles import (
     width_in,
     width_out,
 )
+from relatent.translate import Translator
 
-__all__ = ["StitchedModel", "stitch", "without_graph"]
+__all__ = ["StitchedModel", "stitch", "stitch_at", "without_graph"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -76,6 +77,67 @@ def stitch(encoder: Any, translator: Any, decoder: Any) -> Any:
 
         return as_module(encoder, translator, decoder)
     return StitchedModel(encoder, translator, decoder)
+
+
+def stitch_at(
+    front: Any,
+    front_layer: str,
+    back: Any,
+    back_layer: str,
+    samples: Any,
+    translator: Any = None,
+    *,
+    rows: int = 20_000,
+    batch_size: int = 256,
+    seed: int = 0,
+) -> Any:
+    r"""Cut two torch networks at named layers, and run the front of one with the back of the other.
+
+    Parameters
+    ----------
+    front : torch module
+        Its beginning is used, up to and with ``front_layer``.
+    front_layer : name of a layer, as ``named_modules`` lists it
+        What it gives is passed on: vectors (n, d), token sequences (n, t, d), or feature maps (n, d, …), position by
+        position. Feature maps of another size are averaged or interpolated to the size that the back expects.
+    back : torch module
+        Its end is used, from behind ``back_layer``. It reads the same samples.
+    back_layer : name of a layer
+        Its output is replaced.
+    samples : tensor, or mapping of tensors that are given by name
+        The translator is fitted on what passes both layers for them; no labels are needed.
+    translator : an estimator that is not fitted yet
+        By default ``Translator("stitching")``.
+    rows : int
+        About how many positions are drawn to fit on.
+    batch_size : int
+        How many samples run through the networks at a time.
+    seed : int
+        Decides which positions are drawn.
+
+    Returns
+    -------
+    A torch module of the parts ``front``, ``translator`` and ``back``. Both networks stay as they are.
+
+    What breaks it: a path around the back's layer, such as a skip connection, along which its own activations reach the
+    output; that is found out and warned of.
+
+    References: Lenc & Vedaldi, CVPR 2015, trained such layers; Moschella et al., ICLR 2023, name them as future work.
+
+    >>> import torch
+    >>> from torch import nn
+    >>> def network(seed):
+    ...     torch.manual_seed(seed)
+    ...     return nn.Sequential(nn.Linear(8, 16), nn.Tanh(), nn.Linear(16, 3))
+    >>> model = stitch_at(network(0), "1", network(1), "1", torch.randn(200, 8))
+    >>> model(torch.randn(5, 8)).shape
+    torch.Size([5, 3])
+    """
+    from relatent.stitching.layers import CutNetwork
+
+    fitted = Translator("stitching") if translator is None else translator
+    network = CutNetwork(front, front_layer, back, back_layer)
+    return network.fit(samples, fitted, rows=rows, batch_size=batch_size, seed=seed)
 
 
 def _if_decoder_has(name: str) -> Callable[[F], F]:
