@@ -11,6 +11,8 @@ from relatent.stores import Field, Store
 
 NEW = Field("new", 5, "float32", "inner", {"translator": "a-to-b", "model": "b", "revision": "1"})
 
+NEXT = Field("next", 7, "float32", "l2", {"translator": "b-to-c", "model": "c", "revision": "1"})
+
 
 def new_vectors(keys: list[Any], dim: int = 5, seed: int = 9) -> np.ndarray:
     """The new vector of a key, whatever other keys are asked for."""

@@ -6,13 +6,14 @@ import random
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.stores.steps import NEW, new_vectors, read, snapshot
+from tests.stores.steps import NEW, NEXT, fill, new_vectors, read, snapshot
 
-from relatent.stores import open_store
+from relatent.stores import StoreError, open_store
 
 pytestmark = pytest.mark.stores
 
@@ -38,9 +39,9 @@ STEPS = 7
 ROOT = Path(__file__).parents[2]
 
 
-def run(url: str, kill_after: int | None = None, delay: float = 0.0) -> int:
-    """Run the migration; kill it a moment after so many of its steps."""
-    command = [sys.executable, "-W", "ignore", "-c", MIGRATION, url]
+def run(url: str, kill_after: int | None = None, delay: float = 0.0, program: str = MIGRATION) -> int:
+    """Run a program, the migration if not said; kill it a moment after so many of its steps."""
+    command = [sys.executable, "-W", "ignore", "-c", program, url]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT) as process:
         if kill_after is not None:
             for _ in range(kill_after):
@@ -49,6 +50,53 @@ def run(url: str, kill_after: int | None = None, delay: float = 0.0) -> int:
             process.kill()
         process.communicate()
     return process.returncode
+
+
+# Drops the old field, and says before and after that it does.
+DROP = """
+import sys
+from relatent.stores import open_store
+with open_store(sys.argv[1]) as store:
+    print("begun", flush=True)
+    store.drop_old()
+    print("dropped", flush=True)
+"""
+
+
+@pytest.mark.parametrize("kills", [2, pytest.param(30, marks=pytest.mark.slow)])
+def test_a_drop_of_the_old_field_that_is_killed(url, kills):
+    """Killed at any moment, the new field is served, whole; the old one is whole too, or can be dropped to the end."""
+    moments, fields = random.Random(kills), [NEW, NEXT]
+    with open_store(url) as store:
+        served, items = store.served, [row[:-1] for row in snapshot(store, store.served)]
+    for kill in range(kills):
+        new = fields[kill % 2]
+        with open_store(url) as store:
+            before = snapshot(store, store.served)
+            keys = fill(store, new)
+            store.build_index(new)
+            store.switch()
+        run(url, 1, moments.uniform(0, 0.02), program=DROP)
+        with open_store(url) as store:
+            assert (store.served, store.new) == (new, None)
+            found, vectors = read(store, store.served)
+            assert found == keys
+            np.testing.assert_allclose(vectors, new_vectors(keys, new.dim), rtol=1e-6)
+            assert [row[:-1] for row in snapshot(store, store.served)] == items
+            if store.old is not None:
+                store.drop_old() if kill % 3 else _back_and_forth(store, served, before)
+            assert store.old is None
+        served = new
+
+
+def _back_and_forth(store, served, before):
+    """Go back to the old field if it is still whole, and then drop it."""
+    with suppress(StoreError):  # dropping was begun
+        store.switch_back()
+        assert store.served == served
+        assert snapshot(store, served) == before
+        store.switch()
+    store.drop_old()
 
 
 @pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.slow), pytest.param(2, marks=pytest.mark.slow)])

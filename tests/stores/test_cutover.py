@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from tests.stores.steps import NEW, fill, new_vectors, read, snapshot
+from tests.stores.steps import NEW, NEXT, fill, new_vectors, read, snapshot
 
 from relatent.stores import StoreError, open_store
 
@@ -55,9 +55,46 @@ def test_what_was_dropped_is_gone(store, again):
 
 
 def test_there_must_be_something_to_switch_to(store):
-    for change in (store.switch, store.switch_back, store.drop_new):
+    for change in (store.switch, store.switch_back, store.drop_new, store.drop_old):
         with pytest.raises(StoreError):
             change()
+
+
+def test_the_old_field_is_dropped_and_another_migration_follows(store, again):
+    """There is no way back to what was dropped; the next field stands beside the served one as the first one did."""
+    fill(store)
+    store.build_index(NEW)
+    store.switch()
+    rows = snapshot(store, NEW)
+    store.drop_old()
+    assert (store.served, store.new, store.old) == (NEW, None, None)
+    for change in (store.switch, store.switch_back, store.drop_new, store.drop_old):
+        with pytest.raises(StoreError):
+            change()
+    with again(store) as store:
+        assert (store.served, store.new, store.old) == (NEW, None, None)
+        assert store.served.provenance == NEW.provenance
+        assert snapshot(store, NEW) == rows  # keys, payload and vectors
+        fill(store, NEXT)
+        store.build_index(NEXT)
+        store.switch()
+        assert (store.served, store.new, store.old) == (NEXT, None, NEW)
+        assert snapshot(store, NEW) == rows
+        store.switch_back()
+        assert (store.served, store.new, store.old) == (NEW, NEXT, None)
+        store.drop_new()
+        assert (store.served, store.new, store.old) == (NEW, None, None)
+        fill(store, NEXT)
+        store.build_index(NEXT)
+        store.switch()
+        store.drop_old()
+    with open_store(str(store.address)) as store:
+        assert (store.served, store.new, store.old) == (NEXT, None, None)
+        keys, vectors = read(store, NEXT)
+        assert keys == [row[0] for row in rows]
+        np.testing.assert_allclose(vectors, new_vectors(keys, NEXT.dim), rtol=1e-6)
+        found = store.search(vectors[:9], 1, exact=True).keys
+        assert [one[0] for one in found] == keys[:9]
 
 
 def test_a_reader_sees_all_old_or_all_new(case, url, store):

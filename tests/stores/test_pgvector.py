@@ -12,7 +12,7 @@ import pytest
 from tests.stores.case import KEYS, Items
 from tests.stores.cases.pgvector import Pgvector
 from tests.stores.postgres import server
-from tests.stores.steps import NEW, fill, new_vectors, read
+from tests.stores.steps import NEW, NEXT, fill, new_vectors, read
 
 from relatent.stores import Field, StoreError, open_store
 
@@ -132,6 +132,43 @@ def test_applications_read_the_view(sql, items):
         assert sql(first) == [(1, "t1", 3)]
         store.drop_new()
         assert sql(first) == [(1, "t1", 3)]
+
+
+def test_dropping_the_old_vectors_drops_the_column_and_the_view_goes_on(sql, items):
+    first = "SELECT id, title, vector_dims(embedding) FROM items__served ORDER BY id LIMIT 1"
+    with open_store(items) as store:
+        fill(store)
+        sql("GRANT SELECT ON items__served TO pg_monitor")
+        store.switch()
+        store.drop_old()
+    columns = "SELECT attname FROM pg_attribute WHERE attrelid = 'items'::regclass AND attnum > 0 AND NOT attisdropped"
+    assert sql(columns) == [("id",), ("title",)]
+    assert sql(first) == [(1, "t1", 5)]
+    assert sql("SELECT has_table_privilege('pg_monitor', 'items__served', 'SELECT')") == [(True,)]
+    sql("INSERT INTO items VALUES (77, 't77')")
+    sql("INSERT INTO items__new VALUES (77, '[1,2,3,4,5]')")
+    with open_store(items) as store:
+        assert read(store, store.served)[0][-1] == 77
+        fill(store, NEXT)
+        store.switch()
+        assert sql(first) == [(1, "t1", 7)]
+        store.drop_old()
+    assert sql("SELECT to_regclass('items__new')::text") == [(None,)]
+
+
+def test_what_others_need_is_not_dropped(sql, items):
+    """PostgreSQL refuses to drop a column that a view reads: all stays as it was, and can still be switched back."""
+    sql("CREATE VIEW report AS SELECT embedding FROM items")
+    with open_store(items) as store:
+        served = store.served
+        fill(store)
+        store.switch()
+        with pytest.raises(StoreError, match="report"):
+            store.drop_old()
+        assert (store.served, store.old) == (NEW, served)
+        store.switch_back()
+        assert store.served == served
+    sql("DROP VIEW report")
 
 
 def test_a_search_through_the_view_uses_the_new_index(sql, items):

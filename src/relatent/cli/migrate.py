@@ -1,4 +1,4 @@
-"""Commands that move a store to another model: migrate plan, apply, status, verify, cutover, rollback."""
+"""Commands that move a store to another model: migrate plan, apply, status, verify, cutover, rollback, finish."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import Annotated
 
 import typer
 
-from relatent.cli.frame import NO_GO, NO_VERDICT, OK, Answer, command, group
+from relatent.cli.frame import ERROR, NO_GO, NO_VERDICT, OK, Answer, command, group
 from relatent.cli.options import Accept, EngineName, K, Scheduler, Seed, Workers
 
-__all__ = ["apply", "cutover", "plan", "rollback", "status", "verify"]
+__all__ = ["apply", "cutover", "finish", "plan", "rollback", "status", "verify"]
 
 ABOUT = """Move a store of vectors to another model, a step at a time.
 
@@ -21,6 +21,7 @@ ABOUT = """Move a store of vectors to another model, a step at a time.
   relatent migrate verify STORE
   relatent migrate cutover STORE
   relatent migrate rollback STORE
+  relatent migrate finish STORE
 
 \b
 STORE is a URL: postgresql://user@host/database/table, qdrant://host:6333/collection,
@@ -28,6 +29,7 @@ lance:///folder/table.lance, chroma://host:8000/collection, faiss:///folder/inde
 Better than in the URL, a password stands in the environment (PGPASSWORD, QDRANT_API_KEY).
 
 The old vectors are never modified: new ones go into a new field, which is served from the cutover on, until a rollback.
+Only finish drops what was served before.
 """
 
 step = partial(command, group=group("migrate", ABOUT))
@@ -258,3 +260,39 @@ def rollback(
 
     done = roll_back(store, work=work, drop=drop)
     return Answer(str(done), done.to_dict())
+
+
+@step
+def finish(
+    store: StoreUrl,
+    work: WorkFolder = None,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Drop the old field although it has more vectors than the new one.")
+    ] = False,
+    progress: bool | None = None,
+) -> Answer:
+    """Drop what was served before the cutover.
+
+    From then on there is no rollback, and the store can be migrated again. Asks first, unless told --yes. Killed in the
+    middle, run it again to end it.
+
+    Examples:
+      relatent migrate finish postgresql://ann@db/shop/items
+      relatent migrate finish items.faiss --yes --json
+    """
+    from relatent.deliver.migration import finish_migration, old_field
+
+    found = None if yes else old_field(store)
+    if found is not None and not _agreed(f"{found}\nDrop {found.old.name!r}?"):
+        return Answer(f"{found.old.name!r} is kept.", {"dropped": None}, ERROR)
+    done = finish_migration(store, work=work, force=force)
+    return Answer(str(done), done.to_dict())
+
+
+def _agreed(question: str) -> bool:
+    """Ask a person, on the standard error."""
+    try:
+        return typer.confirm(question, err=True)
+    except typer.Abort:
+        raise ValueError("Nobody could be asked whether to drop the old field: add --yes to do so.") from None

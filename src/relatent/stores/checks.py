@@ -20,8 +20,10 @@ __all__ = [
     "as_vectors",
     "check_addable",
     "check_new",
+    "check_no_old",
     "check_old",
     "check_one_of",
+    "check_whole",
     "cut",
     "key_column",
     "readable",
@@ -89,12 +91,17 @@ def check_addable(address: Address, asked: Field, new: Field | None, old: Field 
             f"{address} has a new field {new.name!r} already, of {new.dim} coordinates: expected none or the same as "
             f"{asked.name!r}. Go on with that migration, or drop its field first."
         )
+    check_no_old(address, old)
+    return True
+
+
+def check_no_old(address: Address, old: Field | None) -> None:
+    """Refuse to begin a migration before an earlier one is finished."""
     if old is not None:
         raise StoreError(
-            f"{address} still keeps {old.name!r}, which was served before: switch back, or delete it in the store, "
-            f"before {asked.name!r} is added."
+            f"{address} still keeps {old.name!r}, which was served before: go back to it (relatent migrate rollback) "
+            "or drop it (relatent migrate finish) before another field is added."
         )
-    return True
 
 
 def check_new(address: Address, new: Field | None, given: Field | None = None) -> Field:
@@ -109,8 +116,19 @@ def check_new(address: Address, new: Field | None, given: Field | None = None) -
 def check_old(address: Address, old: Field | None) -> Field:
     """Return the old field if there is one."""
     if old is None:
-        raise StoreError(f"{address} has no old field to serve again: nothing was switched.")
+        raise StoreError(f"{address} has no old field: nothing was switched, or it was dropped since.")
     return old
+
+
+def check_whole(address: Address, old: Field | None, dropping: bool) -> Field:
+    """Return the old field if there is one that can be served again."""
+    field = check_old(address, old)
+    if dropping:
+        raise StoreError(
+            f"Dropping {field.name!r} of {address} was begun, so it cannot be served again: drop it to the end "
+            "(relatent migrate finish)."
+        )
+    return field
 
 
 def check_one_of(address: Address, given: Field, *known: Field | None) -> Field:

@@ -13,7 +13,7 @@ __all__ = ["Roles"]
 
 @dataclass(frozen=True)
 class Roles:
-    """The field that was served first, the one that was added, and whether that one is served.
+    """The field that was served first, the one that was added, and which of them is served.
 
     >>> roles = Roles(Field("a", 2), Field("b", 3), switched=True)
     >>> roles.served.name, roles.new, roles.old.name, Roles.of_note(roles.note()) == roles
@@ -23,6 +23,8 @@ class Roles:
     first: Field
     second: Field | None = None
     switched: bool = False
+    dropping: bool = False
+    """Whether dropping the old field was begun: part of it may be gone, and it is not served again."""
 
     @property
     def served(self) -> Field:
@@ -39,14 +41,19 @@ class Roles:
         """The field that was served before."""
         return self.first if self.switched else None
 
+    @property
+    def finished(self) -> Roles:
+        """The roles once the old field is gone: what is served stands alone."""
+        return Roles(self.served)
+
     def note(self) -> dict[str, Any]:
         """Return the roles as plain values, for JSON."""
         fields = (self.first, self.second)
         first, second = (None if f is None else asdict(replace(f, provenance=dict(f.provenance))) for f in fields)
-        return {"first": first, "second": second, "switched": self.switched}
+        return {"first": first, "second": second, "switched": self.switched, "dropping": self.dropping}
 
     @staticmethod
     def of_note(note: Mapping[str, Any]) -> Roles:
         """Return the roles that were noted."""
-        second = note["second"]
-        return Roles(Field(**note["first"]), None if second is None else Field(**second), note["switched"])
+        second = None if note["second"] is None else Field(**note["second"])
+        return Roles(Field(**note["first"]), second, note["switched"], note.get("dropping", False))

@@ -62,7 +62,7 @@ class Store(Protocol):
     """A table, collection or index file: items with a key and one vector field that searches read.
 
     A migration adds one new field, fills it, and has it served in place of the old one, which is kept until it is
-    dropped. Whatever a store does with the new field, the vectors, keys and payload that were there are not modified.
+    dropped. Until then, the vectors, keys and payload that were there are not modified.
     All three roles survive the process: :func:`open_store` of the same URL finds them.
 
     An error is a :class:`StoreError` that names ``str(address)``, never the password.
@@ -146,6 +146,13 @@ class Store(Protocol):
 
     def drop_new(self) -> None:
         """Remove the new field and what it holds. Nothing is left of it."""
+        ...
+
+    def drop_old(self) -> None:
+        """Remove the old field and what it holds: from then on there is no way back, and another field can be added.
+
+        Killed in the middle, it is called again to end it; meanwhile the old field cannot be served any more.
+        """
         ...
 
     def lock(self) -> AbstractContextManager[None]:

@@ -14,12 +14,15 @@ import pytest
 from tests.stores.case import Case, Items
 
 import relatent as rl
+from relatent.deliver import fit_spaces
 from relatent.deliver.migration import Applied, apply_migration
 from relatent.stores import Field, open_store
 
 ROWS, DIM, NEW_DIM, SHARD_ROWS = 240, 8, 12, 50
 PROGRAM = "from relatent.cli import app; app(prog_name='relatent')"
 TURN = np.linalg.qr(np.random.default_rng(1).normal(size=(NEW_DIM, NEW_DIM)))[0][:DIM]
+
+ANOTHER_TURN = np.linalg.qr(np.random.default_rng(2).normal(size=(NEW_DIM, NEW_DIM)))[0]
 
 
 def old_vectors(rows: int, seed: int = 0) -> np.ndarray:
@@ -48,6 +51,21 @@ def save_translator(path: Path, items: Items, goal: str = "vectors", **options: 
     """Fit from old to new; for retrieval from new to old, since then queries are translated."""
     spaces = [space_of(items), space_of(items, new=True)]
     rl.Translator(goal, **options).fit(*(spaces[::-1] if goal == "retrieval" else spaces)).save(path)
+    return path
+
+
+def third_vectors(old: np.ndarray) -> np.ndarray:
+    """What a third model makes of the same items."""
+    return np.asarray(new_vectors(old) @ ANOTHER_TURN, dtype=np.float32)
+
+
+def save_second_translator(path: Path, url: str, items: Items) -> Path:
+    """Fit from what a store serves to a third model."""
+    vectors = third_vectors(items.vectors)
+    third = rl.Space(vectors, items.keys, "third-model", rl.Fingerprint(vectors.shape[1], "third-model", "3"))
+    translator = rl.Translator()
+    fit_spaces(translator, rl.read_space(url), third, held_out=0, progress=False)
+    translator.save(path)
     return path
 
 

@@ -53,6 +53,24 @@ def test_a_migration_by_its_commands(here, tmp_path):
     assert "was removed" in run("rollback", url, "--drop").stdout
 
 
+def test_finishing_asks_first(here):
+    url = here.url
+    for words in (("apply", url, "-t", here.translator), ("verify", url), ("cutover", url)):
+        run(*words)
+    asked = CliRunner().invoke(app, ["migrate", "finish", url], input="n\n")
+    assert (asked.exit_code, "is kept" in asked.stdout) == (ERROR, True)
+    said = " ".join(asked.stderr.split())
+    assert f"holds {ROWS} vectors of {DIM} coordinates" in said
+    assert "no rollback" in said
+    assert "add --yes" in run("finish", url, code=ERROR).stderr  # the standard input is at its end
+    run("rollback", url)
+    assert "nothing to finish" in run("finish", url, "--yes", code=ERROR).stderr
+    run("cutover", url)
+    done = CliRunner().invoke(app, ["migrate", "finish", url], input="y\n")
+    assert (done.exit_code, "can be migrated again" in done.stdout) == (OK, True)
+    assert "nothing to roll back" in run("rollback", url, code=ERROR).stderr
+
+
 def test_exit_codes_tell_go_from_no_go(here):
     given = (here.url, "-t", here.translator, "--read-only")
     assert answer("plan", *given, code=NO_VERDICT)["verdict"] == "no verdict"

@@ -1,11 +1,31 @@
 """Cutting over and back: refused unless verified, one step for every reader, and at any time undone."""
 
+from dataclasses import replace
+
 import numpy as np
 import pyarrow as pa
 import pytest
-from tests.deliver.migration.steps import NEW_DIM, ROWS, assert_translated, contents, items_of, new_vectors
+from tests.deliver.migration.conftest import make_task
+from tests.deliver.migration.steps import (
+    DIM,
+    NEW_DIM,
+    ROWS,
+    assert_translated,
+    contents,
+    items_of,
+    new_vectors,
+    save_second_translator,
+    third_vectors,
+)
 
-from relatent.deliver.migration import cut_over, migration_status, roll_back, verify_migration
+from relatent.deliver.migration import (
+    cut_over,
+    finish_migration,
+    migration_status,
+    old_field,
+    roll_back,
+    verify_migration,
+)
 from relatent.deliver.migration.work import Work
 from relatent.stores import StoreError, open_store
 
@@ -37,6 +57,57 @@ def test_there_and_back(task):
         assert (store.new, store.old) == (None, None)
     assert contents(task.url, "served", None) == before
     assert task.apply().resumed == 0
+
+
+def test_a_second_migration_after_the_first_is_finished(task, tmp_path):
+    """From the new model to a third one, in the same store."""
+    prepared(task)
+    cut_over(task.url, work=task.work)
+    third = save_second_translator(tmp_path / "third.safetensors", task.url, task.items)
+    again = replace(task, translator=third)
+    with pytest.raises(StoreError, match="finish"):
+        again.apply()
+    found = old_field(task.url)
+    assert (found.rows, found.old.dim, found.served.dim) == ((ROWS, ROWS), DIM, NEW_DIM)
+    assert finish_migration(task.url, work=task.work).dropped == found.old.name
+    assert old_field(task.url) is None
+    with pytest.raises(StoreError, match="nothing to roll back"):
+        roll_back(task.url, work=task.work)
+    assert_translated(task.url, task.items, "served")
+    titles = contents(task.url, "served", None)
+    prepared(again)
+    cut_over(again.url, work=again.work)
+    with open_store(task.url) as store:
+        assert store.served.provenance["source"] == "new-model@translated from old-model"
+        found = store.search(third_vectors(task.items.vectors[:9]), 1, exact=True).keys
+    assert [keys[0] for keys in found] == task.items.keys[:9]
+    finish_migration(again.url, work=again.work)
+    now = contents(task.url, "served", None)
+    assert {key: row[1:] for key, row in now.items()} == {key: row[1:] for key, row in titles.items()}
+
+
+def test_finishing_what_lacks_rows(tmp_path):
+    task = make_task("pgvector", tmp_path)
+    task.apply()
+    cut_over(task.url, work=task.work, force=True)
+    task.case.insert(task.url, items_of([10_000], seed=1))  # someone goes on writing old vectors
+    with pytest.raises(StoreError, match=f"has {ROWS + 1} vectors and .* {ROWS}: .* Write the missing ones"):
+        finish_migration(task.url, work=task.work)
+    assert finish_migration(task.url, work=task.work, force=True).dropped is not None
+
+
+def test_finishing_too_early_and_twice(light):
+    light.apply()
+    with pytest.raises(StoreError, match="nothing to finish"):
+        finish_migration(light.url, work=light.work)
+    cut_over(light.url, work=light.work, force=True)
+    plan = Work(light.work).plan()
+    assert finish_migration(light.url, work=light.work).dropped is not None
+    with pytest.raises(StoreError, match="nothing to finish"):
+        finish_migration(light.url, work=light.work)
+    Work(light.work).begin(plan)  # as if it had been killed before it forgot the plan
+    assert finish_migration(light.url, work=light.work).dropped is None
+    assert Work(light.work).plan() is None
 
 
 def test_rolling_back_needs_the_store_only(light, tmp_path):

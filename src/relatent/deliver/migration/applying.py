@@ -24,6 +24,7 @@ from relatent.deliver.migration.work import Work, work_of
 from relatent.engines import Engine, Serial
 from relatent.spaces.chunks import chunk_rows
 from relatent.stores import Field, Store, StoreError, open_store
+from relatent.stores.checks import check_no_old
 
 __all__ = ["Applied", "apply_migration"]
 
@@ -192,6 +193,7 @@ class _Run:
 def _check_store(store: Store, side: StoredSide, translator: str, accept: bool) -> None:
     """Refuse a store that is of another model, or that another migration is on its way in."""
     check_not_served(store, translator)
+    check_no_old(store.address, store.old)
     check_fingerprint(side, store, accept=accept)
     drop_trial(store)
     new = store.new

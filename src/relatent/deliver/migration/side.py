@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -17,7 +18,7 @@ from relatent.translate import Translator
 from relatent.translate.batches import BatchTranslator
 from relatent.translate.endpoints import SpaceMismatchError
 
-__all__ = ["StoredSide", "check_fingerprint", "sample_vectors", "stored_side", "translated"]
+__all__ = ["StoredSide", "check_fingerprint", "next_name", "sample_vectors", "stored_side", "translated"]
 
 # Rows that are looked at to tell which model made a store's vectors, from so many places.
 SAMPLE_ROWS, SAMPLE_PLACES = 1_024, 8
@@ -88,9 +89,19 @@ class StoredSide:
             **about,
         }
         dtype = served.dtype if served.dtype == "float16" else "float32"
-        made_of = {"name": f"{served.name}_new", "dtype": dtype, "metric": self.translator.metric_}
+        made_of = {"name": next_name(served.name), "dtype": dtype, "metric": self.translator.metric_}
         made_of |= {name: value for name, value in chosen.items() if value is not None}
         return Field(dim=width, provenance={n: v for n, v in known.items() if v is not None}, **made_of)
+
+
+def next_name(served: str) -> str:
+    """Return a name for the field that is to follow the served one.
+
+    >>> [next_name(name) for name in ("embedding", "embedding_new", "embedding_new_2")]
+    ['embedding_new', 'embedding_new_2', 'embedding_new_3']
+    """
+    earlier = re.fullmatch(r"(.*_new)(?:_(\d+))?", served)
+    return f"{served}_new" if earlier is None else f"{earlier[1]}_{int(earlier[2] or 1) + 1}"
 
 
 def stored_side(translator: Any) -> StoredSide:

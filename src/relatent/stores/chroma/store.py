@@ -201,6 +201,11 @@ class ChromaStore(RoleKeeper):
         roles = self._current()
         self._connection.delete(self._collection(roles, check_new(self.address, roles.new)).name)
 
+    def drop_old(self) -> None:
+        """Delete the collection that was served before."""
+        roles = self._current()
+        self._connection.delete(self._collection(roles, check_old(self.address, roles.old)).name)
+
     def lock(self) -> AbstractContextManager[None]:
         """Lock a file, and on a server a name too."""
         return self._connection.lock()

@@ -8,6 +8,7 @@ import json
 import os
 import shutil
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 from relatent._atomic import NO_LINKS, atomic_write, fsync
@@ -31,19 +32,22 @@ class Files:
             noted = Roles.of_note(json.loads((self.folder / "fields.json").read_text("utf8")))
         except FileNotFoundError:
             return None
-        return Roles(noted.first, noted.second, self._is_switched())
+        switched = noted.dropping or (noted.second is not None and self._is_switched())
+        return replace(noted, switched=switched)
 
-    def begin(self, roles: Roles) -> None:
-        """Note the fields of a migration, in a folder without what an earlier one left."""
-        self.clear()
-        self.parts.make_folder()
+    def write_note(self, roles: Roles) -> None:
+        """Note the fields, in place of what was noted."""
+        self.folder.mkdir(exist_ok=True)
         with atomic_write(self.folder / "fields.json") as aside:
             aside.write_text(json.dumps(roles.note(), indent=1), "utf8")
 
+    def remove_note(self) -> None:
+        """Forget the fields: the index says all that is to be said of the one that is served."""
+        (self.folder / "fields.json").unlink(missing_ok=True)
+
     def clear(self) -> None:
-        """Remove the note, then all that belongs to it."""
-        for name in ("fields.json", "built.json"):
-            (self.folder / name).unlink(missing_ok=True)
+        """Remove what was written, and every index but the served one."""
+        (self.folder / "built.json").unlink(missing_ok=True)
         self.parts.remove()
         for file in self.folder.glob("*.faiss"):
             file.unlink()

@@ -24,6 +24,7 @@ from relatent.stores.checks import (
     check_new,
     check_old,
     check_one_of,
+    check_whole,
     cut,
     readable,
     same_kind,
@@ -71,8 +72,12 @@ class FaissStore(RoleKeeper):
         noted = self._files.read_note()
         if noted is not None:
             return noted
+        return Roles(self._described())
+
+    def _described(self) -> Field:
+        """Describe the served index by what its file says."""
         index = self._load(self._file).index
-        return Roles(Field(self._file.stem, index.d, "float32", metric_of(index)))
+        return Field(self._file.stem, index.d, "float32", metric_of(index))
 
     # Rows ----------------------------------------------------------------------------------------------------------
 
@@ -183,7 +188,9 @@ class FaissStore(RoleKeeper):
             )
         if new.name == self.served.name:
             raise StoreError(f"{self.address} serves {new.name!r} already: give the new field another name.")
-        self._files.begin(Roles(self.served, new))
+        self._files.clear()  # what an earlier migration left
+        self._files.parts.make_folder()
+        self._files.write_note(Roles(self.served, new))
         return new
 
     def write(self, into: Field, keys: pa.Array, vectors: np.ndarray) -> None:
@@ -274,15 +281,32 @@ class FaissStore(RoleKeeper):
 
     def switch_back(self) -> None:
         """Link the served file into the folder, then rename the old one back onto its path."""
-        check_old(self.address, self.old)
+        roles = self._current()
+        check_whole(self.address, roles.old, roles.dropping)
         self._files.parts.make_folder()
         kept = self._built("old")
         assert kept is not None  # an old field is an old file
         self._files.serve(kept, self._files.index("new", self._served_items().hash))
 
     def drop_new(self) -> None:
-        """Remove the new index, its parts and the note of it."""
-        check_new(self.address, self.new)
+        """Remove the note of the new index, then the index and its parts."""
+        roles = self._current()
+        check_new(self.address, roles.new)
+        if roles.served == self._described():
+            self._files.remove_note()
+        else:  # served since an earlier migration, whose provenance is kept
+            self._files.write_note(Roles(roles.served))
+        self._clear()
+
+    def drop_old(self) -> None:
+        """Note that the old index goes, remove it, and note that it is gone."""
+        roles = self._current()
+        check_old(self.address, roles.old)
+        self._files.write_note(replace(roles, dropping=True))
+        self._clear()
+        self._files.write_note(roles.finished)
+
+    def _clear(self) -> None:
         self._files.clear()
         self._loaded = {path: loaded for path, loaded in self._loaded.items() if path == self._file}
 

@@ -262,6 +262,15 @@ class LanceStore(RoleKeeper):
             table.drop_columns([column])
         self._parts.remove()
 
+    def drop_old(self) -> None:
+        """Remove the column from the latest version. Earlier ones keep it until their owner cleans them up."""
+        table, roles = self._look()
+        column = self._column(roles, check_old(self.address, roles.old))
+        with self._reporting():
+            if TAG in table.tags.list():  # it would keep the version that has both columns
+                table.tags.delete(TAG)
+            table.drop_columns([column])
+
     def lock(self) -> AbstractContextManager[None]:
         """Lock a file in our folder."""
         self._folder.mkdir(exist_ok=True)

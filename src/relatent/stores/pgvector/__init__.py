@@ -4,7 +4,8 @@ The table may be ``schema.table``. ``?vector=`` and ``?key=`` name the columns w
 no primary key of one column; every other option goes to libpq (``sslmode``, ``host`` for a Unix socket). The password
 is read from ``PGPASSWORD``, a ``.pgpass`` file, or the URL. Columns may be ``vector``, ``halfvec`` or ``bit``.
 
-The table itself is never touched. What belongs to a migration of ``items`` to a field ``new`` stands beside it:
+Until the old vectors are dropped, the table itself is not touched. What belongs to a migration of ``items`` to a field
+``new`` stands beside it:
 
 ==================  =================================================================================
 ``items__new``      the new vectors by key, filled by COPY, with an HNSW index of its own
@@ -15,6 +16,9 @@ The table itself is never touched. What belongs to a migration of ``items`` to a
 An UPDATE of a new column would rewrite every row, and enter each anew into the HNSW index of the old vectors:
 ``benchmarks/stores_pgvector.py`` measures it. A switch replaces the view, in one transaction: applications that read
 ``items__served`` change over with it, and back. Inserts and deletes go to ``items`` as before.
+
+Dropping the old vectors drops the column of ``items``, which frees its place as rows are written anew (``VACUUM FULL``
+does it at once). From then on ``items__new`` holds the vectors, and the next migration makes another table beside it.
 """
 
 from __future__ import annotations

@@ -7,7 +7,8 @@ from typing import Any
 from relatent.stores.address import Address
 from relatent.stores.checks import check_one_of
 from relatent.stores.pgvector.connection import psycopg
-from relatent.stores.pgvector.roles import beside, name_beside
+from relatent.stores.pgvector.note import name_beside
+from relatent.stores.pgvector.roles import beside
 from relatent.stores.pgvector.table import METRICS, Table
 from relatent.stores.pgvector.wire import VECTOR_TYPES
 from relatent.stores.roles import Roles
@@ -75,7 +76,7 @@ class Queries:
     def index(self, of: Field) -> list[Any]:
         """Build an HNSW index of a new field, for its metric, and let the planner know of it."""
         place = beside(self._table, of.name)
-        name = psycopg().sql.Identifier(name_beside(self._table, f"{of.name}__hnsw"))
+        name = psycopg().sql.Identifier(name_beside(self._table.name, f"{of.name}__hnsw"))
         operators = _sql(f"{VECTOR_TYPES[of.dtype]}_{METRICS[of.metric].operator_class}")
         built = _sql("CREATE INDEX IF NOT EXISTS {} ON {} USING hnsw (vector {})").format(name, place, operators)
         return [built, _sql("ANALYZE {}").format(place)]
@@ -85,13 +86,16 @@ class Queries:
         query = _sql("DELETE FROM {} n WHERE NOT EXISTS (SELECT FROM {} b WHERE {} = n.key)")
         return query.format(beside(self._table, of.name), self._base, self._key)
 
-    def drop(self, new: Field) -> Any:
-        """Drop the table of a new field."""
-        return _sql("DROP TABLE {}").format(beside(self._table, new.name))
+    def drop(self, field: Field) -> Any:
+        """Drop the table's own vector column, or the table beside it that holds a field."""
+        if self._table.holds(field):
+            column = psycopg().sql.Identifier(self._table.vector.name)
+            return _sql("ALTER TABLE {} DROP COLUMN {}").format(self._base, column)
+        return _sql("DROP TABLE {}").format(beside(self._table, field.name))
 
     def _place(self, roles: Roles, of: Field) -> tuple[Any, Any]:
         """Return what to select from for a field, and the expression of its vectors."""
-        if check_one_of(self._address, of, roles.first, roles.second) == roles.first:
+        if self._table.holds(check_one_of(self._address, of, roles.first, roles.second)):
             return _sql("{} b").format(self._base), psycopg().sql.Identifier("b", self._table.vector.name)
         joined = _sql("{} b JOIN {} n ON n.key = {}").format(self._base, beside(self._table, of.name), self._key)
         return joined, _sql("n.vector")

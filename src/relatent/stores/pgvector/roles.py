@@ -2,87 +2,66 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
+from dataclasses import asdict
 from typing import Any
 
-from relatent.stores.address import StoreError
 from relatent.stores.pgvector.connection import psycopg
-from relatent.stores.pgvector.table import Table
+from relatent.stores.pgvector.note import name_beside, read_note, view_name, write_note
+from relatent.stores.pgvector.table import COLUMN, Table
 from relatent.stores.pgvector.wire import VECTOR_TYPES
 from relatent.stores.roles import Roles
 from relatent.stores.store import Field
 
-__all__ = ["beside", "name_beside", "read_roles", "write_roles"]
-
-MARK = "relatent"
-# PostgreSQL cuts longer names.
-NAME_BYTES = 63
-
-
-def name_beside(table: Table, what: str) -> str:
-    """Return the name of something beside the table; one that is too long ends in its hash."""
-    name = f"{table.name}__{what}"
-    if len(name.encode()) <= NAME_BYTES:
-        return name
-    return f"{name.encode()[:40].decode(errors='ignore')}__{hashlib.sha256(name.encode()).hexdigest()[:16]}"
+__all__ = ["beside", "read_roles", "write_roles"]
 
 
 def beside(table: Table, what: str) -> Any:
-    """Return the same with the schema, quoted."""
-    return psycopg().sql.Identifier(table.schema, name_beside(table, what))
+    """Return the name of something beside a table, with the schema, quoted."""
+    return psycopg().sql.Identifier(table.schema, name_beside(table.name, what))
 
 
-def read_roles(cursor: Any, table: Table, first: Field) -> Roles:
+def read_roles(cursor: Any, table: Table, own: Field | None) -> Roles:
     """Read the note in the view's comment; without a view, the table's own column is served."""
-    name = beside(table, "served").as_string()
-    cursor.execute("SELECT obj_description(to_regclass(%s), 'pg_class'), to_regclass(%s) IS NULL", (name, name))
-    note, absent = cursor.fetchone()
-    if absent:
-        return Roles(first)
-    try:
-        noted = json.loads(note or "")[MARK]
-    except (ValueError, KeyError, TypeError) as error:
-        raise StoreError(
-            f"{name} is there and was not made by relatent: rename it, since its name is needed."
-        ) from error
-    return Roles.of_note(noted)
+    note = read_note(cursor, table.schema, table.name)
+    if note is not None:
+        return Roles.of_note(note)
+    assert own is not None  # a table without vectors of its own has a view
+    return Roles(own)
 
 
 def write_roles(cursor: Any, table: Table, roles: Roles) -> None:
     """Make the view show what is served, and note the roles: one step for every reader, when the transaction ends."""
     sql = psycopg().sql
-    name = beside(table, "served")
+    name = view_name(table.schema, table.name)
     before = read_roles(cursor, table, roles.first)
     if VECTOR_TYPES[before.served.dtype] != VECTOR_TYPES[roles.served.dtype]:  # a column of a view keeps its type
         cursor.execute(sql.SQL("DROP VIEW IF EXISTS {}").format(name))
     cursor.execute(
-        sql.SQL("CREATE OR REPLACE VIEW {} {} AS {}").format(name, _as_its_reader(cursor), _view(table, roles))
+        sql.SQL("CREATE OR REPLACE VIEW {} {} AS {}").format(name, _as_its_reader(cursor), _view(table, roles.served))
     )
-    note = json.dumps({MARK: roles.note()}, ensure_ascii=False)
-    cursor.execute(sql.SQL("COMMENT ON VIEW {} IS {}").format(name, sql.Literal(note)))
+    write_note(cursor, table.schema, table.name, {**roles.note(), COLUMN: asdict(table.vector)})
 
 
-def _view(table: Table, roles: Roles) -> Any:
+def _view(table: Table, served: Field) -> Any:
     """Select the table's columns in their order, with the served vectors under the name of the vector column.
 
     The vectors have no dimension in the view's type, so that those of another dimension can take their place.
     """
     sql = psycopg().sql
-    served = sql.SQL("n.vector") if roles.switched else sql.SQL("b.{}").format(sql.Identifier(table.vector.name))
-    kind = sql.SQL({"bit": "bit varying"}.get(VECTOR_TYPES[roles.served.dtype], VECTOR_TYPES[roles.served.dtype]))
+    own, kind = table.holds(served), VECTOR_TYPES[served.dtype]
+    vectors = sql.SQL("b.{}").format(sql.Identifier(table.vector.name)) if own else sql.SQL("n.vector")
+    shown = sql.SQL({"bit": "bit varying"}.get(kind, kind))
     columns = [
-        sql.SQL("{}::{} AS {}").format(served, kind, sql.Identifier(column.name))
+        sql.SQL("{}::{} AS {}").format(vectors, shown, sql.Identifier(column.name))
         if column == table.vector
         else sql.SQL("b.{}").format(sql.Identifier(column.name))
         for column in sorted((*table.columns, table.vector), key=lambda column: column.number)
     ]
     view = sql.SQL("SELECT {} FROM {} b").format(sql.SQL(", ").join(columns), sql.Identifier(table.schema, table.name))
-    if roles.switched and roles.second is not None:
-        view += sql.SQL(" JOIN {} n ON n.key = b.{}").format(
-            beside(table, roles.second.name), sql.Identifier(table.key.name)
-        )
-    return view
+    if own:
+        return view
+    joined = sql.SQL(" JOIN {} n ON n.key = b.{}")
+    return view + joined.format(beside(table, served.name), sql.Identifier(table.key.name))
 
 
 def _as_its_reader(cursor: Any) -> Any:

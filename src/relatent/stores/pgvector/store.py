@@ -59,9 +59,7 @@ class PgvectorStore(RoleKeeper):
         self._connections = Connections(address)
         try:
             with self._connections.transaction(SNAPSHOT) as cursor:
-                self._table = find_table(cursor, address)
-                self._queries = Queries(address, self._table)
-                self._column = self._own_field(cursor)
+                self._find_table(cursor)
                 self._roles(cursor)
         except BaseException:
             self.close()
@@ -75,6 +73,11 @@ class PgvectorStore(RoleKeeper):
 
     def _roles(self, cursor: Any) -> Roles:
         return read_roles(cursor, self._table, self._column)
+
+    def _find_table(self, cursor: Any) -> None:
+        self._table = find_table(cursor, self.address)
+        self._queries = Queries(self.address, self._table)
+        self._column = self._own_field(cursor) if self._table.has_vector else None
 
     def _own_field(self, cursor: Any) -> Field:
         """Describe the table's own column: its dimension, and the metric of its index."""
@@ -171,7 +174,7 @@ class PgvectorStore(RoleKeeper):
             roles = self._roles(cursor)
             if not check_addable(self.address, new, roles.new, roles.old):
                 return new
-            if new.name in (roles.first.name, "served"):
+            if new.name in (roles.first.name, self._table.vector.name, "served"):
                 raise StoreError(f"{new.name!r} cannot be the name of a new field of {self.address}: take another.")
             for statement in self._queries.create(new):
                 cursor.execute(statement)
@@ -206,7 +209,7 @@ class PgvectorStore(RoleKeeper):
 
     def build_index(self, of: Field) -> None:
         """Build an HNSW index of the new vectors, for their metric. The table's own indexes are its owner's."""
-        if of.name == self._column.name:
+        if self._table.holds(of):
             return
         if of.dim > INDEXED[of.dtype]:
             raise StoreError(
@@ -259,6 +262,18 @@ class PgvectorStore(RoleKeeper):
             new = check_new(self.address, roles.new)
             write_roles(cursor, self._table, replace(roles, second=None))
             cursor.execute(self._queries.drop(new))
+
+    def drop_old(self) -> None:
+        """Drop the table's own vector column, or the table of an earlier migration. The view stays as it is.
+
+        One transaction. PostgreSQL refuses where something else needs the column, and then nothing is dropped.
+        """
+        with self._connections.transaction() as cursor:
+            roles = self._roles(cursor)
+            old = check_old(self.address, roles.old)
+            write_roles(cursor, self._table, roles.finished)
+            cursor.execute(self._queries.drop(old))
+            self._find_table(cursor)
 
     @contextmanager
     def lock(self) -> Iterator[None]:

@@ -9,10 +9,14 @@ import pyarrow as pa
 
 from relatent.spaces.formats.columns import VECTOR_NAMES
 from relatent.stores.address import Address, StoreError
+from relatent.stores.pgvector.note import read_note
 from relatent.stores.pgvector.wire import KEY_TYPES, VECTOR_TYPES
+from relatent.stores.store import Field
 
-__all__ = ["METRICS", "Column", "Metric", "Table", "find_table", "index_classes"]
+__all__ = ["COLUMN", "METRICS", "Column", "Metric", "Table", "find_table", "index_classes"]
 
+# What the note calls the column that the view shows the served vectors as.
+COLUMN = "column"
 # Arrow's type of a column; what is not here is read as PostgreSQL writes it.
 ARROW = {
     "int2": pa.int64(),
@@ -67,7 +71,11 @@ class Column:
 
 @dataclass(frozen=True)
 class Table:
-    """A table, the columns that matter, and all others."""
+    """A table, the columns that matter, and all others.
+
+    Fields of migrations stand in tables of their own. Once its own vectors were dropped, ``vector`` is the column that
+    the view shows in their place.
+    """
 
     schema: str
     name: str
@@ -75,6 +83,11 @@ class Table:
     key: Column
     vector: Column
     columns: tuple[Column, ...]
+    has_vector: bool = True
+
+    def holds(self, field: Field) -> bool:
+        """Return whether a field is the table's own column."""
+        return self.has_vector and field.name == self.vector.name
 
     @property
     def dtype(self) -> str:
@@ -99,7 +112,10 @@ def find_table(cursor: Any, address: Address) -> Table:
         (oid,),
     )
     columns = tuple(Column(*row) for row in cursor.fetchall())
-    key, vector = _key(cursor, address, oid, columns), _vector(address, columns)
+    key, noted = _key(cursor, address, oid, columns), _noted_vector(cursor, schema, name)
+    if noted is not None and noted.name not in {column.name for column in columns}:
+        return Table(schema, name, oid, key, noted, columns, has_vector=False)
+    vector = _vector(address, columns)
     return Table(schema, name, oid, key, vector, tuple(c for c in columns if c != vector))
 
 
@@ -149,6 +165,12 @@ def _key(cursor: Any, address: Address, oid: int, columns: tuple[Column, ...]) -
     if column.type not in KEY_TYPES:
         raise StoreError(f"The keys of {address} are {column.type}: expected one of {', '.join(KEY_TYPES)}.")
     return column
+
+
+def _noted_vector(cursor: Any, schema: str, name: str) -> Column | None:
+    """Return the column that the view beside a table shows the served vectors as, if there is a view."""
+    note = read_note(cursor, schema, name) or {}
+    return Column(**note[COLUMN]) if COLUMN in note else None
 
 
 def _vector(address: Address, columns: tuple[Column, ...]) -> Column:

@@ -2,17 +2,19 @@
 
 Beside ``items_v1``, for which the alias stands, a field ``new`` is the collection ``items_v1__new``: the same ids, a
 copy of the payload as it was when the vector was written, and one vector under the name that the old one has. The note
-of the fields is in the metadata of the first collection; which one is served is told by the alias itself.
+of the fields is in the metadata of the first collection; which one is served is told by the alias itself. Dropping the
+old field deletes the first collection, and the second takes its part, with a note of its own.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
 from relatent.stores.address import Address, StoreError
-from relatent.stores.checks import check_addable, check_new, check_old
+from relatent.stores.checks import check_addable, check_new, check_old, check_whole
 from relatent.stores.qdrant.client import ClientEngine
 from relatent.stores.qdrant.engine import Engine, Point
 from relatent.stores.qdrant.store import POINTS_AT_A_TIME, Key, QdrantStore
@@ -23,6 +25,9 @@ __all__ = ["AliasStore"]
 
 # What the note in the second collection names: the collection that the alias stood for at first.
 FIRST = "beside"
+# What the note in the first collection names once an earlier one was dropped: what the names of collections begin with,
+# and the name of the vector in each of them.
+BASE, VECTOR = "base", "vector"
 
 
 class AliasStore(QdrantStore):
@@ -30,10 +35,16 @@ class AliasStore(QdrantStore):
 
     def __init__(self, address: Address, engine: ClientEngine, collection: str) -> None:
         self._alias = address.name
-        note = engine.on(collection).read_note() or {}
-        self._collection: str = note.get(FIRST, collection)
-        self._client: ClientEngine = engine.on(self._collection)
+        at = (engine.on(collection).read_note() or {}).get(FIRST, collection)
+        # A drop that was killed at the end has left the name of a collection that is gone.
+        self._client = engine.on(at if engine.on(at).is_there() else collection)
         super().__init__(address, self._client)
+
+    def _begin(self, engine: Engine) -> None:
+        """Find the field that is served first, and how collections and vectors are named."""
+        super()._begin(engine)
+        note = engine.read_note() or {}
+        self._base, self._vector = note.get(BASE, self._client.name), note.get(VECTOR, self._first.name)
 
     def _current(self) -> Roles:
         roles = super()._current()
@@ -41,15 +52,18 @@ class AliasStore(QdrantStore):
             return roles
         return replace(roles, switched=self._client.alias_target(self._alias) == self._name(roles.second))
 
+    def _note(self, roles: Roles) -> dict[str, Any]:
+        return {**roles.note(), BASE: self._base, VECTOR: self._vector}
+
     def _name(self, field: Field) -> str:
-        return f"{self._collection}__{field.name}"
+        return f"{self._base}__{field.name}"
 
     def _beside(self, field: Field) -> ClientEngine:
         return self._client.on(self._name(field))
 
     def _place(self, of: Field) -> tuple[Engine, str]:
         """Return the collection of a field. Its vector has the same name in both."""
-        return (self._client if of.name == self._first.name else self._beside(of)), self._first.name
+        return (self._client if of.name == self._first.name else self._beside(of)), self._vector
 
     def _is_alive(self, of: Field, points: list[Point]) -> list[bool]:
         """Leave out of the new collection what was deleted from the first, until it is served itself."""
@@ -73,10 +87,10 @@ class AliasStore(QdrantStore):
         if check_addable(self.address, new, roles.new, roles.old):
             if beside.is_there():
                 raise StoreError(f"There is a collection {self._name(new)!r} already: give the new field another name.")
-            self._client.write_note(Roles(self._first, new).note())
+            self._client.write_note(self._note(Roles(self._first, new)))
         if not beside.is_there():
-            beside.create_collection(new, self._first.name)
-            beside.write_note({FIRST: self._collection})
+            beside.create_collection(new, self._vector)
+            beside.write_note({FIRST: self._client.name})
         return new
 
     def _put(self, new: Field, ids: list[Key], vectors: np.ndarray) -> None:
@@ -87,7 +101,7 @@ class AliasStore(QdrantStore):
             if key in payloads
         ]
         if points:
-            self._beside(new).put(self._first.name, points)
+            self._beside(new).put(self._vector, points)
 
     def remove_orphans(self, of: Field) -> int:
         """Delete from the new collection what the first one no longer has."""
@@ -108,7 +122,8 @@ class AliasStore(QdrantStore):
 
     def switch_back(self) -> None:
         """Move the alias back to the first collection."""
-        check_old(self.address, self.old)
+        roles = self._current()
+        check_whole(self.address, roles.old, roles.dropping)
         self._client.move_alias(self._alias)
 
     def drop_new(self) -> None:
@@ -116,4 +131,16 @@ class AliasStore(QdrantStore):
         beside = self._beside(check_new(self.address, self.new))
         if beside.is_there():
             beside.delete_collection()
-        self._client.write_note(Roles(self._first).note())
+        self._client.write_note(self._note(Roles(self._first)))
+
+    def drop_old(self) -> None:
+        """Note that the first collection goes, have the second one note its part, and delete the first."""
+        roles, first = self._current(), self._client
+        check_old(self.address, roles.old)
+        beside, note = self._beside(roles.served), self._note(roles.finished)
+        first.write_note(self._note(replace(roles, dropping=True)))
+        beside.write_note({FIRST: first.name, **note})
+        first.delete_collection()
+        beside.write_note(note)
+        self._engine = self._client = beside
+        self._begin(beside)

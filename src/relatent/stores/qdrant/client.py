@@ -60,6 +60,11 @@ class ClientEngine:
         self._open.callback(client.close)
         return client
 
+    @property
+    def name(self) -> str:
+        """The name of the collection."""
+        return self._name
+
     def on(self, collection: str) -> ClientEngine:
         """Return the same connection on another collection."""
         other = copy(self)
@@ -129,7 +134,10 @@ class ClientEngine:
     def drop(self, name: str) -> None:
         """Remove a named vector."""
         with self._told():
-            self._client.delete_vector_name(self._name, name, wait=True)
+            if engine_name(name) or self._folder is not None:
+                self._client.delete_vector_name(self._name, engine_name(name), wait=True)
+            else:  # a server's address of a vector ends in its name, and this one has none
+                self._client.delete_vectors(self._name, [""], self._models.Filter(), wait=True)
 
     def alias_target(self, alias: str) -> str | None:
         """Return the collection that an alias stands for; None if there is no such alias."""

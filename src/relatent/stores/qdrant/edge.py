@@ -96,7 +96,7 @@ class EdgeEngine:
 
     def drop(self, name: str) -> None:
         """Remove a named vector."""
-        self._update(self._edge.UpdateOperation.delete_vector_name(name))
+        self._update(self._edge.UpdateOperation.delete_vector_name(engine_name(name)))
 
     def search(self, name: str, queries: np.ndarray, k: int, exact: bool) -> list[list[tuple[int | str, float]]]:
         """Ask one query after the other."""

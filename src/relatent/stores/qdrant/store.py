@@ -24,6 +24,7 @@ from relatent.stores.checks import (
     check_new,
     check_old,
     check_one_of,
+    check_whole,
     key_column,
 )
 from relatent.stores.qdrant.engine import DEFAULT, DISTANCES, DTYPES, Engine, Point
@@ -49,10 +50,14 @@ class QdrantStore(RoleKeeper):
     def __init__(self, address: Address, engine: Engine) -> None:
         self.address, self._engine = address, engine
         try:
-            self._first = self._chosen(engine.fields())
+            self._begin(engine)
         except BaseException:
             self.close()
             raise
+
+    def _begin(self, engine: Engine) -> None:
+        """Find the field that is served first."""
+        self._first = self._chosen(engine.fields())
 
     def _chosen(self, fields: list[Field]) -> Field:
         """Return the vector that the URL names, or the only one."""
@@ -242,7 +247,7 @@ class QdrantStore(RoleKeeper):
     def switch_back(self) -> None:
         """Note that the old vector is served again."""
         roles = self._current()
-        check_old(self.address, roles.old)
+        check_whole(self.address, roles.old, roles.dropping)
         self._engine.write_note(replace(roles, switched=False).note())
 
     def drop_new(self) -> None:
@@ -252,6 +257,16 @@ class QdrantStore(RoleKeeper):
         if new.name in {field.name for field in self._engine.fields()}:
             self._engine.drop(new.name)
         self._engine.write_note(replace(roles, second=None).note())
+
+    def drop_old(self) -> None:
+        """Note that the old vector goes, remove it from every point, and note that it is gone."""
+        roles = self._current()
+        old = check_old(self.address, roles.old)
+        self._engine.write_note(replace(roles, dropping=True).note())
+        if old.name in {field.name for field in self._engine.fields()}:
+            self._engine.drop(old.name)
+        self._engine.write_note(roles.finished.note())
+        self._first = roles.served
 
     def lock(self) -> AbstractContextManager[None]:
         """Keep other migrations out, as far as the engine can."""
