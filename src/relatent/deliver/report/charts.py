@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
+from relatent.deliver.report.curve import PairsCurve
 from relatent.deliver.report.document import Band, Bar, BarChart, HeatMap, Histogram, Line, LineChart
 from relatent.deliver.report.findings import Closeness, Geometry, Similarity, Spread
 from relatent.evaluate.comparison import Comparison
-from relatent.evaluate.interval import bootstrap
 from relatent.evaluate.options import OPTIONS
 from relatent.evaluate.verdict import Verdict
-from relatent.translate.quality import Quality
 
 __all__ = [
     "bars_of_comparison",
@@ -33,19 +32,16 @@ def bars_of_options(verdict: Verdict) -> BarChart:
     return BarChart(f"{measure} of each option.", f"{said}. Lines are 95 % intervals.", measure, bars)
 
 
-def learning_curve(quality: Quality) -> LineChart:
+def learning_curve(curve: PairsCurve) -> LineChart:
     """Return the score at each number of pairs, and what twice as many are expected to give."""
-    curve = quality.curve
-    measured = [bootstrap(column) for column in curve.scores.T]
-    points = [Band(k, e.value, e.low, e.high) for k, e in zip(curve.anchors, measured, strict=True)]
-    now, gain = quality[curve.measure], quality.more(quality.anchors)
-    points.append(Band(quality.anchors, now.value, now.low, now.high))
-    ahead = Band(2 * quality.anchors, *(min(now.value + g, 1.0) for g in (gain.value, gain.low, gain.high)))
+    measured = tuple(Band(n, e.value, e.low, e.high) for n, e in zip(curve.pairs, curve.mrr, strict=True))
+    now, gain = measured[-1], curve.twice
+    ahead = Band(2 * now.x, *(now.y + g for g in (gain.value, gain.low, gain.high)))
     lines = (
-        Line("measured", tuple(sorted(points, key=lambda p: p.x))),
-        Line("expected of twice as many", (Band(quality.anchors, now.value, now.value, now.value), ahead), True),
+        Line("measured", measured),
+        Line("expected of twice as many", (Band(now.x, now.y, now.y, now.y), ahead), expected=True),
     )
-    said = f"With {quality.anchors:,} pairs it is {now.value:.3f}; twice as many are expected to reach {ahead.y:.3f}."
+    said = f"With {now.x:,} pairs it is {now.y:.3f}; twice as many are expected to reach {ahead.y:.3f}."
     return LineChart("MRR against the number of pairs.", said, "pairs", "MRR", lines, log_x=True)
 
 

@@ -14,12 +14,12 @@ from relatent.deliver.report.charts import (
     similarity_maps,
     spectra,
 )
+from relatent.deliver.report.curve import PairsCurve
 from relatent.deliver.report.document import Block, Bullets, Paragraph, Table
 from relatent.deliver.report.findings import Findings
 from relatent.evaluate.cutoffs import Thresholds
 from relatent.evaluate.interval import Estimate
 from relatent.evaluate.rule import in_words
-from relatent.translate.quality import Quality
 
 __all__ = [
     "about_anchors",
@@ -35,30 +35,21 @@ __all__ = [
 
 def about_pairs(found: Findings) -> list[Block]:
     """Return whether more pairs are worth buying, and the learning curve that says so."""
-    q = found.quality
-    if q is None:
+    if found.curve is None:
         return []
-    rows = tuple((measure, in_words(e)) for measure, e in q.estimates.items())
-    return [
-        Paragraph(_worth(q)),
-        learning_curve(q),
-        Table("Expected on unseen items", ("measure", "expected"), rows, (1,)),
-        Paragraph(
-            f"From {q.queries:,} pairs that were held out in turn and ranked among {q.gallery:,} vectors. Beyond twice "
-            "the pairs at hand, nothing is known.",
-            small=True,
-        ),
-    ]
+    said = (
+        f"The same map, fitted on fewer pairs, looks {found.curve.gallery:,} held-out items up among true vectors. "
+        "Beyond twice the pairs at hand, nothing is known."
+    )
+    return [Paragraph(_worth(found.curve)), learning_curve(found.curve), Paragraph(said, small=True)]
 
 
-def _worth(q: Quality) -> str:
-    gain = q.more(q.anchors)
-    words = f"{q.anchors:,} more pairs are expected to change the MRR by {in_words(gain, '+')}."
-    if gain.high < WORTH:
-        return f"More pairs are not worth buying. {words}"
-    if gain.low > WORTH:
-        return f"More pairs are worth buying. {words} `relatent anchors --known` says which."
-    return f"More pairs may be worth buying. {words} `relatent anchors --known` says which."
+def _worth(curve: PairsCurve) -> str:
+    words = f"{curve.pairs[-1]:,} more are expected to change the MRR by {in_words(curve.twice, '+')}."
+    if curve.twice.high < WORTH:
+        return f"More pairs are not worth buying: {words}"
+    certain = "are" if curve.twice.low > WORTH else "may be"
+    return f"More pairs {certain} worth buying: {words} To learn which, run relatent anchors --known."
 
 
 def about_cosines(found: Findings) -> list[Block]:

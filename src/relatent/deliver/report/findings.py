@@ -11,6 +11,7 @@ import numpy as np
 from relatent._terminal import plain
 from relatent.deliver.fit import FitReport
 from relatent.deliver.migration import MigrationPlan, Verification
+from relatent.deliver.report.curve import PairsCurve
 from relatent.deliver.report.provenance import Provenance
 from relatent.evaluate.comparison import Comparison
 from relatent.evaluate.cutoffs import Thresholds
@@ -19,7 +20,6 @@ from relatent.evaluate.interval import Estimate, Report
 from relatent.evaluate.scale import NormDistribution
 from relatent.evaluate.verdict import Verdict
 from relatent.translate.overview import Overview
-from relatent.translate.quality import Quality
 
 __all__ = ["Anchors", "Closeness", "Findings", "Geometry", "Similarity", "Spread", "WorstRow"]
 
@@ -104,7 +104,7 @@ class Findings:
     translator: Overview | None = None
     fit: FitReport | None = None
     verdict: Verdict | None = None
-    quality: Quality | None = None
+    curve: PairsCurve | None = None
     closeness: Closeness | None = None
     worst_queries: tuple[WorstRow, ...] = ()
     thresholds: Mapping[str, Thresholds] | None = None
@@ -130,5 +130,5 @@ class Findings:
 
 
 # Findings that say themselves what JSON is to hold, and findings that it holds whole.
-SUMMED_UP = ("translator", "fit", "verdict", "quality", "comparison", "plan", "verification")
+SUMMED_UP = ("translator", "fit", "verdict", "curve", "comparison", "plan", "verification")
 WHOLE = ("closeness", "worst_queries", "anchors", "geometry", "similarity", "provenance")

@@ -74,9 +74,9 @@ def _figures(found: Findings) -> Iterator[Figure]:
         yield _figure(found.closeness.fidelity["cosine"], "cosine to the true vectors")
     if v is not None and v.itself is not None:
         yield _figure(v.itself, "find the very item first", "%")
-    if found.quality is not None:
-        gain = found.quality.more(found.quality.anchors)
-        yield Figure(f"{gain.value:+.3f}", "MRR that twice the pairs would add", f"{gain.low:+.3f} – {gain.high:+.3f}")
+    if found.curve is not None:
+        gain = found.curve.twice
+        yield Figure(f"{gain.value:+.3f}", "MRR that twice the pairs add", f"{gain.low:+.3f} – {gain.high:+.3f}")
 
 
 def _figure(e: Estimate, label: str, unit: str = "") -> Figure:

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 
 from relatent.deliver.migration.planning import FEW_ROWS
 from relatent.deliver.next_anchors import WORTH
+from relatent.deliver.report.curve import PairsCurve
 from relatent.deliver.report.findings import Anchors, Closeness, Findings
 from relatent.evaluate.cutoffs import Thresholds
 from relatent.evaluate.rule import in_words
 from relatent.evaluate.verdict import DECIDING, LARGE_SHARE, Verdict
-from relatent.translate.quality import Quality
 
 __all__ = ["limits"]
 
@@ -28,7 +28,7 @@ def limits(found: Findings) -> list[str]:
     said: list[str] = []
     said += [] if found.verdict is None else _of_the_verdict(found.verdict, rows)
     said += [] if found.closeness is None else _of_closeness(found.closeness)
-    said += [] if found.quality is None else _of_the_curve(found.quality)
+    said += [] if found.curve is None else _of_the_curve(found.curve)
     said += [] if found.anchors is None else _of_anchors(found.anchors)
     said += [] if found.thresholds is None else _of_thresholds(found.thresholds["new model"])
     said += [] if found.translator is None else (f"{w[0].upper()}{w[1:]}." for w in found.translator.warnings)
@@ -89,12 +89,11 @@ def _of_closeness(close: Closeness) -> Iterator[str]:
         )
 
 
-def _of_the_curve(quality: Quality) -> Iterator[str]:
-    gain = quality.more(quality.anchors)
-    if gain.high < WORTH:
+def _of_the_curve(curve: PairsCurve) -> Iterator[str]:
+    if curve.twice.high < WORTH:
         yield (
-            f"More pairs will hardly help: {quality.anchors:,} more would add {in_words(gain, '+')} to the MRR. What "
-            "is missing is not in the old vectors, or not where a map of this kind can reach it."
+            f"More pairs will hardly help: {curve.pairs[-1]:,} more would add {in_words(curve.twice, '+')} to the MRR. "
+            "What is missing is not in the old vectors, or not where a map of this kind can reach it."
         )
 
 

@@ -13,6 +13,7 @@ from relatent.deliver.evaluate import evaluate_spaces, side_of, slice_labels
 from relatent.deliver.fit import FitReport, fit_spaces
 from relatent.deliver.migration import MigrationPlan, Verification
 from relatent.deliver.relevance import Relevance
+from relatent.deliver.report.curve import measure_curve
 from relatent.deliver.report.findings import Findings
 from relatent.deliver.report.measuring import (
     drawn,
@@ -32,7 +33,6 @@ from relatent.spaces.join import Matched, match_keys
 from relatent.spaces.keys import key_hashes
 from relatent.spaces.space import Space
 from relatent.translate import Translator
-from relatent.translate.quality import LEAST_PAIRS, Quality
 
 __all__ = ["report_comparison", "report_plan", "report_spaces", "report_translator", "report_verification"]
 
@@ -144,14 +144,14 @@ def report_translator(
         stage("matching cut-offs")
         cutoffs = trial.thresholds(side_of(translator, side) == "queries", seed)
         stage("drawing the learning curve")
-        quality = _quality(translator, seed)
+        curve = measure_curve(translator, x, trial.y, seed)
     return Findings(
         title=f"{_name(source, 'old')} → {_name(target, 'new')}",
         provenance=Provenance.of(_roles(source, target), command, seed),
         translator=translator.summary(),
         fit=fit,
         verdict=verdict,
-        quality=quality,
+        curve=curve,
         closeness=close,
         worst_queries=() if verdict is None else with_texts(worst_queries(verdict), (source, target), texts),
         thresholds=cutoffs,
@@ -234,11 +234,6 @@ class _Trial:
         if not queries and self.translated is not None:
             found["translated"] = thresholds(old, self.translated, seed=seed)
         return found
-
-
-def _quality(translator: Translator, seed: int) -> Quality | None:
-    pairs = getattr(translator, "pairs_", None)
-    return None if pairs is None or len(pairs.sample) < LEAST_PAIRS else translator.expected_quality(seed=seed)
 
 
 def _name(space: Space, otherwise: str) -> str:
