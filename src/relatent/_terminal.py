@@ -1,16 +1,18 @@
-"""What a person sees: tables as text, HTML and data frames; progress and stages on the error stream."""
+"""What a person sees: tables as text, HTML, JSON and data frames; progress and stages on the error stream."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import asdict, is_dataclass
 from html import escape
 from io import StringIO
+from math import isfinite
 from textwrap import fill
 from typing import Any
 
-__all__ = ["Stage", "Tabular", "duration", "no_stage", "progress_bar", "render", "stages", "wrap"]
+__all__ = ["Stage", "Tabular", "duration", "no_stage", "plain", "progress_bar", "render", "stages", "wrap"]
 
 WIDTH = 120
 
@@ -128,6 +130,25 @@ def stages(wanted: bool | None = None) -> Iterator[Stage]:
 
 def no_stage(_: str) -> None:
     """Show nothing of the stage that begins."""
+
+
+def plain(value: Any) -> Any:
+    """Return arrays, mappings and records as JSON can hold them; a number that is not finite is null.
+
+    >>> plain({"low": float("nan"), "rows": (1, 2)})
+    {'low': None, 'rows': [1, 2]}
+    """
+    if isinstance(value, Mapping):
+        return {str(name): plain(one) for name, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(one) for one in value]
+    if isinstance(value, float):
+        return value if isfinite(value) else None
+    if value is None or isinstance(value, str | int):
+        return value
+    if is_dataclass(value) and not isinstance(value, type):
+        return plain(asdict(value))
+    return plain(value.tolist()) if hasattr(value, "tolist") else str(value)
 
 
 def _shown(wanted: bool | None) -> bool:

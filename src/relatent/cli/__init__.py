@@ -3,7 +3,7 @@
 Nothing heavy is imported before a command runs, so that help and completion answer at once.
 """
 
-from relatent.cli import migrate, running, services, spaces, translators
+from relatent.cli import migrate, report, running, services, spaces, translators
 from relatent.cli.frame import ERROR, NO_GO, NO_VERDICT, OK, USAGE, app
 
 __all__ = [
@@ -14,6 +14,7 @@ __all__ = [
     "USAGE",
     "app",
     "migrate",
+    "report",
     "running",
     "services",
     "spaces",

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import inspect
 import json
-import math
 import sys
 import traceback
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field, is_dataclass
+from dataclasses import dataclass, field
 from functools import wraps
 from typing import Annotated, Any, get_type_hints
 
 import typer
 
 from relatent._remedy import message_for_command
+from relatent._terminal import plain
 
 __all__ = ["ERROR", "NO_GO", "NO_VERDICT", "OK", "USAGE", "Answer", "app", "command", "group"]
 
@@ -116,7 +116,7 @@ def command(function: Callable[..., Answer], group: typer.Typer = app) -> Callab
         with _at_work(function.__name__, not bar and not quiet), _reading(no_verify, max_memory):
             answer = _answered(function, given, quiet, verbose)
         if json_:
-            typer.echo(json.dumps(_plain(answer.data), ensure_ascii=False, indent=2))
+            typer.echo(json.dumps(plain(answer.data), ensure_ascii=False, indent=2))
         elif not quiet:
             typer.echo(answer.text)
         if answer.code != OK:
@@ -177,21 +177,6 @@ def _one_line(error: BaseException) -> str:
         return " ".join([f"{error.strerror}: {error.filename}" if error.filename else f"{error.strerror}.", *notes])
     said = error.args[0] if isinstance(error, KeyError) and error.args else message_for_command(error)
     return " ".join(" ".join([str(said), *notes]).split()) or type(error).__name__
-
-
-def _plain(value: Any) -> Any:
-    """Return arrays and records of other libraries as JSON can hold them; what is not a finite number is null."""
-    if isinstance(value, dict):
-        return {str(name): _plain(one) for name, one in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(one) for one in value]
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if value is None or isinstance(value, str | int):
-        return value
-    if is_dataclass(value) and not isinstance(value, type):
-        return _plain(asdict(value))
-    return _plain(value.tolist()) if hasattr(value, "tolist") else str(value)
 
 
 def version(wanted: bool) -> None:

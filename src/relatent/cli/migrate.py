@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from relatent.cli.frame import ERROR, NO_GO, NO_VERDICT, OK, Answer, command, group
-from relatent.cli.options import Accept, EngineName, K, Scheduler, Seed, Workers
+from relatent.cli.options import Accept, EngineName, Html, K, Markdown, Scheduler, Seed, Workers, write_pages
 
 __all__ = ["apply", "cutover", "finish", "plan", "rollback", "status", "verify"]
 
@@ -72,6 +72,8 @@ def plan(
     read_only: Annotated[bool, typer.Option("--read-only", help="Do not measure how fast the store writes.")] = False,
     trial_rows: Annotated[int, typer.Option("--trial-rows", help="Rows to measure on.")] = 10_000,
     accept: Accept = False,
+    html: Html = None,
+    markdown: Markdown = None,
     progress: bool | None = None,
 ) -> Answer:
     """Say what a migration would take, and whether to do it.
@@ -84,14 +86,15 @@ def plan(
       relatent migrate plan postgresql://ann@db/shop/items -t t.safetensors --sample old.parquet new.parquet
       relatent migrate plan items.faiss -t t.safetensors --embed-rate 500 --embed-cost 0.02 --read-only --json
     """
-    from relatent.deliver import read_relevance
+    from relatent.deliver import read_relevance, report_plan
     from relatent.deliver.migration import plan_migration
     from relatent.spaces import read_space
 
+    pair = None if sample is None else (read_space(sample[0]), read_space(sample[1]))
     found = plan_migration(
         store,
         translator,
-        sample=None if sample is None else (read_space(sample[0]), read_space(sample[1])),
+        sample=pair,
         relevant=None if relevant is None else read_relevance(relevant),
         min_overlap=min_overlap,
         embed_rate=embed_rate,
@@ -104,7 +107,8 @@ def plan(
         accept=accept,
         progress=progress,
     )
-    return Answer(str(found), found.to_dict(), EXIT_CODES[found.decision])
+    pages = write_pages((html, markdown), lambda words: report_plan(found, pair, command=words))
+    return Answer(f"{found}{pages}", found.to_dict(), EXIT_CODES[found.decision])
 
 
 @step
@@ -192,6 +196,8 @@ def verify(
         float, typer.Option("--margin", help="How much less than the old index the new one may find.")
     ] = 0.02,
     seed: Seed = 0,
+    html: Html = None,
+    markdown: Markdown = None,
     progress: bool | None = None,
 ) -> Answer:
     """Check that the new field may be served.
@@ -204,6 +210,7 @@ def verify(
       relatent migrate verify postgresql://ann@db/shop/items
       relatent migrate verify qdrant://db:6333/items --queries new-queries.parquet --json
     """
+    from relatent.deliver import report_verification
     from relatent.deliver.migration import verify_migration
     from relatent.spaces import read_space
 
@@ -218,7 +225,8 @@ def verify(
         seed=seed,
         progress=progress,
     )
-    return Answer(str(found), found.to_dict(), OK if found.passed else NO_GO)
+    pages = write_pages((html, markdown), lambda words: report_verification(found, command=words))
+    return Answer(f"{found}{pages}", found.to_dict(), OK if found.passed else NO_GO)
 
 
 @step

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+if TYPE_CHECKING:
+    from relatent.deliver.report import Findings
 
 __all__ = [
     "Accept",
     "ByRow",
     "EngineName",
     "Force",
+    "Html",
     "K",
     "Key",
+    "Markdown",
     "Out",
     "Packed",
     "Scheduler",
@@ -27,6 +33,7 @@ __all__ = [
     "Vector",
     "Workers",
     "spaces",
+    "write_pages",
 ]
 
 SourceSpace = Annotated[str, typer.Argument(metavar="OLD", help="Vectors to translate: a file, folder, glob or store.")]
@@ -83,3 +90,42 @@ def spaces(
     first = read_space(old, vector=vector, key=key, packed=packed)
     second = read_space(new, vector=target_vector or vector, key=target_key or key)
     return (first.without_keys(), second.without_keys()) if by_row else (first, second)
+
+
+def _ends_in(suffix: str) -> Callable[[str | None], str | None]:
+    """Return a check that a path has a suffix: what is there is replaced, so that it must be no file of vectors."""
+
+    def check(path: str | None) -> str | None:
+        if path is not None and not path.lower().endswith(suffix):
+            raise typer.BadParameter(f"{path} does not end in {suffix}.")
+        return path
+
+    return check
+
+
+Html = Annotated[
+    str | None,
+    typer.Option("--html", callback=_ends_in(".html"), help="Write a report too: one page; replaced if it is there."),
+]
+Markdown = Annotated[
+    str | None,
+    typer.Option("--markdown", callback=_ends_in(".md"), help="Write the same as markdown; replaced if it is there."),
+]
+
+
+def write_pages(paths: Sequence[str | None], make: Callable[[str], Findings]) -> str:
+    """Write a report to the paths that were given and say so; where none was, nothing is made.
+
+    ``make`` is given the command that runs, as it may be shown.
+    """
+    import sys
+
+    from relatent.deliver.report import command_line, write_report
+
+    wanted = [path for path in paths if path is not None]
+    if not wanted:
+        return ""
+    findings = make(command_line(sys.argv[1:]))
+    for path in wanted:
+        write_report(findings, path, overwrite=True)
+    return f"\nWrote {' and '.join(wanted)}."

@@ -11,8 +11,10 @@ from relatent.cli.frame import Answer, command
 from relatent.cli.options import (
     ByRow,
     Force,
+    Html,
     K,
     Key,
+    Markdown,
     Out,
     Seed,
     SourceSpace,
@@ -20,6 +22,7 @@ from relatent.cli.options import (
     TargetSpace,
     TargetVector,
     Vector,
+    write_pages,
 )
 from relatent.cli.options import spaces as two_spaces
 
@@ -247,6 +250,8 @@ def compare(
     target_vector: TargetVector = None,
     target_key: TargetKey = None,
     by_row: ByRow = False,
+    html: Html = None,
+    markdown: Markdown = None,
     progress: bool | None = None,
 ) -> Answer:
     """Compare two spaces by every measure.
@@ -257,11 +262,13 @@ def compare(
       relatent compare old.parquet new.parquet
       relatent compare old.parquet new.parquet --permutations 999
       relatent compare old.npy new.npy --rows 2000 --json
+      relatent compare old.parquet new.parquet --html compare.html
     """
-    from relatent.deliver import compare_spaces
+    from relatent.deliver import compare_spaces, report_comparison
 
     first, second = two_spaces(old, new, vector, key, target_vector, target_key, by_row)
     found = compare_spaces(
         first, second, max_rows=max_rows, k=k, permutations=permutations, seed=seed, progress=progress
     )
-    return Answer(str(found), found.to_dict())
+    pages = write_pages((html, markdown), lambda words: report_comparison(found, first, second, command=words))
+    return Answer(f"{found}{pages}", found.to_dict())

@@ -13,8 +13,10 @@ from relatent.cli.options import (
     ByRow,
     EngineName,
     Force,
+    Html,
     K,
     Key,
+    Markdown,
     Out,
     Packed,
     Scheduler,
@@ -27,6 +29,7 @@ from relatent.cli.options import (
     TranslatorOut,
     Vector,
     Workers,
+    write_pages,
 )
 from relatent.cli.options import spaces as two_spaces
 
@@ -60,6 +63,8 @@ def fit(
     engine: EngineName = None,
     workers: Workers = None,
     scheduler: Scheduler = None,
+    html: Html = None,
+    markdown: Markdown = None,
     force: Annotated[
         bool, typer.Option("--force", help="Replace what is there; fit even if no relation shows.")
     ] = False,
@@ -75,9 +80,10 @@ def fit(
       relatent fit old/ new/ -o t.safetensors --pairs 20000 --target-vector embedding
       relatent fit old/ new/ -o t.safetensors --pairs 100000000 --engine dask --workers 4
       relatent fit new.parquet old.parquet --goal retrieval --frozen-target -o queries.safetensors
+      relatent fit old.parquet new.parquet -o t.safetensors --html fit.html
     """
     from relatent._saved import check_suffix
-    from relatent.deliver import fit_spaces
+    from relatent.deliver import fit_spaces, report_translator
     from relatent.engines import open_engine
     from relatent.spaces import check_new, read_space
     from relatent.translate import Translator
@@ -100,7 +106,13 @@ def fit(
             progress=progress,
         )
     translator.save(out)
-    return Answer(f"{done}\nWrote {out}.", {"out": out, **done.to_dict()})
+    pages = write_pages(
+        (html, markdown),
+        lambda words: report_translator(
+            translator, source, target, fit=done, seed=seed, command=words, progress=progress
+        ),
+    )
+    return Answer(f"{done}\nWrote {out}.{pages}", {"out": out, **done.to_dict()})
 
 
 @command
@@ -156,6 +168,8 @@ def evaluate(
     by_row: ByRow = False,
     packed: Packed = False,
     accept: Accept = False,
+    html: Html = None,
+    markdown: Markdown = None,
     progress: bool | None = None,
 ) -> Answer:
     """Recommend to stay, translate, cascade or re-embed.
@@ -172,14 +186,16 @@ def evaluate(
       relatent evaluate t.safetensors old.parquet new.parquet --relevant test.qrels --slices language
       relatent evaluate t.safetensors old.parquet new.parquet --min-overlap 0.6 --quantize int8,binary --truncate 256
       relatent evaluate queries.safetensors new.parquet old.parquet --side queries --json
+      relatent evaluate t.safetensors old.parquet new.parquet --relevant clicks.tsv --html verdict.html
     """
-    from relatent.deliver import evaluate_spaces, load, read_relevance
+    from relatent.deliver import evaluate_spaces, load, read_relevance, report_translator
     from relatent.evaluate import Cost, Rule, storages
 
     source, target = two_spaces(old, new, vector, key, target_vector, target_key, by_row, packed)
     cost = None if reembed_rows is None else Cost(reembed_rows, rows_per_second, price, max_hours, budget)
+    fitted = load(translator)
     verdict = evaluate_spaces(
-        load(translator),
+        fitted,
         source,
         target,
         side=side,
@@ -195,7 +211,21 @@ def evaluate(
         seed=seed,
         progress=progress,
     )
-    return Answer(str(verdict), verdict.to_dict(), EXIT_CODES[verdict.decision.verdict])
+    pages = write_pages(
+        (html, markdown),
+        lambda words: report_translator(
+            fitted,
+            source,
+            target,
+            verdict=verdict,
+            side=side,
+            slices=slices,
+            seed=seed,
+            command=words,
+            progress=progress,
+        ),
+    )
+    return Answer(f"{verdict}{pages}", verdict.to_dict(), EXIT_CODES[verdict.decision.verdict])
 
 
 def _listed(text: str | None) -> list[str]:

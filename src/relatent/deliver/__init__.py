@@ -33,6 +33,15 @@ from relatent.deliver.origins import list_origins
 from relatent.deliver.parts import ResumeWarning
 from relatent.deliver.project import project_space
 from relatent.deliver.relevance import Relevance, read_relevance
+from relatent.deliver.report import (
+    Findings,
+    report_comparison,
+    report_plan,
+    report_spaces,
+    report_translator,
+    report_verification,
+    write_report,
+)
 from relatent.deliver.stitch import Stitched, stitch_space
 from relatent.deliver.translate import map_space, translate_space
 from relatent.deliver.watch import Watched, watch_batch
@@ -43,6 +52,7 @@ __all__ = [
     "BackfillReport",
     "CanaryCheck",
     "Check",
+    "Findings",
     "Finished",
     "FitReport",
     "Fitted",
@@ -78,6 +88,11 @@ __all__ = [
     "plan_migration",
     "project_space",
     "read_relevance",
+    "report_comparison",
+    "report_plan",
+    "report_spaces",
+    "report_translator",
+    "report_verification",
     "roll_back",
     "select_anchors",
     "stitch_space",
@@ -86,4 +101,5 @@ __all__ = [
     "unseen_rows",
     "verify_migration",
     "watch_batch",
+    "write_report",
 ]

@@ -25,7 +25,7 @@ from relatent.spaces.keys import key_hashes
 from relatent.spaces.space import Space
 from relatent.translate import Translator
 
-__all__ = ["evaluate_spaces"]
+__all__ = ["evaluate_spaces", "side_of", "slice_labels"]
 
 SIDES = ("documents", "queries")
 # An exact search of so many rows among each other takes seconds.
@@ -60,7 +60,7 @@ def evaluate_spaces(
     items, as in TREC qrels, they are not searched among either. ``slices`` names a column of either space. ``stored``
     asks what smaller storage of the index would cost. ``accept`` lets spaces pass whose fingerprints are others'.
     """
-    side = _side(translator, side)
+    side = side_of(translator, side)
     if accept:
         translator.accept(source).accept(target)
     translator.endpoints_.check(source, "source")
@@ -69,7 +69,7 @@ def evaluate_spaces(
         stage("joining keys")
         task = _search_task(translator, match_keys(source, target), relevant, max_rows)
         check_fewer(k, len(task.items) - task.are_items)
-        labels = None if slices is None else _labels(slices, source, target, task)
+        labels = None if slices is None else slice_labels(slices, source, target, task.matched, task.queries)
         stage(f"translating {len(task.items):,} items and {len(task.queries):,} queries")
         searches = _searches(translator, source, target, task, side)
         stage("searching every way")
@@ -84,7 +84,10 @@ def evaluate_spaces(
             )
         stage("drawing intervals")
         name = f"the {k} nearest under the new model" if relevant is None else relevant.name
-        return verdict_of(scores, relevance=name, slices=labels, rule=rule, cost=cost, storage=storage, seed=seed)
+        keys = task.matched.keys[task.queries]
+        return verdict_of(
+            scores, relevance=name, slices=labels, rule=rule, cost=cost, storage=storage, keys=keys, seed=seed
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -146,7 +149,8 @@ def _judged(relevant: Relevance, hashes: np.ndarray) -> dict[int, dict[int, floa
     return judged
 
 
-def _side(translator: Translator, side: str | None) -> str:
+def side_of(translator: Translator, side: str | None) -> str:
+    """Return which side is translated, documents or queries; by the goal if not said."""
     check_translator(translator)
     if side is None:
         side = "queries" if translator.goal == "retrieval" else "documents"
@@ -175,11 +179,11 @@ def _searches(t: Translator, source: Space, target: Space, task: _SearchTask, si
     return {"stay": old, "translate": translated, "reembed": new, "untranslated": mixed}
 
 
-def _labels(name: str, source: Space, target: Space, task: _SearchTask) -> np.ndarray:
-    """Return the value of a column for each query."""
-    for space, rows in ((source, task.matched.x_rows), (target, task.matched.y_rows)):
+def slice_labels(name: str, source: Space, target: Space, matched: Matched, rows: np.ndarray) -> np.ndarray:
+    """Return the value of a column of either space for each of some matched rows."""
+    for space, places in ((source, matched.x_rows), (target, matched.y_rows)):
         if name in space.others.column_names:
-            values = space.others.column(name).take(pa.array(rows[task.queries]))
+            values = space.others.column(name).take(pa.array(places[rows]))
             return np.asarray([str(value) for value in values.to_pylist()])
     every = dict.fromkeys([*source.others.column_names, *target.others.column_names])
     raise ValueError(f"There is no column {name!r} to slice by.{suggest(name, every)}")

@@ -39,6 +39,7 @@ class Verdict(Tabular):
     translating recovers, ``break_even`` translate over stay, all of the deciding measure: translating beats staying
     when ARR × (new/old) > 1. ``itself`` is the share of queries whose own item comes first in the translated search.
     ``go`` tells whether translate or cascade is recommended. ``storage`` tells what a smaller index costs, if asked.
+    ``keys`` are those of the queries, where they are known.
     """
 
     decision: Decision
@@ -53,11 +54,17 @@ class Verdict(Tabular):
     itself: Estimate | None
     cost: Cost | None
     storage: StorageReport | None = None
+    keys: np.ndarray | None = None
 
     @property
     def go(self) -> bool:
         """Whether translate or cascade is recommended."""
         return self.decision.recommended in ("translate", "cascade")
+
+    @property
+    def deciding(self) -> str:
+        """The measure that decides: nDCG, or the overlap where nothing was judged."""
+        return _deciding(self.scores)
 
     @property
     def queries(self) -> int:
@@ -69,6 +76,10 @@ class Verdict(Tabular):
         if option not in self.options:
             raise KeyError(f"{option!r} is no option here. There are: {', '.join(self.options)}.")
         return self.options[option]
+
+    def query_scores(self, option: str) -> np.ndarray:
+        """Return the deciding measure of every query under an option."""
+        return _columns(self.scores, self.deciding, option)[:, 0]
 
     def records(self) -> list[dict[str, Any]]:
         """Return one record per option, slice and measure: the estimate, and its change against staying."""
@@ -105,11 +116,12 @@ class Verdict(Tabular):
         stored = [] if self.storage is None else ["", str(self.storage)]
         return "\n".join([*self._tables(), *self._figures(), *self._about(), *stored, "", head, *map(wrap, said)])
 
-    def _label(self, measure: str) -> str:
+    def label(self, measure: str) -> str:
+        """Return a measure as it is shown, such as nDCG@10."""
         return LABELS[measure].format(k=self.scores.k)
 
     def _tables(self) -> list[str]:
-        labels = [self._label(measure) for measure in self.scores.measures]
+        labels = [self.label(measure) for measure in self.scores.measures]
         numbers = range(1, len(labels) + 1)
         rows = [
             (MEANINGS[option].format(candidates=self.scores.candidates), *self._cells(self.options.get(option)))
@@ -129,7 +141,7 @@ class Verdict(Tabular):
         return [in_words(measured[measure], sign) for measure in self.scores.measures]
 
     def _slices(self) -> list[str]:
-        deciding = _deciding(self.scores)
+        deciding = self.deciding
         lines = [line for line in self.changes["translate"] if line.measure == deciding and line.slice != "all"]
         if not lines:
             return []
@@ -143,7 +155,7 @@ class Verdict(Tabular):
             )
             for line in lines
         ]
-        header = (f"{self._label(deciding)} of slice", *shown, "translate against stay", "queries")
+        header = (f"{self.label(deciding)} of slice", *shown, "translate against stay", "queries")
         return ["", render(header, cells, range(1, len(header)))]
 
     def _figures(self) -> list[str]:
@@ -152,7 +164,7 @@ class Verdict(Tabular):
             stay, new = (self.options[option][DECIDING].value for option in ("stay", "re-embed"))
             step = f"{self.arr.value:.3f} × {new / stay if stay else float('nan'):.3f}"
             figures.append(
-                f"break-even: ARR × (new/old) = {step} = {in_words(self.break_even)} of {self._label(DECIDING)}; "
+                f"break-even: ARR × (new/old) = {step} = {in_words(self.break_even)} of {self.label(DECIDING)}; "
                 "above 1, translating gains"
             )
             if self.changes["re-embed"][DECIDING].low > 0:
@@ -180,6 +192,7 @@ def verdict_of(
     rule: Rule | None = None,
     cost: Cost | None = None,
     storage: StorageReport | None = None,
+    keys: np.ndarray | None = None,
     seed: int = 0,
 ) -> Verdict:
     r"""Return the verdict on a translation: one option is recommended, by paired differences against staying.
@@ -189,7 +202,7 @@ def verdict_of(
 
     With relevant items, nDCG@k decides; the rule is printed with the verdict (:class:`Rule`). Without them, the
     overlap with re-embedding is shown beside that of staying, and there is no verdict unless the rule has a
-    ``min_overlap``. ``slices`` gives each query a label.
+    ``min_overlap``. ``slices`` gives each query a label, ``keys`` what it is known by.
 
     What breaks it: queries that are not those that users ask, and a gallery much smaller than the index served.
 
@@ -222,6 +235,7 @@ def verdict_of(
         itself=None if scores.itself is None else bootstrap(scores.itself, seed=seed),
         cost=cost,
         storage=storage,
+        keys=keys,
     )
 
 

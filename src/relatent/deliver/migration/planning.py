@@ -85,9 +85,11 @@ class MigrationPlan:
         """Lay it out for a person."""
         end = f"{self.decision}: {self.recommended}." if self.recommended else f"{self.decision}."
         verdict = wrap(NO_PAIRS) if self.verdict is None else f"On held-out pairs:\n\n{self.verdict}\n"
-        return "\n".join([render(("", "now", "after"), self._sizes(), (1, 2)), *self._words(), verdict, end])
+        sizes = render(("", "now", "after"), self.sizes(), (1, 2))
+        return "\n".join([sizes, *map(wrap, self.sentences()), verdict, end])
 
-    def _sizes(self) -> list[tuple[str, str, str]]:
+    def sizes(self) -> list[tuple[str, str, str]]:
+        """Return what the store holds now and what it would hold after, by name."""
         (now, indexed), (then, indexed_then) = self.bytes(self.served), self.bytes(self.new)
         return [
             ("field", self.served.name, self.new.name),
@@ -99,10 +101,10 @@ class MigrationPlan:
             ("with an HNSW index, about", _size(indexed), _size(indexed_then)),
         ]
 
-    def _words(self) -> list[str]:
+    def sentences(self) -> list[str]:
+        """Return in words how long it takes, and what else there is to do."""
         said = [f"Both are kept until the old field is dropped. {self.advice}", self._time(), *self._alternatives()]
-        said += [CASCADE] if self.recommended == "cascade" else []
-        return [wrap(sentence) for sentence in said]
+        return [*said, CASCADE] if self.recommended == "cascade" else said
 
     def _time(self) -> str:
         rates = self.rates

@@ -1,0 +1,129 @@
+"""When this will not help: what the numbers that were found say against a translation, in plain words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from relatent.deliver.migration.planning import FEW_ROWS
+from relatent.deliver.next_anchors import WORTH
+from relatent.deliver.report.curve import PairsCurve
+from relatent.deliver.report.findings import Anchors, Closeness, Findings
+from relatent.evaluate.cutoffs import Thresholds
+from relatent.evaluate.rule import in_words
+from relatent.evaluate.verdict import DECIDING, LARGE_SHARE, Verdict
+
+__all__ = ["limits"]
+
+# A cut-off that moves by less than this can stay where it is.
+MOVED = 0.03
+# A share of items without an anchor on their side of the space that deserves a word.
+UNCOVERED = 0.02
+# Cosines to the true vector below which an item is lost rather than blurred.
+LOST = 0.5
+
+
+def limits(found: Findings) -> list[str]:
+    """Return sentences that are true of these findings; what holds of every translation comes last."""
+    rows = max((space.rows for space in found.provenance.spaces), default=0)
+    said: list[str] = []
+    said += [] if found.verdict is None else _of_the_verdict(found.verdict, rows)
+    said += [] if found.closeness is None else _of_closeness(found.closeness)
+    said += [] if found.curve is None else _of_the_curve(found.curve)
+    said += [] if found.anchors is None else _of_anchors(found.anchors)
+    said += [] if found.thresholds is None else _of_thresholds(found.thresholds["new model"])
+    said += [] if found.translator is None else (f"{w[0].upper()}{w[1:]}." for w in found.translator.warnings)
+    said += _always(rows)
+    return said
+
+
+def _of_the_verdict(v: Verdict, rows: int) -> Iterator[str]:
+    if v.deciding != DECIDING:
+        stay, moved = (v[option][v.deciding].value for option in ("stay", "translate"))
+        yield (
+            f"No judged pairs were given. A translated search finds {moved:.0%} of what the new model would find and "
+            f"the old model {stay:.0%}: that says how alike results are, not how good. If you need to know whether "
+            "they are good, judge some queries (--relevant)."
+        )
+    else:
+        better = v.changes["re-embed"][DECIDING]
+        if better.low <= 0:
+            yield (
+                f"On these queries the new model is not clearly better than the old one (change of "
+                f"{v.label(DECIDING)} {in_words(better, '+')}): there is little that a translation could bring over."
+            )
+        elif v.arr.high < 1:
+            yield (
+                f"Translating keeps {v.arr.value:.0%} of what re-embedding reaches in {v.label(DECIDING)}. The rest "
+                "comes back only when items are embedded anew."
+            )
+    yield from _of_the_gallery(v, rows)
+
+
+def _of_the_gallery(v: Verdict, rows: int) -> Iterator[str]:
+    items, candidates = v.scores.items, v.scores.candidates
+    if rows > 2 * items:
+        yield (
+            f"These searches were among {items:,} held-out items and your files have {rows:,}: among more items there "
+            "are more to confuse, and every score but the order of the options will be lower."
+        )
+    if candidates > LARGE_SHARE * items:
+        yield (
+            f"The cascade ranked {candidates:,} candidates, {candidates / items:.0%} of the items here. In a larger "
+            "index so many candidates hold less of what should be found."
+        )
+
+
+def _of_closeness(close: Closeness) -> Iterator[str]:
+    upper, shares = close.cosines.edges[1:], close.cosines.shares["translated"]
+    below = sum(share for share, edge in zip(shares, upper, strict=True) if edge < LOST)
+    if below > 0.01:
+        yield (
+            f"{below:.0%} of held-out items come out with a cosine below {LOST} to their true vector. For these, near "
+            "copies and exact look-ups will not work; the items that fare worst are listed above."
+        )
+    kept = close.fidelity["r2"].value
+    if kept < 0.5:
+        yield (
+            f"The translation explains {kept:.0%} of the variance of the true vectors. What reads single coordinates, "
+            "such as a classifier, may need more than that; a search needs less."
+        )
+
+
+def _of_the_curve(curve: PairsCurve) -> Iterator[str]:
+    if curve.twice.high < WORTH:
+        yield (
+            f"More pairs will hardly help: {curve.pairs[-1]:,} more would add {in_words(curve.twice, '+')} to the MRR. "
+            "What is missing is not in the old vectors, or not where a map of this kind can reach it."
+        )
+
+
+def _of_anchors(anchors: Anchors) -> Iterator[str]:
+    covered = anchors.diagnosis.coverage
+    if covered is not None and covered.uncovered > UNCOVERED:
+        yield (
+            f"{covered.uncovered:.0%} of held-out items have no anchor on their side of the space. Items of a kind "
+            "that was not among the anchors are translated by guessing: embed some of that kind and fit again."
+        )
+
+
+def _of_thresholds(table: Thresholds) -> Iterator[str]:
+    moved = [line for line in table if line.passing and not line.few and abs(line.new.value - line.old) > MOVED]
+    if moved:
+        worst = max(moved, key=lambda line: abs(line.new.value - line.old))
+        yield (
+            f"Cut-offs on similarity do not carry over: {worst.old:g} in the old model is {worst.new.value:.2f} in the "
+            "new one. Whatever compares a similarity with a number has to change with the vectors."
+        )
+
+
+def _always(rows: int) -> Iterator[str]:
+    if 0 < rows < FEW_ROWS:
+        yield (
+            f"With {rows:,} items, the texts at hand and a cheap embedder, embedding them anew is the simpler way. A "
+            "translation earns its keep where the old model or the texts are gone, where embedding takes days, or "
+            "until it is done."
+        )
+    yield (
+        "A translator knows the kinds of items that it was fitted on. When new kinds come in, it does worse without "
+        "saying so: watch for that (relatent watch) and fit again."
+    )

@@ -1,0 +1,135 @@
+"""What a report measures itself, on the rows that a translator has not seen, within bounds that no file size moves."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import reduce
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from relatent._array import suggest
+from relatent._linalg import row_norms, unit_norm
+from relatent.deliver.report.findings import Anchors, Closeness, Geometry, Similarity, Spread, WorstRow
+from relatent.evaluate.diagnose import diagnose_anchors
+from relatent.evaluate.fidelity import fidelity_report
+from relatent.evaluate.interval import bootstrap
+from relatent.evaluate.linear import cka
+from relatent.evaluate.pairwise import mutual_knn
+from relatent.evaluate.scale import norms
+from relatent.evaluate.verdict import Verdict
+from relatent.spaces.join import match_keys
+from relatent.spaces.space import Space
+
+__all__ = [
+    "drawn",
+    "measure_anchors",
+    "measure_closeness",
+    "measure_geometry",
+    "measure_similarity",
+    "with_texts",
+    "worst_queries",
+]
+
+# Items that are named, the worst first.
+MOST_NAMED = 10
+# Anchors that are looked at: coverage needs many, and a decomposition of so many takes a second.
+MOST_ANCHORS = 4_000
+# Singular values that are kept of each space.
+MOST_SINGULAR = 400
+MEASURES = {"CKA": cka, "mutual nearest neighbors": mutual_knn}
+
+
+def drawn(rows: np.ndarray, most: int, seed: int) -> np.ndarray:
+    """Return at most so many of the rows, drawn by the seed, in order."""
+    return rows if len(rows) <= most else np.sort(np.random.default_rng(seed).choice(rows, most, replace=False))
+
+
+def measure_closeness(
+    translated: np.ndarray, x: np.ndarray, y: np.ndarray, keys: np.ndarray, slices: Any, seed: int
+) -> Closeness:
+    """Compare translated vectors with true ones, row by row, and name the items that come out worst."""
+    rows = _cosines(translated, y)
+    series, untranslated = {"translated": rows}, None
+    if x.shape[1] == y.shape[1]:
+        series["untranslated"] = _cosines(x, y)
+        untranslated = bootstrap(series["untranslated"], seed=seed)
+    worst = [WorstRow(str(keys[i]), float(rows[i])) for i in np.argsort(rows, kind="stable")[:MOST_NAMED]]
+    fidelity = fidelity_report(translated, y, slices, seed=seed)
+    return Closeness(len(rows), fidelity, untranslated, Spread.of(series), tuple(worst))
+
+
+def worst_queries(verdict: Verdict) -> tuple[WorstRow, ...]:
+    """Name the queries that lose most when they are translated instead of staying."""
+    if verdict.keys is None:
+        return ()
+    kept, before = (verdict.query_scores(option) for option in ("translate", "stay"))
+    order = np.argsort(kept - before, kind="stable")[:MOST_NAMED]
+    named = [WorstRow(str(verdict.keys[i]), float(kept[i]), float(before[i])) for i in order]
+    return tuple(row for row in named if row.value < (row.against or 0))
+
+
+def measure_anchors(source: Space, rows: np.ndarray, x: np.ndarray, seed: int) -> Anchors | None:
+    """Diagnose the anchors in some rows of the source, centered, and how far they cover the rows of x."""
+    if len(rows) < 2 or not len(x):
+        return None
+    anchors = source.take(drawn(rows, MOST_ANCHORS, seed)).astype(np.float64)
+    center = np.mean(anchors, axis=0)
+    return Anchors(len(rows), len(anchors), diagnose_anchors(anchors - center, x - center))
+
+
+def measure_geometry(spaces: Mapping[str, np.ndarray]) -> Geometry:
+    """Return singular values and norms of the rows of each space."""
+    lengths = {name: np.asarray(row_norms(x), dtype=np.float64) for name, x in spaces.items()}
+    singular = {name: _singular(x) for name, x in spaces.items()}
+    rows = max(len(x) for x in spaces.values())
+    return Geometry(rows, singular, {name: norms(x) for name, x in spaces.items()}, Spread.of(lengths))
+
+
+def measure_similarity(spaces: Mapping[str, Space], most: int, seed: int) -> Similarity:
+    """Compare every two of several spaces on a sample of the keys that all of them share."""
+    first, *rest = spaces.values()
+    matches = [match_keys(first, other) for other in rest]
+    shared = reduce(np.intersect1d, [matched.x_rows for matched in matches])
+    if len(shared) < 2:
+        raise ValueError(f"The {len(spaces)} spaces share {len(shared)} keys: expected at least 2, and hundreds.")
+    rows = drawn(shared, most, seed)
+    places = [matched.y_rows[np.searchsorted(matched.x_rows, rows)] for matched in matches]
+    vectors = [first.take(rows), *(other.take(part) for other, part in zip(rest, places, strict=True))]
+    return Similarity(len(rows), tuple(spaces), {name: _square(m, vectors) for name, m in MEASURES.items()})
+
+
+def with_texts(rows: tuple[WorstRow, ...], spaces: Sequence[Space], column: str | None) -> tuple[WorstRow, ...]:
+    """Return items with their texts, from the first space that has the column; as they are where none is asked for."""
+    if column is None or not rows:
+        return rows
+    for space in spaces:
+        if column in space.others.column_names:
+            places = space.rows_of([row.key for row in rows])
+            texts = space.others.column(column).take(pa.array(places)).to_pylist()
+            return tuple(replace(row, text=str(text)) for row, text in zip(rows, texts, strict=True))
+    every = dict.fromkeys(name for space in spaces for name in space.others.column_names)
+    raise ValueError(f"There is no column {column!r} of texts.{suggest(column, every)}")
+
+
+def _cosines(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    return np.asarray(np.sum(unit_norm(x) * unit_norm(y), axis=1, dtype=np.float64))
+
+
+def _singular(x: np.ndarray) -> tuple[float, ...]:
+    """Return the singular values of the centered rows over the largest, without those that are rounding noise."""
+    centered = x.astype(np.float64) - np.mean(x, axis=0, dtype=np.float64)
+    values = np.linalg.eigvalsh(centered.T @ centered)[::-1][: min(*x.shape, MOST_SINGULAR)]
+    live = values[values > values[0] * 1e-12]
+    return tuple(np.sqrt(live / values[0]).tolist())
+
+
+def _square(measure: Any, vectors: Sequence[np.ndarray]) -> tuple[tuple[float, ...], ...]:
+    """Score every two spaces; a symmetric measure is computed once, and a space is as similar to itself as can be."""
+    square = np.eye(len(vectors))
+    for i, x in enumerate(vectors):
+        for j, y in enumerate(vectors[:i]):
+            square[i, j] = square[j, i] = float(measure(x, y))
+    return tuple(map(tuple, square.tolist()))
