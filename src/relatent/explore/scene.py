@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from relatent._array import suggest
-from relatent._linalg import unit_norm
 from relatent.anchors import uniform
 from relatent.spaces import Space, key_hashes
 from relatent.spaces.join import common_rows
@@ -65,7 +63,7 @@ class Scene:
         rows = {name: taken[chosen] for name, taken in rows.items()}
         label_name, labels = _labels(named, rows, label)
         return cls(
-            vectors={name: _float32(space.take(rows[name])) for name, space in named.items()},
+            vectors={name: _checked(space, rows[name]) for name, space in named.items()},
             keys=[str(key) for key in keys[chosen]],
             labels=labels,
             label_name=label_name,
@@ -137,7 +135,12 @@ def _labels(
     raise ValueError(f"There is no column {wanted!r} to color by.{suggest(wanted, every)}")
 
 
-def _float32(vectors: np.ndarray) -> Any:
-    """Return rows to draw and compare, at a precision that every norm fits into."""
-    found = vectors.astype(np.float32)
-    return found if np.isfinite(found).all() else unit_norm(vectors.astype(np.float64)).astype(np.float32)
+def _checked(space: Space, rows: np.ndarray) -> np.ndarray:
+    """Return vectors to draw and compare, which single precision is enough for."""
+    with np.errstate(over="ignore"):
+        found = space.take(rows).astype(np.float32)
+    if not np.isfinite(found).all():
+        raise ValueError(
+            f"The vectors of {space.name} hold NaN, infinity, or numbers beyond float32: leave these rows out."
+        )
+    return found
