@@ -25,7 +25,7 @@ test-stores: .venv-stores/ready
 	OMP_NUM_THREADS=1 .venv-stores/bin/python -m pytest -n auto -m "not slow" tests/stores tests/deliver/migration tests/recipes
 
 # Pages in a real browser. The tests are skipped, and say so, where no chromium is installed.
-test-browser: .venv-browser/ready
+test-browser: .venv-browser/ready explore
 	OMP_NUM_THREADS=1 .venv-browser/bin/python -m pytest -m browser tests/browser
 
 check: .venv/dev

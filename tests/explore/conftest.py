@@ -10,8 +10,7 @@ import relatent as rl
 ITEMS = 120
 
 
-@pytest.fixture(scope="session")
-def spaces():
+def make_spaces():
     rng = np.random.default_rng(0)
     labels = np.arange(ITEMS) % 3
     new = (rng.normal(size=(3, 8))[labels] * 3 + rng.normal(size=(ITEMS, 8))).astype(np.float32)
@@ -21,6 +20,11 @@ def spaces():
     old = rl.Space(turned, keys, "old", others={"label": [f"c{one}" for one in labels]})
     shuffled = rng.permutation(ITEMS)
     return old, rl.Space(wide, keys, "wide"), rl.Space(new[shuffled], [keys[i] for i in shuffled], "new")
+
+
+@pytest.fixture(scope="session")
+def spaces():
+    return make_spaces()
 
 
 @pytest.fixture(scope="session")

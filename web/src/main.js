@@ -144,13 +144,13 @@ async function start() {
 
   on(["item", "selection"], () => {
     for (const panel of panels) panel.select(state.selection ?? []); // one item has its ring, and dims no others
+    set({ neighbors: null });
     tell();
   });
 
   async function tell() {
     const [item, k] = [state.item, state.k];
     if (item === null) {
-      set({ neighbors: null });
       const root = find("details");
       return state.selection ? showSelection(root, { about, items: state.selection, choose }) : showNothing(root);
     }
