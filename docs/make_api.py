@@ -16,7 +16,7 @@ import relatent
 # In the order in which data meets them.
 ROOMS = (
     *("spaces", "anchors", "project", "evaluate", "translate", "stitching", "nn", "encode"),
-    *("engines", "exports", "stores", "search", "serve", "deliver"),
+    *("engines", "exports", "stores", "search", "serve", "explore", "deliver"),
 )
 INDEX = """API
 ===

@@ -22,8 +22,8 @@ def test_importing_loads_no_heavy_module():
 
 
 MODULES = [
-    *("anchors", "deliver", "encode", "engines", "evaluate", "exports", "nn", "project", "search", "serve", "spaces"),
-    *("stitching", "stores", "translate"),
+    *("anchors", "deliver", "encode", "engines", "evaluate", "explore", "exports", "nn", "project", "search", "serve"),
+    *("spaces", "stitching", "stores", "translate"),
 ]
 
 
@@ -80,6 +80,7 @@ PUBLIC = (
     "deliver",
     "encode",
     "evaluate",
+    "explore",
     "exports",
     "nn",
     "project",

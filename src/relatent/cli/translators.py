@@ -297,7 +297,7 @@ def translate(
 def export(
     translator: TranslatorFile,
     out: Annotated[str, typer.Option("--out", "-o", help="Where to write: a file, or a folder for folder formats.")],
-    to: Annotated[str, typer.Option("--to", help="onnx, sentence-transformers, faiss, huggingface or numpy.")],
+    to: Annotated[str, typer.Option("--to", help="onnx, sentence-transformers, faiss, huggingface, numpy, atlas.")],
     side: Annotated[str, typer.Option("--side", help="source, or target of a two-sided retrieval map.")] = "source",
     normalize: Annotated[bool, typer.Option("--normalize", help="Scale what comes out to unit norm.")] = False,
     encoder: Annotated[
@@ -307,18 +307,22 @@ def export(
     scores: Annotated[
         Path | None, typer.Option("--scores", help="What evaluate --json printed, for the model card.")
     ] = None,
+    space: Annotated[str | None, typer.Option("--space", help="Vectors to translate, for an atlas.")] = None,
+    target: Annotated[str | None, typer.Option("--target", help="Vectors to draw beside them, for an atlas.")] = None,
     force: Force = False,
 ) -> Answer:
     """Write a translator in the form of another library.
 
     onnx and faiss are files, the others folders; each gives what translate gives. The model card of huggingface tells
-    scores, limits, fingerprints and what the file gives away.
+    scores, limits, fingerprints and what the file gives away. atlas is a Parquet of translated items, not of the
+    translator: Embedding Atlas opens it (embedding-atlas FILE --x x --y y --neighbors neighbors).
 
     Examples:
       relatent export t.safetensors --to onnx -o t.onnx
       relatent export t.safetensors --to sentence-transformers --encoder ./all-MiniLM-L6-v2 -o translated-minilm
       relatent export queries.safetensors --to faiss --index old.faiss -o new.faiss
       relatent export t.safetensors --to huggingface --scores verdict.json -o card/
+      relatent export t.safetensors --to atlas --space old.parquet --target new.parquet -o atlas.parquet
     """
     import json
 
@@ -326,7 +330,7 @@ def export(
     from relatent.exports import export as write
     from relatent.spaces import check_new
 
-    check_new(out, translator, index, overwrite=force)
+    check_new(out, translator, index, space, target, overwrite=force)
     told = None if scores is None else json.loads(scores.read_text(encoding="utf8"))
     done = write(
         load(translator),
@@ -337,6 +341,8 @@ def export(
         encoder=encoder,
         index=index,
         scores=told,
+        space=space,
+        target=target,
         overwrite=force,
     )
     return Answer(str(done), done.to_dict())

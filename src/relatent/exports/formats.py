@@ -20,6 +20,7 @@ FORMATS: dict[str, tuple[str, tuple[str, ...]]] = {
     "faiss": ("faiss", ("side", "normalize", "index")),
     "huggingface": ("huggingface", ("scores",)),
     "numpy": ("numpy", ("side", "normalize")),
+    "atlas": ("atlas", ("space", "target")),
 }
 
 
@@ -50,21 +51,25 @@ def export(
     encoder: str | os.PathLike[str] | None = None,
     index: str | os.PathLike[str] | None = None,
     scores: Mapping[str, Any] | None = None,
+    space: Any = None,
+    target: Any = None,
     overwrite: bool = False,
 ) -> Exported:
     """Write a fitted translator for another library; what is written appears whole or not at all.
 
-    ``to`` is one of "onnx", "sentence-transformers", "faiss", "huggingface" and "numpy"; the modules of these names
-    (:mod:`relatent.exports.onnx` and so on) say what each writes. ``side`` chooses the map of a translator that moves
-    both sides, ``normalize`` scales what comes out to unit norm. ``encoder``, ``index`` and ``scores`` are for
-    sentence-transformers, FAISS and huggingface: what to join, and what to tell.
+    ``to`` is one of "onnx", "sentence-transformers", "faiss", "huggingface", "numpy" and "atlas"; the modules of these
+    names (:mod:`relatent.exports.onnx` and so on) say what each writes. ``side`` chooses the map of a translator that
+    moves both sides, ``normalize`` scales what comes out to unit norm. ``encoder``, ``index`` and ``scores`` are for
+    sentence-transformers, FAISS and huggingface: what to join, and what to tell. ``space`` and ``target`` are for an
+    atlas: a space to translate and the space that it is translated into, or their paths.
 
-    Every export gives what ``transform`` gives on float32 rows, but for rounding.
+    Every export of a map gives what ``transform`` gives on float32 rows, but for rounding.
     """
     if to not in FORMATS:
         raise ValueError(f"There is no export to {to!r}.{suggest(to, FORMATS)}")
     module, taken = FORMATS[to]
     options = {"side": side, "normalize": normalize, "encoder": encoder, "index": index, "scores": scores}
+    options |= {"space": space, "target": target}
     given = {name: value for name, value in options.items() if value not in (None, False, "source")}
     unknown = [name for name in given if name not in taken]
     if unknown:

@@ -9,14 +9,12 @@ from typing import Any
 from relatent._extras import needs
 from relatent.serve.errors import Refused
 from relatent.serve.openapi import description
+from relatent.serve.process import run_app
 from relatent.serve.service import Service
 from relatent.serve.settings import Settings
 from relatent.translate import Translator
 
 __all__ = ["make_app", "run"]
-
-# Seconds that requests in progress are given when the process is told to stop.
-GRACE = 30
 
 
 def make_app(translator: Translator, settings: Settings | None = None) -> Any:
@@ -65,16 +63,8 @@ def run(
 
     Logs hold no texts and no vectors.
     """
-    uvicorn = needs("uvicorn", "serve", "serve over HTTP")
-    uvicorn.run(
-        make_app(translator, settings),
-        host=host,
-        port=port,
-        log_level=log_level,
-        access_log=access_log,
-        server_header=False,
-        timeout_graceful_shutdown=GRACE,
-    )
+    app = make_app(translator, settings)
+    run_app(app, host=host, port=port, extra="serve", log_level=log_level, access_log=access_log)
 
 
 def _handlers(service: Service) -> dict[Any, Any]:

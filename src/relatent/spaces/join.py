@@ -20,7 +20,7 @@ from relatent._remedy import with_remedy
 from relatent.spaces.keys import key_texts, key_values, repeated_keys, without_nulls
 from relatent.spaces.space import Space
 
-__all__ = ["Aligned", "Matched", "Parallel", "align", "duplicate_keys", "match_keys", "parallel"]
+__all__ = ["Aligned", "Matched", "Parallel", "align", "common_rows", "duplicate_keys", "match_keys", "parallel"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -123,10 +123,25 @@ def align(spaces: Mapping[str, Array | Space]) -> Aligned:
             f"{' and '.join(keyed)} have keys and {without[0]} has none: expected keys in all or in none. Give "
             f"{without[0]} as a Space with keys."
         )
-    rows = _common_rows(keyed)
+    rows = common_rows(keyed)
     vectors = as_parallel(**{name: space.take(rows[name]) for name, space in keyed.items()})
     first = next(iter(keyed))
     return Aligned(dict(zip(keyed, vectors, strict=True)), keyed[first].keys[rows[first]])
+
+
+def common_rows(spaces: Mapping[str, Space]) -> dict[str, np.ndarray]:
+    """Return the rows of each space whose keys are in all of them, in the order of the first. Reads no vector.
+
+    >>> a, b = Space([[1.0], [2.0]], keys=["a", "b"]), Space([[2.0], [3.0]], keys=["b", "c"])
+    >>> {name: rows.tolist() for name, rows in common_rows({"a": a, "b": b}).items()}
+    {'a': [1], 'b': [0]}
+    """
+    first, *others = spaces
+    matched = {name: match_keys(spaces[first], spaces[name]) for name in others}
+    kept = reduce(np.intersect1d, (m.x_rows for m in matched.values()))
+    if not len(kept):
+        raise ValueError(f"No key is in all of {', '.join(spaces)}: expected anchors that all of them have.")
+    return {first: kept, **{name: m.y_rows[np.searchsorted(m.x_rows, kept)] for name, m in matched.items()}}
 
 
 def duplicate_keys(space: Space) -> np.ndarray:
@@ -210,13 +225,3 @@ def _some(keys: Iterable[object], most: int = 3) -> str:
     return ", ".join(repr(k.item() if hasattr(k, "item") else k) for k in listed[:most]) + (
         " …" if len(listed) > most else ""
     )
-
-
-def _common_rows(spaces: Mapping[str, Space]) -> dict[str, np.ndarray]:
-    """Return the rows of each space whose keys are in all of them, in the order of the first."""
-    first, *others = spaces
-    matched = {name: match_keys(spaces[first], spaces[name]) for name in others}
-    kept = reduce(np.intersect1d, (m.x_rows for m in matched.values()))
-    if not len(kept):
-        raise ValueError(f"No key is in all of {', '.join(spaces)}: expected anchors that all of them have.")
-    return {first: kept, **{name: m.y_rows[np.searchsorted(m.x_rows, kept)] for name, m in matched.items()}}
