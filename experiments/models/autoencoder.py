@@ -40,7 +40,7 @@ def autoencoder(
         encoder, entry = [down, bottleneck], []
     else:
         latent = latent if variational else len(anchors)
-        encoder = [down, rl.nn.RelativeProjection(anchors, encoder=down)]
+        encoder = [down, rl.nn.RelativeProjection(anchors, encoder=down, output="none")]
         entry = [nn.LayerNorm(len(anchors)), *([Gaussian(len(anchors), latent)] if variational else [])]
     decoder = nn.Sequential(*entry, nn.Linear(latent, flat), nn.GELU(), *up)
     return nn.Sequential(OrderedDict(encoder=nn.Sequential(*encoder), decoder=decoder))

@@ -27,7 +27,8 @@ def classifier(
     encoder = ARCHITECTURES[architecture](side, latent)
     if anchors is None:
         return nn.Sequential(OrderedDict(encoder=encoder, decoder=norm_head(latent, classes)))
-    relative = nn.Sequential(encoder, rl.nn.RelativeProjection(anchors, encoder=encoder))
+    # The head normalizes what it reads, as in the paper.
+    relative = nn.Sequential(encoder, rl.nn.RelativeProjection(anchors, encoder=encoder, output="none"))
     return nn.Sequential(OrderedDict(encoder=relative, decoder=norm_head(len(anchors), classes)))
 
 

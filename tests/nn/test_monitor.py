@@ -71,7 +71,7 @@ def test_watching_leaves_the_model_as_it_was(fails):
 def test_the_watched_encoder_may_feed_a_relative_layer():
     x = _draw(50, 6)
     encoder = nn.Linear(6, 4)
-    model = nn.Sequential(encoder, rl.nn.RelativeProjection(x[:10], encoder=encoder))
+    model = nn.Sequential(encoder, rl.nn.RelativeProjection(x[:10], encoder=encoder, output="none"))
     model(x)
     assert torch.allclose(captured(model, x, layer="0", batch_size=25), encoder(x))
     assert torch.allclose(captured(model, x, layer="1"), rl.similarity.cosine(encoder(x), encoder(x[:10])), atol=1e-6)

@@ -30,13 +30,14 @@ def x() -> torch.Tensor:
 
 
 def _relative(encoder: nn.Module, samples: torch.Tensor, **options) -> nn.Sequential:
-    return nn.Sequential(encoder, rl.nn.RelativeProjection(samples, encoder=encoder, **options))
+    layer = rl.nn.RelativeProjection(samples, encoder=encoder, **{"output": "none", **options})
+    return nn.Sequential(encoder, layer)
 
 
 @pytest.mark.parametrize("name", rl.similarity.SIMILARITIES)
 def test_the_layer_is_the_core_on_vectors(name, rng):
     x, anchors = rng.normal(size=(30, 4)), rng.normal(size=(9, 4))
-    layer = rl.nn.RelativeProjection(torch.from_numpy(anchors), name)
+    layer = rl.nn.RelativeProjection(torch.from_numpy(anchors), name, output="none")
     assert np.allclose(layer(torch.from_numpy(x)).numpy(), rl.relative_projection(x, anchors, name))
 
 
@@ -47,6 +48,13 @@ def test_options_mean_what_they_mean_in_the_estimator(normalize, output, rng):
     layer = rl.nn.RelativeProjection(torch.from_numpy(anchors), normalize=normalize, output=output)
     estimator = rl.RelativeProjection(normalize=normalize, output=output).fit(anchors)
     assert np.allclose(layer(torch.from_numpy(x)).numpy(), estimator.transform(x))
+
+
+def test_by_default_what_follows_reads_rows_of_mean_0_and_variance_1(rng):
+    """A head that sees the spread of raw cosines learns it, and no other encoder has the same."""
+    x, anchors = (torch.from_numpy(rng.normal(size=(n, 4))) for n in (30, 9))
+    out = rl.nn.RelativeProjection(anchors)(x)
+    assert torch.allclose(out, nn.functional.layer_norm(rl.similarity.cosine(x, anchors), (9,)))
 
 
 @pytest.mark.parametrize(("change", "normalize", "survives"), [
@@ -61,7 +69,7 @@ def test_what_the_output_is_unchanged_by(change, normalize, survives, x, samples
     changes = {"rotate": lambda z: z @ rotation, "rescale": lambda z: 3 * z, "offset": lambda z: z + 2}
     before = _relative(encoder, samples.double(), normalize=normalize).eval()(x.double())
     other = lambda s: changes[change](encoder(s))  # noqa: E731
-    layer = rl.nn.RelativeProjection(samples.double(), encoder=other, normalize=normalize).eval()
+    layer = rl.nn.RelativeProjection(samples.double(), encoder=other, normalize=normalize, output="none").eval()
     assert torch.allclose(before, layer(other(x.double()))) is survives
 
 
@@ -135,7 +143,7 @@ def test_a_loaded_model_needs_no_samples(x, samples):
     file = io.BytesIO()
     torch.save(model.state_dict(), file)
     file.seek(0)
-    fresh = nn.Sequential(_encoder(), rl.nn.RelativeProjection(None)).eval()
+    fresh = nn.Sequential(_encoder(), rl.nn.RelativeProjection(None, output="none")).eval()
     with pytest.raises(RuntimeError, match="There are no anchors yet"):
         fresh(x)
     fresh.load_state_dict(torch.load(file))
@@ -161,7 +169,7 @@ def test_anchor_vectors_are_a_parameter_when_they_may_learn(samples):
 
 def test_averaged_anchors_follow_a_hand_computed_mean(x, samples):
     encoder = nn.Linear(6, 4)
-    layer = rl.nn.RelativeProjection(samples, encoder=encoder, momentum=0.75)
+    layer = rl.nn.RelativeProjection(samples, encoder=encoder, momentum=0.75, output="none")
     expected = None
     for _ in range(3):
         fresh = encoder(samples).detach()
@@ -253,7 +261,7 @@ def test_a_method_of_a_module_is_protected_as_the_module(x, samples):
         def __init__(self) -> None:
             super().__init__()
             self.body = _encoder()
-            self.relative = rl.nn.RelativeProjection(samples, encoder=self.encode)
+            self.relative = rl.nn.RelativeProjection(samples, encoder=self.encode, output="none")
 
         def encode(self, x: torch.Tensor) -> torch.Tensor:
             return self.body(x)
@@ -295,7 +303,7 @@ def test_it_moves_with_the_model(x, samples):
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 def test_halves_are_compared_in_single_precision(dtype, rng):
     x, anchors = (torch.from_numpy(rng.normal(size=(n, 64))).to(dtype) for n in (50, 9))
-    out = rl.nn.RelativeProjection(anchors)(x)
+    out = rl.nn.RelativeProjection(anchors, output="none")(x)
     exact = nn.functional.cosine_similarity(x.double()[:, None], anchors.double()[None], dim=-1)
     assert out.dtype == dtype
     assert torch.equal(out, exact.to(dtype)) or (out - exact.to(dtype)).abs().max() <= torch.finfo(dtype).eps
@@ -304,7 +312,7 @@ def test_halves_are_compared_in_single_precision(dtype, rng):
 
 def test_under_autocast_similarities_stay_single(x, samples):
     encoder = _encoder().eval()
-    layer = rl.nn.RelativeProjection(samples, encoder=encoder).eval()
+    layer = rl.nn.RelativeProjection(samples, encoder=encoder, output="none").eval()
     with torch.autocast("cpu", dtype=torch.bfloat16):
         z = encoder(x)
         out = layer(z)

@@ -58,7 +58,7 @@ def export(
     """Write a fitted translator for another library; what is written appears whole or not at all.
 
     ``to`` is one of "onnx", "sentence-transformers", "faiss", "huggingface", "numpy" and "atlas"; the modules of these
-    names (:mod:`relatent.exports.onnx` and so on) say what each writes. ``side`` chooses the map of a translator that
+    names (``relatent.exports.onnx`` and so on) say what each writes. ``side`` chooses the map of a translator that
     moves both sides, ``normalize`` scales what comes out to unit norm. ``encoder``, ``index`` and ``scores`` are for
     sentence-transformers, FAISS and huggingface: what to join, and what to tell. ``space`` and ``target`` are for an
     atlas: a space to translate and the space that it is translated into, or their paths.

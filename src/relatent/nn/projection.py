@@ -34,7 +34,9 @@ class RelativeProjection(nn.Module):
     .. math:: R_{ij} = \operatorname{sim}(x_i, a_j)
 
     With the cosine, the output is unchanged when the encoder's space is rotated, reflected or rescaled, and what
-    follows can read any encoder. An offset changes it: use ``normalize="center"``.
+    follows can read any encoder. An offset changes it: with an encoder that was trained before, use
+    ``normalize="center"``. While an encoder is trained through the layer, the center moves with every step, and
+    subtracting it made encoders without batch normalization learn and stitch worse.
 
     Parameters
     ----------
@@ -53,8 +55,10 @@ class RelativeProjection(nn.Module):
         Let gradients pass through the anchors. Anchor vectors without an encoder then become a parameter.
     normalize : "none" or "center"
         Subtract the mean of the anchors from vectors and anchors first.
-    output : "none", "l2" or "layer"
-        Afterwards leave the rows, scale them to unit norm, or to mean 0 and variance 1 (LayerNorm).
+    output : "layer", "l2" or "none"
+        Afterwards scale the rows to mean 0 and variance 1 (LayerNorm), to unit norm, or leave them. The default is what
+        stitched best from every start (``experiments.relative_representations.newcomer``): how far raw cosines spread
+        differs from training to training, and a head learns it.
 
     ``state_dict`` holds the embedded anchors and not the samples, so that a loaded model needs no samples to predict.
     Similarities are computed in float32 at least, also under autocast.
@@ -80,7 +84,7 @@ class RelativeProjection(nn.Module):
         momentum: float | None = None,
         anchor_grad: bool = False,
         normalize: str = "none",
-        output: str = "none",
+        output: str = "layer",
     ) -> None:
         super().__init__()
         _check_options(encoder, momentum, anchor_grad, normalize, output)

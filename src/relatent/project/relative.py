@@ -41,7 +41,7 @@ def relative_projection(x: Array, anchors: Array, similarity: str | Similarity =
 
     .. math:: R_{ij} = \operatorname{sim}(x_i, a_j)
 
-    ``similarity`` is a name (see :data:`relatent.project.similarity.SIMILARITIES`) or any function
+    ``similarity`` is a name (see :data:`relatent.similarity.SIMILARITIES`) or any function
     ``(x, anchors) → (n, k)``. With the cosine, the result is unchanged when both arguments are rotated, reflected or
     rescaled, and changed by an offset: center first, or use :class:`RelativeProjection`, which does.
 

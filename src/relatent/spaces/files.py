@@ -160,7 +160,7 @@ def write_space(
 
     A path without a suffix becomes a folder of Parquet files; ``format="datasets"`` a folder for Hugging Face
     datasets. With ``others=False`` only keys and vectors are written. With ``overwrite=False`` a file that is there is
-    not replaced. ``quantize`` writes codes with their scale (see :func:`space_writer`).
+    not replaced. ``quantize`` writes codes with their scale (see :func:`relatent.spaces.space_writer`).
     """
     with space_writer(
         path, fingerprint=space.fingerprint, format=format, overwrite=overwrite, quantize=quantize

@@ -42,7 +42,7 @@ class Fingerprint:
         """Say whether both can describe one space: the same, unsure, or foreign.
 
         What both record must be equal, where a model may go by its name with or without its organization. When a model
-        is recorded on one side only, or on neither, the probes decide (:mod:`relatent.spaces.probe`). A very different
+        is recorded on one side only, or on neither, the probes decide (``relatent.spaces.probe``). A very different
         domain (questions against two-word names) can look like a related model; then the outcome is unsure. Of an
         isotropic space, whose probe is flat, nothing can be told, and nothing is held against it.
         """

@@ -189,7 +189,7 @@ class Space:
     def ranges(self, rows: int) -> list[tuple[int, int]]:
         """Cut the space into ranges of about so many rows that can be read apart at no extra cost.
 
-        They depend on the space alone, not on who reads them (:func:`relatent.spaces.chunks.row_ranges`).
+        They depend on the space alone, not on who reads them.
 
         >>> Space([[1.0], [2.0], [3.0]]).ranges(2)
         [(0, 2), (2, 3)]
@@ -222,7 +222,7 @@ class Space:
         return Space.over(part, self.name, self.fingerprint)
 
     def rows_of(self, keys: Sequence[Any] | np.ndarray) -> np.ndarray:
-        """Return the rows of these keys, in the order given (:func:`relatent.spaces.keys.rows_of`)."""
+        """Return the rows of these keys, in the order given."""
         column = self.key_column()
         return rows_of(self.keys if column is None else column, keys)
 

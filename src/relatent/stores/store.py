@@ -63,7 +63,7 @@ class Store(Protocol):
 
     A migration adds one new field, fills it, and has it served in place of the old one, which is kept until it is
     dropped. Until then, the vectors, keys and payload that were there are not modified.
-    All three roles survive the process: :func:`open_store` of the same URL finds them.
+    All three roles survive the process: :func:`relatent.open_store` of the same URL finds them.
 
     An error is a :class:`StoreError` that names ``str(address)``, never the password.
     """

@@ -83,7 +83,7 @@ def grow_pairs(
 
     1. A rotation W, starting from Procrustes on the known pairs, is refined 40 times: draw 1,000 rows of each side,
        assign them one to one, and solve for W with the known pairs at half the weight of all matches
-       (:func:`relatent.translate.matching.refine_rotation`).
+       (``relatent.translate.matching.refine_rotation``).
     2. The likelihood ratio (:class:`relatent.translate.likelihood.LikelihoodRatio`) is fitted six times to the rows
        that choose each other.
 

@@ -51,8 +51,8 @@ class Translator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         compare ``t.transform(queries)`` with ``t.transform_target(index)`` by inner product. "stitching" feeds a head
         that was trained on the target.
     map : "auto" or the name of a map
-        "auto" is the best known for the goal (:mod:`relatent.translate.goals`); otherwise a rule of
-        :mod:`relatent.translate.maps`. The papers' settings are ``map="orthogonal", normalize="standard"`` and so on.
+        "auto" is the best known for the goal (``relatent.translate.goals``); otherwise a rule of
+        ``relatent.translate.maps``. The papers' settings are ``map="orthogonal", normalize="standard"`` and so on.
     normalize : name
         Preparation of both sides (:class:`relatent.Normalizer`), fitted on the anchors and undone on the target side.
         With ``goal="retrieval"``, "iso" also tries others. Unit rows are summed over the sample.
@@ -314,7 +314,7 @@ class Translator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         return float(r2(self.transform(x), y))
 
     def expected_quality(self, index: Array | None = None, *, seed: int = 0) -> Quality:
-        """Predict recall, MRR and cosine on unseen items (:func:`relatent.translate.quality.expected_quality`)."""
+        """Predict recall, MRR and cosine on unseen items (``relatent.translate.quality``)."""
         return expected_quality(self, index, seed=seed)
 
     def summary(self) -> Overview:

@@ -76,7 +76,7 @@ def align_unpaired(
               \qquad Q_{ik} = \operatorname{quantile}_k \{ x_i \cdot x_j \}_j
 
     and the Procrustes rotation of these mostly wrong pairs is refined 120 times by
-    :func:`relatent.translate.matching.refine_rotation`. This is done three times, each from four fifths of the rows of
+    ``relatent.translate.matching.refine_rotation``. This is done three times, each from four fifths of the rows of
     each side. It says ``succeeded`` if two of the three agree on where rows go, and three quarters of the rows choose
     each other; it then refines the matches by the likelihood ratio, as :func:`relatent.grow_pairs` does.
 
