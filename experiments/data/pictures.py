@@ -7,7 +7,7 @@ import json
 import sys
 import tarfile
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 import torch
@@ -74,17 +74,22 @@ def cifar(rows: int, batch: int = 1) -> tuple[np.ndarray, np.ndarray]:
     return np.ascontiguousarray(pixels.transpose(0, 3, 1, 2) / np.float32(255)), labels
 
 
-def cifar_network(depth: int, seed: int, images: np.ndarray, labels: np.ndarray) -> Encode:
-    """Return the encoder of a residual network that is trained on photos, half of them mirrored, and kept."""
+def trained_resnet(depth: int, seed: int, images: np.ndarray, labels: np.ndarray) -> torch.nn.Sequential:
+    """Return a residual network that is trained on photos, half of them mirrored, and kept."""
     x = torch.from_numpy(np.concatenate([images, images[..., ::-1]]))
     y = torch.from_numpy(np.concatenate([labels, labels]))
-    how = Training(steps=1_200, rate=4e-3, images=len(images))
+    how = Training(steps=500, rate=4e-3, images=len(images))
 
     def fit() -> torch.nn.Module:
         return train(lambda: resnet(depth), x, y, classification_loss, how, seed=seed)
 
     path = packages.cache_folder() / "models" / f"cifar-resnet{depth}-{seed}.safetensors"
-    model = trained(path, how, lambda: resnet(depth), fit)
+    return cast(torch.nn.Sequential, trained(path, how, lambda: resnet(depth), fit))
+
+
+def cifar_network(depth: int, seed: int, images: np.ndarray, labels: np.ndarray) -> Encode:
+    """Return the encoder of a residual network that is trained on photos."""
+    model = trained_resnet(depth, seed, images, labels)
     return lambda pictures: _run(model[0], torch.from_numpy(pictures))
 
 

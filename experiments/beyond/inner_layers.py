@@ -1,0 +1,154 @@
+"""Networks cut at inner layers: every layer of one network in front of every layer of another.
+
+The papers stitch at the last layer and name inner layers as future work. Here ``rl.stitch_at`` joins two residual
+networks for small photos (feature maps, 64 channels at most) and two transformers for questions (token sequences), at
+every pair of blocks; the translator is fitted on what passes for training samples, without labels. Beside some pairs
+stands a stitching layer of the same form, trained on the labels by gradient descent (Lenc & Vedaldi, 2015; Bansal et
+al., 2021).
+
+    python -m experiments stitch-at
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import torch
+from experiments.data import pictures, texts
+from experiments.figures import heat_map, panels
+from experiments.models.classifier import classification_loss
+from experiments.models.training import Training, train
+from experiments.models.transformer import transformer, word_numbers
+from experiments.results import Finding, Result, Setting, Table
+from torch import Tensor, nn
+
+import relatent as rl
+from relatent.stitching.layers import CutNetwork
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+DEPTHS, TEST, FITTED = (8, 14), 1_000, 500
+LEARNED = Training(steps=150, rate=3e-3, batch=64)
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Two trained networks with the layers where each can be cut, and samples with their labels."""
+
+    name: str
+    networks: tuple[nn.Module, nn.Module]
+    layers: tuple[list[str], list[str]]
+    train: tuple[Tensor, Tensor]
+    test: tuple[Tensor, Tensor]
+
+
+def run(setting: Setting) -> Result:
+    """Stitch at all pairs of layers, and train a layer at those of equal depth."""
+    pairs = [photos(setting), questions(setting)]
+    grids = {pair.name: accuracies(pair) for pair in pairs}
+    rows = [row for pair in pairs for row in beside_trained(pair, grids[pair.name])]
+    columns = ("networks", "front up to", "back from", "own", "fitted without labels (ours)", "trained on labels")
+    table = Table(f"Accuracy on {TEST} held-out samples, {FITTED} samples to fit on", columns, rows)
+    series = {
+        pair.name: {"rows": pair.layers[0], "columns": pair.layers[1], "accuracy": grids[pair.name]} for pair in pairs
+    }
+    return Result([table], findings(rows), data=["CIFAR-10 (one training batch)", "TREC"], series=series)
+
+
+def photos(setting: Setting) -> Pair:
+    """Return two residual networks of different depth, trained from different seeds, and photos that neither saw."""
+    learn, held = (pictures.cifar(pictures.CIFAR_BATCH, batch) for batch in (1, 2))
+    networks = tuple(pictures.trained_resnet(depth, seed, *learn) for seed, depth in enumerate(DEPTHS))
+    layers = tuple([f"0.{3 + i}" for i in range((depth - 2) // 2)] for depth in DEPTHS)
+    x, y = (torch.from_numpy(part) for part in held)
+    return Pair("ResNet-8 → ResNet-14", networks, layers, (x[TEST:], y[TEST:]), (x[:TEST], y[:TEST]))
+
+
+def questions(setting: Setting) -> Pair:
+    """Return two small transformers that were trained on questions from different seeds."""
+    corpus, trained = texts.trec()
+    numbers, vocabulary = word_numbers(corpus.texts, trained)
+    x, y = torch.from_numpy(numbers), torch.from_numpy(corpus.labels)
+    how = Training(steps=setting.pick(quick=300, full=2_000), rate=1e-3, batch=64)
+    networks = tuple(
+        train(lambda: transformer(vocabulary, 6), x[:trained], y[:trained], classification_loss, how, seed=seed)
+        for seed in (0, 1)
+    )
+    layers = [name for name, _ in networks[0].named_children()][:-1]
+    return Pair(
+        "transformer → transformer", networks, (layers, layers), (x[:trained], y[:trained]), (x[trained:], y[trained:])
+    )
+
+
+def accuracies(pair: Pair) -> list[list[float]]:
+    """Return the accuracy of every front layer with every back layer."""
+    return [[accuracy(fitted(pair, a, b), pair.test) for b in pair.layers[1]] for a in pair.layers[0]]
+
+
+def fitted(pair: Pair, front_layer: str, back_layer: str) -> nn.Module:
+    """Join the two networks at two layers."""
+    front, back = pair.networks
+    return rl.stitch_at(front, front_layer, back, back_layer, pair.train[0][:FITTED])
+
+
+def trained_layer(pair: Pair, front_layer: str, back_layer: str) -> nn.Module:
+    """Train a linear map between the two layers on the labels; the networks stay as they are."""
+    joined = fitted(pair, front_layer, back_layer)
+    widths = joined.translator.source.dims_in, joined.translator.source.width
+
+    def build() -> CutNetwork:
+        network = CutNetwork(pair.networks[0], front_layer, pair.networks[1], back_layer)
+        network.requires_grad_(False)
+        network.translator = nn.Linear(*widths)
+        return network
+
+    def loss(network: nn.Module, x: Tensor, labels: Tensor) -> Tensor:
+        network.front.eval()
+        network.back.eval()
+        return classification_loss(network, x, labels)
+
+    x, y = pair.train
+    return train(build, x[:FITTED], y[:FITTED], loss, LEARNED, seed=0)
+
+
+def beside_trained(pair: Pair, grid: list[list[float]]) -> list[list[str | float]]:
+    """Return rows of the table for layers at about equal depth."""
+    front, back = pair.layers
+    own = accuracy(pair.networks[1], pair.test)
+    chosen = [(i, round((i + 1) * len(back) / len(front)) - 1) for i in range(len(front))]
+    return [
+        [pair.name, front[i], back[j], own, grid[i][j], accuracy(trained_layer(pair, front[i], back[j]), pair.test)]
+        for i, j in chosen
+    ]
+
+
+def accuracy(network: nn.Module, samples: tuple[Tensor, Tensor]) -> float:
+    """Return the share of samples that are classified rightly."""
+    x, labels = samples
+    with torch.inference_mode():
+        return float((torch.cat([network(part) for part in x.split(250)]).argmax(1) == labels).float().mean())
+
+
+def findings(rows: list[list[str | float]]) -> list[Finding]:
+    """Compare the fitted layers with the trained ones."""
+    gaps = [float(fitted) - float(learned) for *_, fitted, learned in rows]
+    return [
+        Finding(
+            "a closed-form map at inner layers is as good as a stitching layer trained on as many labelled samples",
+            min(gaps) > -0.02,
+            f"Differences in accuracy between {min(gaps):+.3f} and {max(gaps):+.3f}",
+        )
+    ]
+
+
+def draw(result: Result) -> Figure:
+    """Draw one heat map for each pair of networks."""
+    figure, axes = panels(1, len(result.series), (4.6, 3.4))
+    for panel, (name, found) in zip(axes[0], result.series.items(), strict=True):
+        heat_map(panel, found["accuracy"], found["rows"], found["columns"])
+        panel.set_title(f"{name}: accuracy")
+        panel.set_ylabel("front up to layer")
+        panel.set_xlabel("back from behind layer")
+    return figure
