@@ -7,7 +7,7 @@ import json
 import sys
 import tarfile
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import torch
@@ -93,14 +93,14 @@ def cifar_network(depth: int, seed: int, images: np.ndarray, labels: np.ndarray)
     return lambda pictures: _run(model[0], torch.from_numpy(pictures))
 
 
-def emoji(vendor: packages.Package, name: str) -> Iterator[tuple[dict[str, str], np.ndarray]]:
+def emoji(vendor: packages.Package, name: str) -> Iterator[tuple[dict[str, Any], np.ndarray]]:
     """Yield emoji that both vendors draw: what is known of it, and its picture (3, 64, 64) on white, in [0, 1]."""
     from PIL import Image
 
     with tarfile.open(vendor.path()) as archive:
         members = {member.name: member for member in archive.getmembers()}
         for one in json.load(archive.extractfile(members["package/emoji.json"])):
-            if one["has_img_google"] and one["has_img_twitter"]:
+            if _is_drawn(one):
                 member = members[f"package/img/{name}/64/{one['image']}"]
                 drawn = Image.open(archive.extractfile(member)).convert("RGBA")
                 yield one, _pixels(Image.alpha_composite(Image.new("RGBA", drawn.size, "white"), drawn), 64)
@@ -109,7 +109,12 @@ def emoji(vendor: packages.Package, name: str) -> Iterator[tuple[dict[str, str],
 def emoji_categories() -> list[str]:
     """Return the names of the categories, in the order of their labels."""
     known = json.loads(packages.EMOJI_GOOGLE.read("package/emoji.json"))
-    return sorted({one["category"] for one in known if one["has_img_google"] and one["has_img_twitter"]})
+    return sorted({one["category"] for one in known if _is_drawn(one)})
+
+
+def _is_drawn(one: dict[str, Any]) -> bool:
+    """Return whether both vendors draw an emoji; components, such as skin tones, are none."""
+    return bool(one["has_img_google"] and one["has_img_twitter"] and one["category"] != "Component")
 
 
 def groceries() -> tuple[np.ndarray, np.ndarray, int]:
