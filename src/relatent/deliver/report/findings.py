@@ -78,7 +78,10 @@ class Anchors:
 
 @dataclass(frozen=True)
 class Geometry:
-    """The shape of spaces by their names: singular values of the centered rows, the largest being 1, and norms."""
+    """The shape of spaces by their names: singular values of the centered rows, the largest being 1, and norms.
+
+    ``norm_spread`` is of norms over the mean norm of their space.
+    """
 
     rows: int
     singular: Mapping[str, tuple[float, ...]]
