@@ -124,7 +124,7 @@ def _side(table: Table, column: int) -> str | None:
 def _chart(block: LineChart | BarChart | Histogram | HeatMap, name: str) -> Markup:
     """Return a chart, what is to be seen in it, and its numbers folded away."""
     said = tag("figcaption", tag("strong", block.title), " ", block.description)
-    parts = [said, tag("div", draw(block, name), class_="chart")]
+    parts = [said, tag("div", draw(block, name), class_="chart", tabindex=0, role="group", aria_label=block.title)]
     if not (isinstance(block, BarChart) and block.in_table):
         parts.append(tag("details", tag("summary", "The numbers"), _table(chart_table(block), f"{name}-data")))
     return tag("figure", *parts)
