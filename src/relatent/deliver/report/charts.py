@@ -11,6 +11,7 @@ from relatent.evaluate.options import OPTIONS
 from relatent.evaluate.verdict import Verdict
 
 __all__ = [
+    "SHOWN",
     "bars_of_comparison",
     "bars_of_options",
     "cosine_histogram",
@@ -19,6 +20,10 @@ __all__ = [
     "similarity_maps",
     "spectra",
 ]
+
+
+# How the measures of a similarity matrix are shown.
+SHOWN = {"cka": "Linear CKA", "mutual_knn": "Mutual nearest neighbors"}
 
 
 def bars_of_options(verdict: Verdict) -> BarChart:
@@ -53,10 +58,10 @@ def cosine_histogram(close: Closeness) -> Histogram:
     return _histogram(close.cosines, "Cosine of the translated vector to the true one.", said, "cosine")
 
 
-def norm_histogram(geometry: Geometry) -> Histogram:
+def norm_histogram(spread: Spread) -> Histogram:
     """Return how the norms of each space are spread."""
     said = "Each is divided by the mean norm of its space, so that narrow and wide spreads can be compared."
-    return _histogram(geometry.norm_spread, "Spread of the norms.", said, "norm over the mean norm of the space")
+    return _histogram(spread, "Spread of the norms.", said, "norm over the mean norm of the space")
 
 
 def _histogram(spread: Spread, title: str, description: str, label: str) -> Histogram:
@@ -88,7 +93,7 @@ def similarity_maps(similarity: Similarity) -> list[HeatMap]:
     """Return one matrix per measure of similarity."""
     rows = f"On {similarity.rows:,} items that all spaces share"
     return [
-        HeatMap(f"{name.replace('_', ' ')}.", f"{rows}; {MEASURES[name].means}.", similarity.names, values)
+        HeatMap(f"{SHOWN[name]}.", f"{rows}; {MEASURES[name].means}.", similarity.names, values)
         for name, values in similarity.measures.items()
     ]
 

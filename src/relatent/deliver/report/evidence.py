@@ -7,6 +7,7 @@ from math import isfinite, isnan
 
 from relatent.deliver.next_anchors import WORTH
 from relatent.deliver.report.charts import (
+    SHOWN,
     bars_of_comparison,
     cosine_histogram,
     learning_curve,
@@ -113,7 +114,7 @@ def about_anchors(found: Findings) -> list[Block]:
 
 
 def _condition(value: float) -> str:
-    return f"{value:.3g}" if isfinite(value) else "infinite: some coordinates never vary"
+    return f"{value:.3g}" if isfinite(value) else "infinite: they do not span every direction"
 
 
 def about_geometry(found: Findings) -> list[Block]:
@@ -123,7 +124,7 @@ def about_geometry(found: Findings) -> list[Block]:
     g = found.geometry
     rows = tuple((name, f"{n.mean:.4g}", f"{n.std:.3g}", f"{n.outlier_share:.1%}") for name, n in g.norms.items())
     table = Table("Norms", ("space", "mean", "standard deviation", "outliers"), rows, (1, 2, 3))
-    return [spectra(g), norm_histogram(g), table]
+    return [spectra(g), *([] if g.norm_spread is None else [norm_histogram(g.norm_spread)]), table]
 
 
 def about_similarity(found: Findings) -> list[Block]:
@@ -133,7 +134,7 @@ def about_similarity(found: Findings) -> list[Block]:
         return []
     if len(s.names) > 2:
         return list(similarity_maps(s))
-    rows = tuple((_spoken(name), f"{values[0][1]:.3f}", MEASURES[name].means) for name, values in s.measures.items())
+    rows = tuple((SHOWN[name], f"{values[0][1]:.3f}", MEASURES[name].means) for name, values in s.measures.items())
     return [Table(f"On {s.rows:,} items in common", ("measure", "value", "how to read it"), rows, (1,))]
 
 
@@ -142,14 +143,12 @@ def about_comparison(found: Findings) -> list[Block]:
     c = found.comparison
     if c is None:
         return []
-    rows = tuple((_spoken(s.name), f"{s.value:.3f}", f"{s.null:.3f}", f"{s.p_value:.3g}", s.measure.means) for s in c)
+    rows = tuple(
+        (s.name.replace("_", " "), f"{s.value:.3f}", f"{s.null:.3f}", f"{s.p_value:.3g}", s.measure.means) for s in c
+    )
     title = f"Every measure, beside the mean of {c.permutations:,} shuffled pairings"
     table = Table(title, ("measure", "value", "shuffled", "p", "how to read it"), rows, (1, 2, 3))
     return [bars_of_comparison(c), table]
-
-
-def _spoken(measure: str) -> str:
-    return measure.replace("_", " ")
 
 
 def about_provenance(found: Findings) -> list[Block]:

@@ -37,6 +37,8 @@ __all__ = [
 MOST_NAMED = 10
 # Anchors that are looked at: coverage needs many, and a decomposition of so many takes a second.
 MOST_ANCHORS = 4_000
+# Norms that differ by less than this share of their mean are all the same.
+CONSTANT = 1e-3
 # Singular values that are kept of each space.
 MOST_SINGULAR = 400
 MEASURES = {"cka": cka, "mutual_knn": mutual_knn}
@@ -83,9 +85,10 @@ def measure_anchors(source: Space, rows: np.ndarray, x: np.ndarray, seed: int) -
 def measure_geometry(spaces: Mapping[str, np.ndarray]) -> Geometry:
     """Return singular values and norms of the rows of each space."""
     norm = {name: norms(x) for name, x in spaces.items()}
-    relative = {name: np.asarray(row_norms(x)) / (norm[name].mean or 1.0) for name, x in spaces.items()}
+    varied = {name: x for name, x in spaces.items() if norm[name].std > CONSTANT * norm[name].mean}
+    relative = {name: np.asarray(row_norms(x)) / norm[name].mean for name, x in varied.items()}
     singular = {name: _singular(x) for name, x in spaces.items()}
-    return Geometry(max(map(len, spaces.values())), singular, norm, Spread.of(relative))
+    return Geometry(max(map(len, spaces.values())), singular, norm, Spread.of(relative) if relative else None)
 
 
 def measure_similarity(spaces: Mapping[str, Space], most: int, seed: int) -> Similarity:
