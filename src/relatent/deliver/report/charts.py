@@ -6,10 +6,12 @@ from relatent.deliver.report.curve import PairsCurve
 from relatent.deliver.report.document import Band, Bar, BarChart, HeatMap, Histogram, Line, LineChart
 from relatent.deliver.report.findings import Closeness, Geometry, Similarity, Spread
 from relatent.evaluate.comparison import Comparison
+from relatent.evaluate.measures import MEASURES
 from relatent.evaluate.options import OPTIONS
 from relatent.evaluate.verdict import Verdict
 
 __all__ = [
+    "SHOWN",
     "bars_of_comparison",
     "bars_of_options",
     "cosine_histogram",
@@ -18,6 +20,10 @@ __all__ = [
     "similarity_maps",
     "spectra",
 ]
+
+
+# How the measures of a similarity matrix are shown.
+SHOWN = {"cka": "Linear CKA", "mutual_knn": "Mutual nearest neighbors"}
 
 
 def bars_of_options(verdict: Verdict) -> BarChart:
@@ -29,7 +35,7 @@ def bars_of_options(verdict: Verdict) -> BarChart:
         for option, e in ((option, verdict[option][verdict.deciding]) for option in shown)
     )
     said = "; ".join(f"{bar.name} {bar.value:.3f}" for bar in bars)
-    return BarChart(f"{measure} of each option.", f"{said}. Lines are 95 % intervals.", measure, bars)
+    return BarChart(f"{measure} of each option.", f"{said}. Lines are 95 % intervals.", measure, bars, in_table=True)
 
 
 def learning_curve(curve: PairsCurve) -> LineChart:
@@ -52,10 +58,10 @@ def cosine_histogram(close: Closeness) -> Histogram:
     return _histogram(close.cosines, "Cosine of the translated vector to the true one.", said, "cosine")
 
 
-def norm_histogram(geometry: Geometry) -> Histogram:
+def norm_histogram(spread: Spread) -> Histogram:
     """Return how the norms of each space are spread."""
-    said = "; ".join(f"{name} {one.mean:.3g} ± {one.std:.2g}" for name, one in geometry.norms.items())
-    return _histogram(geometry.norm_spread, "Norms of the vectors.", f"Mean and spread: {said}.", "norm")
+    said = "Each is divided by the mean norm of its space, so that narrow and wide spreads can be compared."
+    return _histogram(spread, "Spread of the norms.", said, "norm over the mean norm of the space")
 
 
 def _histogram(spread: Spread, title: str, description: str, label: str) -> Histogram:
@@ -85,8 +91,11 @@ def _half(values: tuple[float, ...]) -> int:
 
 def similarity_maps(similarity: Similarity) -> list[HeatMap]:
     """Return one matrix per measure of similarity."""
-    said = f"On {similarity.rows:,} items that all spaces share; 1 is the same up to rotation and scale."
-    return [HeatMap(f"{name}.", said, similarity.names, values) for name, values in similarity.measures.items()]
+    rows = f"On {similarity.rows:,} items that all spaces share"
+    return [
+        HeatMap(f"{SHOWN[name]}.", f"{rows}; {MEASURES[name].means}.", similarity.names, values)
+        for name, values in similarity.measures.items()
+    ]
 
 
 def bars_of_comparison(comparison: Comparison) -> BarChart:
@@ -94,4 +103,4 @@ def bars_of_comparison(comparison: Comparison) -> BarChart:
     shown = [s for s in comparison if s.measure.larger_is_closer]
     bars = tuple(Bar(s.name.replace("_", " "), s.value, chosen=s.value > s.null) for s in shown)
     said = f"1 is as similar as the measure can tell. On {comparison.n:,} rows in common."
-    return BarChart("Measures of similarity.", said, "similarity", bars)
+    return BarChart("Measures of similarity.", said, "similarity", bars, in_table=True)

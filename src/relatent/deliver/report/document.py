@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 __all__ = [
@@ -21,7 +22,21 @@ __all__ = [
     "Paragraph",
     "Section",
     "Table",
+    "code_in",
 ]
+
+# A command, or an option of one, within a sentence.
+CODE = re.compile(r"(relatent [a-z]+(?: --[a-z-]+)*|--[a-z][a-z-]+)")
+
+
+def code_in(text: str) -> list[tuple[str, bool]]:
+    """Return a sentence in parts, and whether each is a command or an option.
+
+    >>> code_in("Judge some (--relevant).")
+    [('Judge some (', False), ('--relevant', True), (').', False)]
+    """
+    parts = CODE.split(text)
+    return [(part, bool(i % 2)) for i, part in enumerate(parts) if part]
 
 
 @dataclass(frozen=True)
@@ -101,6 +116,8 @@ class BarChart:
     description: str
     label: str
     bars: tuple[Bar, ...]
+    in_table: bool = False
+    """Whether a table beside it holds the same numbers."""
 
 
 @dataclass(frozen=True)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from math import isnan
+from math import isfinite, isnan
 
 from relatent.deliver.next_anchors import WORTH
 from relatent.deliver.report.charts import (
+    SHOWN,
     bars_of_comparison,
     cosine_histogram,
     learning_curve,
@@ -17,8 +18,9 @@ from relatent.deliver.report.charts import (
 from relatent.deliver.report.curve import PairsCurve
 from relatent.deliver.report.document import Block, Bullets, Paragraph, Table
 from relatent.deliver.report.findings import Findings
-from relatent.evaluate.cutoffs import Thresholds
+from relatent.evaluate.cutoffs import Cutoff, Thresholds
 from relatent.evaluate.interval import Estimate
+from relatent.evaluate.measures import MEASURES
 from relatent.evaluate.rule import in_words
 
 __all__ = [
@@ -78,11 +80,15 @@ def about_thresholds(found: Findings) -> list[Block]:
 def _threshold_table(tables: Mapping[str, Thresholds]) -> Table:
     first = next(iter(tables.values()))
     rows = tuple(
-        (f"{line.old:g}", *(_cutoff(table.lines[i].new) for table in tables.values()), f"{line.rate:.2%}")
+        (f"{line.old:g}", *(_cutoff(table.lines[i].new) for table in tables.values()), _passing(line))
         for i, line in enumerate(first)
     )
-    header = ("old cut-off", *tables, "share of pairs that pass")
+    header = ("old cut-off", *tables, "pairs that pass")
     return Table(f"Over all pairs of {first.rows:,} items", header, rows, tuple(range(len(header))))
+
+
+def _passing(line: Cutoff) -> str:
+    return f"{line.passing:,}" + (" (too few to rely on)" if line.few else "")
 
 
 def _cutoff(e: Estimate) -> str:
@@ -98,14 +104,17 @@ def about_anchors(found: Findings) -> list[Block]:
         ("anchors", f"{a.known:,}" + (f", of which {a.looked_at:,} were looked at" if a.looked_at < a.known else "")),
         ("rank", f"{d.conditioning.rank:,}"),
         ("effective rank", f"{d.conditioning.effective_rank:.1f}"),
-        ("condition number", f"{d.conditioning.condition_number:.3g}"),
+        ("condition number", _condition(d.conditioning.condition_number)),
         ("near-duplicates", f"{d.duplicates:,}"),
-        ("mean cosine between anchors", f"{d.mean_cosine:.3f}"),
     ]
     if d.coverage is not None:
         rows.append(("distance of held-out items to the nearest anchor, median", f"{d.coverage.median:.3f}"))
         rows.append(("held-out items without an anchor on their side", f"{d.coverage.uncovered:.1%}"))
     return [Table("The anchors, centered", ("measure", "value"), tuple(rows), (1,)), Bullets(d.recommendations)]
+
+
+def _condition(value: float) -> str:
+    return f"{value:.3g}" if isfinite(value) else "infinite: they do not span every direction"
 
 
 def about_geometry(found: Findings) -> list[Block]:
@@ -115,7 +124,7 @@ def about_geometry(found: Findings) -> list[Block]:
     g = found.geometry
     rows = tuple((name, f"{n.mean:.4g}", f"{n.std:.3g}", f"{n.outlier_share:.1%}") for name, n in g.norms.items())
     table = Table("Norms", ("space", "mean", "standard deviation", "outliers"), rows, (1, 2, 3))
-    return [spectra(g), norm_histogram(g), table]
+    return [spectra(g), *([] if g.norm_spread is None else [norm_histogram(g.norm_spread)]), table]
 
 
 def about_similarity(found: Findings) -> list[Block]:
@@ -125,8 +134,8 @@ def about_similarity(found: Findings) -> list[Block]:
         return []
     if len(s.names) > 2:
         return list(similarity_maps(s))
-    rows = tuple((name, f"{values[0][1]:.3f}") for name, values in s.measures.items())
-    return [Table(f"On {s.rows:,} items in common", ("measure", "value"), rows, (1,))]
+    rows = tuple((SHOWN[name], f"{values[0][1]:.3f}", MEASURES[name].means) for name, values in s.measures.items())
+    return [Table(f"On {s.rows:,} items in common", ("measure", "value", "how to read it"), rows, (1,))]
 
 
 def about_comparison(found: Findings) -> list[Block]:

@@ -78,12 +78,15 @@ class Anchors:
 
 @dataclass(frozen=True)
 class Geometry:
-    """The shape of spaces by their names: singular values of the centered rows, the largest being 1, and norms."""
+    """The shape of spaces by their names: singular values of the centered rows, the largest being 1, and norms.
+
+    ``norm_spread`` is of norms over the mean norm of their space, without spaces in which all norms are the same.
+    """
 
     rows: int
     singular: Mapping[str, tuple[float, ...]]
     norms: Mapping[str, NormDistribution]
-    norm_spread: Spread
+    norm_spread: Spread | None
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from relatent.deliver.report.document import Figure, Headline
 from relatent.deliver.report.findings import Findings
 from relatent.evaluate.interval import Estimate
-from relatent.evaluate.rule import GO, NO_GO, Decision
-from relatent.evaluate.verdict import DECIDING
+from relatent.evaluate.rule import GO, NO_GO
+from relatent.evaluate.verdict import DECIDING, Verdict
 
 __all__ = ["headline_of"]
 
@@ -18,6 +18,7 @@ MEANINGS = {
     "cascade": "Search the translated index for candidates, and let the new model rank them.",
     "re-embed": "Embed everything with the new model.",
 }
+UNDECIDED = "There is too little to decide by. What is missing is said below."
 TONES = {GO: "good", NO_GO: "bad"}
 
 
@@ -27,9 +28,10 @@ def headline_of(found: Findings) -> Headline | None:
     if found.verification is not None:
         return _of_verification(found, figures)
     if found.plan is not None:
-        return _answer(found.plan.decision, found.plan.recommended, found.plan.advice, figures)
+        return _answer(found.plan.decision, found.plan.recommended, found.verdict, figures)
     if found.verdict is not None:
-        return _of_decision(found.verdict.decision, figures)
+        decision = found.verdict.decision
+        return _answer(decision.verdict, decision.recommended, found.verdict, figures)
     if found.fit is not None:
         said = f"On {found.fit.pairs:,} pairs; {found.fit.held_out:,} are held out for an evaluation."
         return Headline("Fitted", said, "open", figures)
@@ -46,14 +48,19 @@ def _of_verification(found: Findings, figures: tuple[Figure, ...]) -> Headline:
     return Headline("Verified", f"All {len(checks)} checks passed. The new field may be served.", "good", figures)
 
 
-def _of_decision(decision: Decision, figures: tuple[Figure, ...]) -> Headline:
-    return _answer(decision.verdict, decision.recommended, decision.reasons[-1], figures)
-
-
-def _answer(verdict: str, recommended: str | None, otherwise: str, figures: tuple[Figure, ...]) -> Headline:
+def _answer(decision: str, recommended: str | None, v: Verdict | None, figures: tuple[Figure, ...]) -> Headline:
     if recommended is None:
-        return Headline("No verdict", otherwise, "open", figures)
-    return Headline(f"{verdict}: {recommended}", MEANINGS[recommended], TONES.get(verdict, "open"), figures)
+        return Headline("No verdict", UNDECIDED if v is None or v.deciding == DECIDING else _alike(v), "open", figures)
+    return Headline(f"{decision}: {recommended}", MEANINGS[recommended], TONES.get(decision, "open"), figures)
+
+
+def _alike(v: Verdict) -> str:
+    """Say how alike results are, where nothing was judged."""
+    stay, moved = (v[option][v.deciding].value for option in ("stay", "translate"))
+    return (
+        f"Nothing was judged, so that no option can be recommended. Of the new model's top {v.scores.k}, a translated "
+        f"search finds {moved:.0%} and the old model {stay:.0%}."
+    )
 
 
 def _of_comparison(found: Findings) -> Headline | None:

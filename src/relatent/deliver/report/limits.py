@@ -18,6 +18,8 @@ __all__ = ["limits"]
 MOVED = 0.03
 # A share of items without an anchor on their side of the space that deserves a word.
 UNCOVERED = 0.02
+LITTLE = "Little is missing."
+OUT_OF_REACH = "What is missing is not in the old vectors, or not where a map of this kind can reach it."
 # Cosines to the true vector below which an item is lost rather than blurred.
 LOST = 0.5
 
@@ -64,7 +66,7 @@ def _of_the_gallery(v: Verdict, rows: int) -> Iterator[str]:
     if rows > 2 * items:
         yield (
             f"These searches were among {items:,} held-out items and your files have {rows:,}: among more items there "
-            "are more to confuse, and every score but the order of the options will be lower."
+            "are more to confuse, and every score is lower."
         )
     if candidates > LARGE_SHARE * items:
         yield (
@@ -93,7 +95,7 @@ def _of_the_curve(curve: PairsCurve) -> Iterator[str]:
     if curve.twice.high < WORTH:
         yield (
             f"More pairs will hardly help: {curve.pairs[-1]:,} more would add {in_words(curve.twice, '+')} to the MRR. "
-            "What is missing is not in the old vectors, or not where a map of this kind can reach it."
+            + (LITTLE if curve.mrr[-1].value > 0.95 else OUT_OF_REACH)
         )
 
 

@@ -37,9 +37,11 @@ __all__ = [
 MOST_NAMED = 10
 # Anchors that are looked at: coverage needs many, and a decomposition of so many takes a second.
 MOST_ANCHORS = 4_000
+# Norms that differ by less than this share of their mean are all the same.
+CONSTANT = 1e-3
 # Singular values that are kept of each space.
 MOST_SINGULAR = 400
-MEASURES = {"CKA": cka, "mutual nearest neighbors": mutual_knn}
+MEASURES = {"cka": cka, "mutual_knn": mutual_knn}
 
 
 def drawn(rows: np.ndarray, most: int, seed: int) -> np.ndarray:
@@ -82,10 +84,11 @@ def measure_anchors(source: Space, rows: np.ndarray, x: np.ndarray, seed: int) -
 
 def measure_geometry(spaces: Mapping[str, np.ndarray]) -> Geometry:
     """Return singular values and norms of the rows of each space."""
-    lengths = {name: np.asarray(row_norms(x), dtype=np.float64) for name, x in spaces.items()}
+    norm = {name: norms(x) for name, x in spaces.items()}
+    varied = {name: x for name, x in spaces.items() if norm[name].std > CONSTANT * norm[name].mean}
+    relative = {name: np.asarray(row_norms(x)) / norm[name].mean for name, x in varied.items()}
     singular = {name: _singular(x) for name, x in spaces.items()}
-    rows = max(len(x) for x in spaces.values())
-    return Geometry(rows, singular, {name: norms(x) for name, x in spaces.items()}, Spread.of(lengths))
+    return Geometry(max(map(len, spaces.values())), singular, norm, Spread.of(relative) if relative else None)
 
 
 def measure_similarity(spaces: Mapping[str, Space], most: int, seed: int) -> Similarity:

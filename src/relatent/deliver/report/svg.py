@@ -11,10 +11,10 @@ from relatent.deliver.report.ticks import Axis, number
 
 __all__ = ["draw", "luminance"]
 
-WIDTH, HEIGHT = 720, 300
+WIDTH, HEIGHT = 760, 300
 LEFT, RIGHT, TOP, BOTTOM = 64, 20, 34, 52
-# Of a bar chart: the room for names, and the height of a bar with the gap below it.
-NAMES, BAR, GAP = 190, 22, 14
+# Of a bar chart: the height of a bar with the gap below it. About as wide as a letter, to make room for names.
+BAR, GAP, LETTER = 22, 14, 7.5
 # Of a heat map: the side of a cell, and the room for names.
 CELL, MARGIN = 64, 150
 # Colors of a heat map at 0 and 1, and the luminance at which black and white text have the same contrast, 4.58.
@@ -49,7 +49,8 @@ def _line_chart(chart: LineChart) -> tuple[float, float, Markup]:
     heights = [v for p in points for v in (p.y, p.low, p.high) if v is not None]
     x = Axis.over([p.x for p in points], LEFT, WIDTH - RIGHT, log=chart.log_x)
     y = Axis.over(heights, HEIGHT - BOTTOM, TOP, log=chart.log_y)
-    lines = [_line(line, i, x, y) for i, line in enumerate(chart.lines)]
+    # The first line is drawn last, over the others.
+    lines = [_line(line, i, x, y) for i, line in reversed(list(enumerate(chart.lines)))]
     legend = _legend([line.name for line in chart.lines])
     return WIDTH, HEIGHT, joined(_grid(x, y, chart.x_label, chart.y_label), *lines, legend)
 
@@ -92,9 +93,9 @@ def _legend(names: list[str]) -> Markup:
     """Return a key to the colors, right-aligned above the chart, where there is more than one to tell apart."""
     if len(names) < 2:
         return Markup("")
-    parts, right = [], WIDTH - RIGHT
+    parts, right = [], float(WIDTH - RIGHT)
     for i, name in reversed(list(enumerate(names))):
-        left = right - 7 * len(name) - 18
+        left = right - LETTER * len(name) - 15
         parts.append(tag("rect", x=left, y=6, width=10, height=10, class_=f"bar s{i}"))
         parts.append(tag("text", name, x=left + 15, y=15, class_="tick"))
         right = left - 12
@@ -104,7 +105,8 @@ def _legend(names: list[str]) -> Markup:
 @_shapes.register
 def _bar_chart(chart: BarChart) -> tuple[float, float, Markup]:
     values = [v for bar in chart.bars for v in (bar.value, bar.low, bar.high) if v is not None and isfinite(v)]
-    x = Axis.over(values, NAMES, WIDTH - 70, zero=True)
+    names = 16 + LETTER * max(len(bar.name) for bar in chart.bars)
+    x = Axis.over(values, names, WIDTH - 60, zero=True)
     foot = TOP + (BAR + GAP) * len(chart.bars)
     marks = [
         joined(
@@ -114,7 +116,7 @@ def _bar_chart(chart: BarChart) -> tuple[float, float, Markup]:
         for v in x.ticks()
     ]
     bars = [_bar(bar, TOP + i * (BAR + GAP), x) for i, bar in enumerate(chart.bars)]
-    label = tag("text", chart.label, x=NAMES, y=16, class_="label")
+    label = tag("text", chart.label, x=names, y=16, class_="label")
     return WIDTH, foot + 28, joined(*marks, *bars, label)
 
 
@@ -123,7 +125,7 @@ def _bar(bar: Bar, top: float, x: Axis) -> Markup:
     ends = sorted((x.at(0.0), x.at(bar.value)))
     middle, behind = top + BAR / 2, max(x.at(v) for v in (bar.value, bar.high, 0.0) if v is not None)
     parts = [
-        tag("text", bar.name, x=NAMES - 12, y=middle + 4, text_anchor="end", class_="name"),
+        tag("text", bar.name, x=x.start - 12, y=middle + 4, text_anchor="end", class_="name"),
         tag("rect", x=ends[0], y=top, width=round(ends[1] - ends[0], 2), height=BAR, rx=2, class_=_bar_class(bar)),
         tag("text", f"{bar.value:.3f}", x=behind + 8, y=middle + 4, class_="value"),
     ]
@@ -150,8 +152,10 @@ def _histogram(chart: Histogram) -> tuple[float, float, Markup]:
 
 def _steps(edges: tuple[float, ...], counts: tuple[float, ...], i: int, x: Axis, y: Axis) -> Markup:
     """Return the outline of a histogram, filled: outlines can lie over one another and still be told apart."""
-    tops = "".join(f" V{y.at(c)} H{x.at(right)}" for c, right in zip(counts, edges[1:], strict=True))
-    outline = f"M{x.at(edges[0])} {y.at(0.0)}{tops} V{y.at(0.0)}"
+    filled = [j for j, count in enumerate(counts) if count]
+    inside = range(filled[0], filled[-1] + 1)
+    tops = "".join(f" V{y.at(counts[j])} H{x.at(edges[j + 1])}" for j in inside)
+    outline = f"M{x.at(edges[filled[0]])} {y.at(0.0)}{tops} V{y.at(0.0)}"
     return joined(tag("path", d=f"{outline} Z", class_=f"band s{i}"), tag("path", d=outline, class_=f"series s{i}"))
 
 
@@ -182,9 +186,11 @@ def _cell(value: float, left: float, top: float) -> Markup:
     share = min(max(value, 0.0), 1.0)
     fill = [round(pale + share * (deep - pale)) for pale, deep in zip(PALE, DEEP, strict=True)]
     ink = "#000" if luminance(fill) > BLACK_SHOWS else "#fff"
+    middle, side = CELL / 2 - 1, CELL - 2
+    color, shown = f"rgb({', '.join(map(str, fill))})", f"{value:.2f}"
     return joined(
-        tag("rect", x=left, y=top, width=CELL - 2, height=CELL - 2, rx=3, fill=f"rgb({', '.join(map(str, fill))})"),
-        tag("text", f"{value:.2f}", x=left + CELL / 2 - 1, y=top + CELL / 2 + 4, text_anchor="middle", fill=ink),
+        tag("rect", x=left, y=top, width=side, height=side, rx=3, fill=color),
+        tag("text", shown, x=left + middle, y=top + middle + 5, text_anchor="middle", style=f"fill: {ink}"),
     )
 
 

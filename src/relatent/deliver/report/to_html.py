@@ -18,6 +18,7 @@ from relatent.deliver.report.document import (
     Paragraph,
     Section,
     Table,
+    code_in,
 )
 from relatent.deliver.report.markup import Markup, joined, tag
 from relatent.deliver.report.svg import draw
@@ -27,6 +28,8 @@ __all__ = ["to_html"]
 
 # Nothing is loaded from anywhere and no script runs, whatever a file name or a key may hold.
 POLICY = "default-src 'none'; style-src 'unsafe-inline'"
+# A table of so few columns would fall apart if it were as wide as the page.
+FEW_COLUMNS = 3
 
 
 def to_html(document: Document) -> str:
@@ -58,7 +61,7 @@ def _header(document: Document) -> Markup:
 
 
 def _headline(headline: Headline) -> Markup:
-    said = [tag("p", headline.word, class_="word"), tag("p", headline.sentence, class_="sentence")]
+    said = [tag("p", headline.word, class_="word"), tag("p", _prose(headline.sentence), class_="sentence")]
     figures = tag("dl", *map(_figure, headline.figures)) if headline.figures else Markup("")
     return tag("section", tag("div", *said), figures, class_=f"headline {headline.tone}", aria_label="The answer")
 
@@ -84,12 +87,12 @@ def _block(block: Block, name: str) -> Markup:
 
 @_block.register
 def _paragraph(block: Paragraph, name: str) -> Markup:
-    return tag("p", block.text, class_="small" if block.small else None)
+    return tag("p", _prose(block.text), class_="small" if block.small else None)
 
 
 @_block.register
 def _bullets(block: Bullets, name: str) -> Markup:
-    return tag("ul", *(tag("li", item) for item in block.items))
+    return tag("ul", *(tag("li", _prose(item)) for item in block.items))
 
 
 @_block.register
@@ -99,7 +102,8 @@ def _table(block: Table, name: str) -> Markup:
         tag("tr", *_cells(block, row), class_="best" if number == block.best else None)
         for number, row in enumerate(block.rows)
     ]
-    table = tag("table", tag("caption", block.title), tag("thead", head), tag("tbody", *rows))
+    narrow = "narrow" if len(block.header) <= FEW_COLUMNS else None
+    table = tag("table", tag("caption", block.title), tag("thead", head), tag("tbody", *rows), class_=narrow)
     # A wide table scrolls in a box of its own, which the keyboard can reach.
     return tag("div", table, class_="scroll", tabindex=0, role="region", aria_label=block.title)
 
@@ -120,5 +124,12 @@ def _side(table: Table, column: int) -> str | None:
 def _chart(block: LineChart | BarChart | Histogram | HeatMap, name: str) -> Markup:
     """Return a chart, what is to be seen in it, and its numbers folded away."""
     said = tag("figcaption", tag("strong", block.title), " ", block.description)
-    data = tag("details", tag("summary", "The numbers"), _table(chart_table(block), f"{name}-data"))
-    return joined(tag("figure", said, tag("div", draw(block, name), class_="chart"), data))
+    parts = [said, tag("div", draw(block, name), class_="chart", tabindex=0, role="group", aria_label=block.title)]
+    if not (isinstance(block, BarChart) and block.in_table):
+        parts.append(tag("details", tag("summary", "The numbers"), _table(chart_table(block), f"{name}-data")))
+    return tag("figure", *parts)
+
+
+def _prose(text: str) -> Markup:
+    """Return a sentence in which commands and options stand out, and are not broken at their hyphens."""
+    return joined(*(tag("code", part) if is_code else part for part, is_code in code_in(text)))

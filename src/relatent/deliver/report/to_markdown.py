@@ -16,6 +16,7 @@ from relatent.deliver.report.document import (
     LineChart,
     Paragraph,
     Table,
+    code_in,
 )
 from relatent.deliver.report.to_table import chart_table
 
@@ -39,7 +40,7 @@ def _headline(headline: Headline) -> list[str]:
         f"- {_plain(f.label)}: **{_plain(f.value)}**" + (f" ({_plain(f.note)})" if f.note else "")
         for f in headline.figures
     )
-    return [f"> **{_plain(headline.word)}** {_plain(headline.sentence)}", *([figures] if figures else [])]
+    return [f"> **{_plain(headline.word)}** {_prose(headline.sentence)}", *([figures] if figures else [])]
 
 
 @singledispatch
@@ -49,12 +50,12 @@ def _block(block: Block) -> str:
 
 @_block.register
 def _paragraph(block: Paragraph) -> str:
-    return _plain(block.text)
+    return _prose(block.text)
 
 
 @_block.register
 def _bullets(block: Bullets) -> str:
-    return "\n".join(f"- {_plain(item)}" for item in block.items)
+    return "\n".join(f"- {_prose(item)}" for item in block.items)
 
 
 @_block.register
@@ -69,7 +70,13 @@ def _table(block: Table) -> str:
 @_block.register(Histogram)
 @_block.register(HeatMap)
 def _chart(block: LineChart | BarChart | Histogram | HeatMap) -> str:
+    if isinstance(block, BarChart) and block.in_table:
+        return _plain(block.description)
     return f"{_plain(block.description)}\n\n{_table(chart_table(block))}"
+
+
+def _prose(text: str) -> str:
+    return "".join(f"`{part}`" if is_code else _escaped(part) for part, is_code in code_in(" ".join(text.split())))
 
 
 def _plain(text: str) -> str:
@@ -78,4 +85,8 @@ def _plain(text: str) -> str:
     >>> print(_plain("<b> a|b"))
     \<b\> a\|b
     """
-    return SPECIAL.sub(r"\\\1", " ".join(text.split()))
+    return _escaped(" ".join(text.split()))
+
+
+def _escaped(text: str) -> str:
+    return SPECIAL.sub(r"\\\1", text)
