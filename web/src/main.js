@@ -5,7 +5,7 @@ import { showItem, showNothing, showSelection } from "./details.js";
 import { keyboard } from "./keyboard.js";
 import { showLegend } from "./legend.js";
 import { animate, calm } from "./motion.js";
-import { Panel } from "./panel.js";
+import { fitRenderer, Panel } from "./panel.js";
 import { download, picture } from "./picture.js";
 import { startSearch } from "./search.js";
 import { createStore } from "./store.js";
@@ -72,7 +72,8 @@ async function start() {
   }
 
   function draw(moving = false) {
-    return Promise.all(panels.map((panel) => panel.draw(panel.positions(state.t), moving)));
+    const drawn = moving ? panels.filter((panel) => panel.moves) : panels;
+    return Promise.all(drawn.map((panel) => panel.draw(panel.positions(state.t), moving)));
   }
 
   function paint() {
@@ -103,6 +104,7 @@ async function start() {
   // --- the slider ---
   const slider = find("slider");
   let stop = () => {};
+  let sliding = false; // until the slider is let go
   function play(from, to) {
     stop();
     set({ playing: true });
@@ -113,6 +115,7 @@ async function start() {
     set({ playing: false });
   }
   slider.addEventListener("input", () => {
+    sliding = true;
     pause();
     set({ t: slider.value / 1000 });
   });
@@ -124,10 +127,12 @@ async function start() {
     settling();
     slider.value = Math.round(1000 * state.t);
     words.moved(about, state);
-    draw(state.playing);
+    draw(state.playing || sliding);
   });
-  // A finger on the slider moves points without their search index; it is made when the slider rests.
-  slider.addEventListener("change", () => draw());
+  slider.addEventListener("change", () => {
+    sliding = false;
+    draw();
+  });
 
   // --- items ---
   const choose = {
@@ -224,6 +229,8 @@ function makePanels(about) {
     return figure;
   });
   find("panels").replaceChildren(...figures);
+  fitRenderer();
+  addEventListener("resize", fitRenderer);
   const target = new Panel(figures.at(-1), about.spaces.at(-1));
   return [...about.spaces.slice(0, -1).map((space, i) => new Panel(figures[i], { ...space, behind: target })), target];
 }

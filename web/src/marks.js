@@ -14,8 +14,10 @@ export function drawMarks(canvas, { anchors = [], neighbors = [], selected, hove
     if (place && place.every(Number.isFinite)) draw(...place);
   };
   const [ink, accent, surface] = ["--ink", "--accent", "--surface"].map(cssColor);
-  pen.globalAlpha = anchors.length > 100 ? 0.55 : 1;
-  for (const item of anchors) at(item, (x, y) => diamond(pen, x, y, ink));
+  pen.beginPath(); // all anchors are one stroke, which costs as much as one of them
+  for (const item of anchors) at(item, (x, y) => diamond(pen, x, y));
+  Object.assign(pen, { strokeStyle: ink, lineWidth: 1, globalAlpha: anchors.length > 100 ? 0.55 : 1 });
+  pen.stroke();
   pen.globalAlpha = 1;
   for (const item of neighbors) at(item, (x, y) => ring(pen, x, y, 6, accent, surface, 1.75));
   if (selected != null) at(selected, (x, y) => ring(pen, x, y, 10, accent, surface, 3));
@@ -27,16 +29,12 @@ export function drawMarks(canvas, { anchors = [], neighbors = [], selected, hove
   }
 }
 
-function diamond(pen, x, y, color) {
-  pen.beginPath();
+function diamond(pen, x, y) {
   pen.moveTo(x, y - 4);
   pen.lineTo(x + 4, y);
   pen.lineTo(x, y + 4);
   pen.lineTo(x - 4, y);
   pen.closePath();
-  pen.strokeStyle = color;
-  pen.lineWidth = 1;
-  pen.stroke();
 }
 
 function ring(pen, x, y, radius, color, halo, lineWidth) {

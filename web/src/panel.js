@@ -5,7 +5,14 @@ import { path } from "./motion.js";
 import { drawMarks } from "./marks.js";
 
 const MARGIN = 1.12; // how much of the plane is seen around the unit square
-const renderer = createRenderer(); // one for all: a browser gives few
+// One for all panels, because a browser gives few, and no larger than they are.
+const renderer = createRenderer({ canvas: document.createElement("canvas") });
+
+export function fitRenderer() {
+  const sizes = [...document.querySelectorAll(".plot")].map(({ clientWidth, clientHeight }) => [clientWidth, clientHeight]);
+  renderer.resize(...[0, 1].map((side) => Math.max(...sizes.map((size) => size[side]))));
+  renderer.refresh();
+}
 
 export class Panel {
   // `behind`, if any, is the panel whose points are shown in gray beneath these.
@@ -54,6 +61,7 @@ export class Panel {
   place({ start, end }) {
     this.path = path(start, end);
     this.end = end;
+    this.moves = start.some((value, i) => value !== end[i]);
     this.shown ??= new Float32Array(start.length);
     this.count = start.length / 2;
   }

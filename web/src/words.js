@@ -23,18 +23,18 @@ export function page(about, live) {
     "Tab reaches everything; arrow keys go through points, Enter selects, Escape clears.";
 }
 
-export function moved(about, { t, layout }) {
+export function moved(about, { t, layout, playing }) {
   const sources = listed(about.spaces.slice(0, -1).map(({ name }) => name));
   const target = about.spaces.at(-1).name;
   const end =
     layout === "relative"
       ? "Each item by its similarities to the anchors: alike in every space, without a translator."
       : `Translated: ${sources} lies where ${target} puts the same items.`;
-  const says =
-    t === 0 ? "As they are: the same items, arranged alike but turned. Each model has coordinates of its own." : t === 1 ? end : "…";
-  find("caption").textContent = says === "…" ? `On the way: ${percent(t)}` : says;
+  const start = "As they are: the same items, arranged alike but turned. Each model has coordinates of its own.";
+  find("caption").textContent = t === 0 ? start : t === 1 ? end : `On the way: ${percent(t)}`;
   find("slider").setAttribute("aria-valuetext", t === 0 ? "as they are" : t === 1 ? "translated" : percent(t));
-  document.documentElement.style.setProperty("--t", t);
+  find("play").textContent = playing ? "❚❚" : t === 1 ? "◀" : "▶";
+  find("play").ariaLabel = playing ? "Pause" : t === 1 ? "Play back" : "Play the translation";
 }
 
 export function scores(panels, about, view) {
