@@ -1,9 +1,9 @@
 """A newcomer's loop: train with a relative layer from several seeds, then give each encoder the head of another.
 
-Nothing is tuned: the digits of scikit-learn, an encoder of two linear layers with or without batch normalization, a head
-of one layer or two, Adam, twenty epochs. What varies is how the relative layer prepares its input (``normalize``) and its
-output (``output``). The table gives accuracy in percent, mean ± std over models (own) or ordered pairs of them (stitched).
-Settings are compared on validation images; the last column repeats the stitched figure on test images.
+Nothing is tuned: the digits of scikit-learn, an encoder of two linear layers with or without batch normalization, a
+head of one layer or two, Adam, twenty epochs. What varies is how the relative layer prepares its input (``normalize``)
+and its output (``output``). The table gives accuracy in percent, mean ± std over models (own) or ordered pairs of them
+(stitched). Settings are compared on validation images; the last column repeats the stitched figure on test images.
 
     python -m experiments.relative_representations.newcomer [--seeds 5]
 """

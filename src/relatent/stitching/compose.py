@@ -83,7 +83,7 @@ def _if_decoder_has(name: str) -> Callable[[F], F]:
 
 
 class StitchedModel:
-    """What :func:`relatent.stitch` makes of parts that are not all torch modules: it takes samples and answers as the decoder.
+    """What :func:`relatent.stitch` makes of parts that are not all torch modules: samples in, answers out.
 
     ``predict``, ``predict_proba``, ``decision_function``, ``score`` and ``classes_`` are there if the decoder has them.
     Calling the model calls the decoder, or predicts if that cannot be called. Scikit-learn decoders are given NumPy
