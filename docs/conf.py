@@ -30,8 +30,9 @@ html_theme = "furo"
 html_title = "relatent"
 html_extra_path = ["llms.txt"]
 html_copy_source = False
+html_show_copyright = False
 exclude_patterns = ["_build", "gallery", "notebooks"]
-myst_enable_extensions = ["attrs_block", "colon_fence"]
+myst_enable_extensions = ["colon_fence", "dollarmath"]
 myst_heading_anchors = 3
 # A copied command leaves the prompt and the output behind.
 copybutton_prompt_text = r"\$ |>>> |\.\.\. "
@@ -61,7 +62,7 @@ autodoc_type_aliases = {name: name for name in ("Array", "AnyPath", "Seed")}
 # often described in words.
 nitpicky = True
 nitpick_ignore_regex = [(r"py:class", r".*"), (r"py:obj", r".*")]
-suppress_warnings = ["ref.python", "config.cache", "toc.empty_glob"]
+suppress_warnings = ["ref.python", "config.cache", "toc.not_included"]
 # Methods that scikit-learn adds for metadata routing, documented there.
 autodoc_default_options = {
     "exclude-members": ", ".join(

@@ -1,10 +1,12 @@
 """The idea: one picture, turned
 =============================
 
-The same autoencoder, trained several times, draws the same picture of the data every time: turned, mirrored and
-stretched. What stays is how far items are from each other, and that is enough to understand one model's vectors by
+The same autoencoder, trained several times, draws nearly the same picture of the data every time: turned, mirrored and
+stretched. What stays is which items are near each other, and that is enough to understand one model's vectors by
 another's.
 """
+
+# sphinx_gallery_thumbnail_number = 2
 
 import matplotlib.pyplot as plt
 import numpy as np
