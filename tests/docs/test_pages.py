@@ -1,0 +1,58 @@
+"""Pages that teach, run from top to bottom as a reader would: Python, commands, and what is shown of their output."""
+
+import doctest
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from relatent.cli import NO_GO, NO_VERDICT, OK, app
+
+DOCS = Path(__file__).parents[2] / "docs"
+PAGES = sorted([DOCS / "start.md", DOCS / "networks.md", *DOCS.glob("tutorials/*.md"), *DOCS.glob("rooms/*.md")])
+BLOCK = re.compile(r"^```(python|console|text)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+FLAGS = doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS
+
+pytestmark = pytest.mark.docs
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(DOCS)))
+def test_what_a_page_shows_happens(page, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    names, said = {}, ""
+    for kind, text in BLOCK.findall(page.read_text(encoding="utf8")):
+        if kind == "python":
+            run_python(text, names, page.name)
+        elif kind == "console":
+            said = run_commands(text)
+        else:
+            assert without_figures(text) in without_figures(said)
+
+
+def run_python(text, names, title):
+    """Run a block as a doctest where it has prompts, as it is where it has none."""
+    if not text.startswith(">>>"):
+        exec(compile(text, title, "exec"), names)
+        return
+    test = doctest.DocTestParser().get_doctest(text, names, title, title, 0)
+    shown = []
+    doctest.DocTestRunner(optionflags=FLAGS).run(test, out=shown.append, clear_globs=False)
+    names |= test.globs
+    assert not shown, "".join(shown)
+
+
+def run_commands(text):
+    """Run the commands of relatent in a block, and return what the last one printed."""
+    said = ""
+    for line in re.findall(r"^\$ relatent (.*)$", text, re.MULTILINE):
+        result = CliRunner().invoke(app, shlex.split(line, comments=True))
+        assert result.exit_code in (OK, NO_GO, NO_VERDICT), result.output
+        said = result.stdout
+    return said
+
+
+def without_figures(text):
+    """Blank figures and what aligns them: training ends a little differently on other machines."""
+    return re.sub(r"\s+", " ", re.sub(r"[-+]?\d[\d.,]*", "#", text)).strip()
