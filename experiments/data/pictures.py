@@ -29,7 +29,8 @@ BATCH, CIFAR_BATCH = 50, 10_000
 
 def fashion(rows: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Return Fashion-MNIST: images (n, 1, 28, 28) in [0, 1] and labels to train on, then those to encode."""
-    parts = [json.loads(packages.FASHION.read(f"package/src/clothes/{i}.json"))["data"] for i in range(CLASSES)]
+    read = [json.loads(packages.FASHION.read(f"package/src/clothes/{i}.json"))["data"] for i in range(CLASSES)]
+    parts = [[image for image in part if image] for part in read]  # the package has two empty ones
     pixels = np.concatenate([np.asarray(part, dtype=np.uint8) for part in parts])
     labels = np.repeat(np.arange(CLASSES), [len(part) for part in parts])
     order = np.random.default_rng(0).permutation(len(labels))

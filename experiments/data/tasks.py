@@ -1,0 +1,85 @@
+"""Labeled groups of spaces, split into rows to fit on, rows to choose settings by, and rows to test with."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from experiments.data.groups import load_group
+
+TEST_SHARE, CHOICE_SHARE = 0.25, 0.2
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where a task comes from: its title, its group, and which spaces of it (all, unless some are named)."""
+
+    title: str
+    group: str
+    spaces: tuple[str, ...] = ()
+
+
+TASKS = {
+    "cifar10": Source("CIFAR-10", "resnets"),
+    "fashion": Source("Fashion-MNIST", "fashion"),
+    "groceries": Source("groceries", "groceries"),
+    "emoji": Source("emoji, pictures", "emoji", ("google", "twitter")),
+    "emoji texts": Source("emoji, texts", "emoji", ("usem3", "para3", "glove")),
+    "all emoji": Source("emoji, pictures and texts", "emoji", ("google", "twitter", "usem3", "para3", "glove")),
+    "trec": Source("TREC", "trec"),
+    "newsgroups": Source("20 Newsgroups", "newsgroups"),
+    "tweets": Source("disaster tweets", "tweets"),
+}
+# What each task has in place of the papers' encoders.
+STAND_INS = {
+    "cifar10": "CIFAR-10 test images through ResNet-20 and ResNet-32 (64-d), trained on CIFAR-10",
+    "fashion": "Fashion-MNIST through two small networks and principal axes",
+    "groceries": "grocery photos through EfficientNet lite0 and lite1",
+    "emoji": "emoji of two vendors through EfficientNet lite0, nine categories",
+    "emoji texts": "names of emoji through USE, paraphrase-MiniLM-L3 and GloVe, nine categories",
+    "trec": "TREC through MiniLM-L6, paraphrase-MiniLM-L3, USE, potion and GloVe",
+    "newsgroups": "openings of 20 Newsgroups posts through USE lite, wordllama and LSA",
+    "tweets": "tweets about disasters through MiniLM's third layer and GloVe, two classes",
+}
+
+
+@dataclass(frozen=True)
+class Task:
+    """Parallel spaces, their labels, and row numbers: ``fit`` and ``choice`` part the training rows."""
+
+    title: str
+    spaces: dict[str, np.ndarray]
+    labels: np.ndarray
+    fit: np.ndarray
+    choice: np.ndarray
+    test: np.ndarray
+
+    def anchors(self, k: int) -> np.ndarray:
+        """Return k of the rows to fit on, or all of them where there are fewer."""
+        return self.fit[:k]
+
+
+def load_task(name: str, seed: int = 0, most: int | None = None) -> Task:
+    """Return one of TASKS. The seed draws the rows: where data come with a split, only those within each part.
+
+    ``most`` bounds the rows of each part.
+    """
+    source = TASKS[name]
+    group = load_group(source.group)
+    assert group.labels is not None
+    spaces = {space: group.spaces[space] for space in source.spaces or group.spaces}
+    return Task(source.title, spaces, group.labels, *split(len(group.labels), group.train, seed, most))
+
+
+def split(n: int, train: int | None, seed: int, most: int | None = None) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Draw the rows to fit on, to choose by and to test with, none in two of them.
+
+    >>> [len(part) for part in split(100, None, 0)], [len(part) for part in split(100, 90, 0, most=20)]
+    ([60, 15, 25], [20, 18, 10])
+    """
+    order = np.random.default_rng(seed).permutation(n)
+    train_rows, test = order[round(TEST_SHARE * n) :], order[: round(TEST_SHARE * n)]
+    if train is not None:
+        train_rows, test = order[order < train], order[order >= train]
+    held = round(CHOICE_SHARE * len(train_rows))
+    return train_rows[held:][:most], train_rows[:held][:most], test[:most]
