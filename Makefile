@@ -50,6 +50,10 @@ stitching: .venv/experiments
 	$(BIN)/python -m experiments.relative_representations.autoencoders --quick
 	@echo "open out/autoencoders-digits.png"
 
+# Every table and figure of the papers, in the quick size; started again, it goes on where it was stopped.
+reproduce: .venv/experiments
+	OMP_NUM_THREADS=1 $(BIN)/python -m experiments --all
+
 # The page of `relatent explore`, which is bundled from web/ and never committed.
 PAGE := src/relatent/explore/static/explorer.html
 explore: $(PAGE)
