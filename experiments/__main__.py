@@ -14,6 +14,7 @@ import sys
 import time
 from pathlib import Path
 
+from experiments.data.groups import SOURCE
 from experiments.figures import save
 from experiments.items import ITEMS, PAPERS, Item
 from experiments.results import SIZES, Record, Setting, path_of, read_record, versions, write_record
@@ -76,6 +77,7 @@ def main() -> None:
     given, console = options(), Console(width=140)
     if given.list:
         return list_items(given.out, console)
+    SOURCE.set(given.source)
     setting = Setting(given.size or "quick", given.source, given.models)
     failed = []
     for name in given.items or ITEMS:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
+from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -35,11 +36,20 @@ class Group:
 
 
 BESIDE = ("labels", "keys", "train")
+SOURCE: ContextVar[str] = ContextVar("source", default="packages")
+"""Where spaces come from: "packages" of registries, or a "hub" of models and data."""
 
 
 def load_group(name: str) -> Group:
-    """Return one of GROUPS, built on first use and read from the cache after that. Vectors are float32."""
-    return cached(name, GROUPS[name])
+    """Return one of GROUPS, built on first use and read from the cache after that. Vectors are float32.
+
+    With :data:`SOURCE` "hub", it is made of the papers' own encoders and data (``experiments.data.hub``).
+    """
+    if SOURCE.get() == "packages":
+        return cached(name, GROUPS[name])
+    from experiments.data import hub
+
+    return cached(f"{name}, hub", lambda: hub.build(name))
 
 
 def cached(name: str, build: Callable[[], Group]) -> Group:

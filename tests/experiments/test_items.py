@@ -1,0 +1,82 @@
+"""The items of the papers: records that are kept, and the page that is made from them."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+
+import numpy as np
+import pytest
+from experiments.__main__ import run_item
+from experiments.figures import heat_map, panels, save
+from experiments.items import ITEMS, PAPERS
+from experiments.page import PAGE, PICTURES, RECORDS, render
+from experiments.published import MISSING, published, source
+from experiments.results import Finding, Record, Result, Setting, Table, read_record, spread, write_record
+from experiments.show import markdown_table
+
+LARGEST = 100_000
+
+
+def test_every_item_has_a_module_and_a_paper():
+    for item in ITEMS.values():
+        assert find_spec(f"experiments.{item.module}") is not None, item.name
+        assert item.paper in PAPERS
+
+
+def test_the_page_is_what_the_records_say():
+    """Made anew by ``python -m experiments.page`` after a record has changed."""
+    assert PAGE.read_text(encoding="utf8") == render()
+
+
+@pytest.mark.parametrize("name", sorted(path.stem for path in RECORDS.glob("*.json")))
+def test_a_committed_record_is_whole_and_small(name):
+    record = read_record(RECORDS, name)
+    assert record is not None
+    assert name in ITEMS
+    assert record.result.tables
+    assert all(len(row) == len(table.columns) for table in record.result.tables for row in table.rows)
+    assert (RECORDS / f"{name}.json").stat().st_size < LARGEST
+    picture = PICTURES / f"{name}.png"
+    assert picture.is_file() == hasattr(ITEMS[name].load(), "draw")
+    assert not picture.is_file() or picture.stat().st_size < 200_000
+
+
+def test_a_record_comes_back_as_it_was_written(tmp_path):
+    table = Table("t", ("a", "b"), [["x", spread([1.0, 2.0])], ["y", None]])
+    result = Result([table], [Finding("c", True, "e")], seeds=2, series={"p": np.arange(3) / 3})
+    write_record(tmp_path, Record("rr-table1", "quick", "command", 1.23456789, {"python": "3"}, result))
+    found = read_record(tmp_path, "rr-table1")
+    assert found is not None
+    assert found.result.tables[0].rows[0][1] == {"mean": 1.5, "std": 0.5, "n": 2}
+    assert found.result.findings[0] == Finding("c", True, "e")
+    assert found.result.series == {"p": [0.0, 0.33333, 0.66667]}
+    assert found.seconds == 1.2346
+    assert read_record(tmp_path, "rr-table2") is None
+
+
+def test_a_table_in_markdown():
+    table = Table("t", ("name", "n"), [["a|b", 0.5], ["c", None]])
+    assert markdown_table(table).splitlines() == ["| name | n |", "|---|--:|", "| a\\|b | 0.500 |", "| c |  |"]
+
+
+def test_published_figures_have_a_source():
+    assert published("rr-table1", "relative, FT → W2V", "mrr") == 0.94
+    assert published("rr-table1", "no such row", "mrr") == MISSING
+    assert "Moschella" in source("rr-table1")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [item.name for item in ITEMS.values() if item.offline])
+def test_items_that_need_no_download_run(tmp_path, name):
+    """The smoke subset: every part of an item in its smallest size."""
+    record = run_item(ITEMS[name], Setting("smoke", models=tmp_path), tmp_path)
+    assert record.result.tables
+    assert read_record(tmp_path, name) is not None
+
+
+def test_pictures_are_small_and_colors_tell_cells(tmp_path):
+    figure, axes = panels(1, 2)
+    heat_map(axes[0, 0], [[0.0, 1.0], [np.nan, 0.5]], ["a", "b"], ["c", "d"])
+    save(figure, tmp_path / "p.png")
+    assert (tmp_path / "p.png").stat().st_size < 50_000
+    assert len(axes[0, 0].texts) == 3
