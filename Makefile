@@ -22,7 +22,7 @@ test-docs: .venv/docs
 # The frameworks that exports are for, and what tries the service by its description, are heavy and pin much: they have
 # an environment of their own.
 test-exports: .venv-exports/ready
-	OMP_NUM_THREADS=1 .venv-exports/bin/python -m pytest tests/exports tests/serve
+	OMP_NUM_THREADS=1 .venv-exports/bin/python -m pytest tests/exports tests/serve tests/experiments/test_hub.py
 
 # Engines and stores that are heavy have an environment of their own, too.
 test-stores: .venv-stores/ready

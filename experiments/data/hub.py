@@ -9,6 +9,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -73,9 +74,7 @@ PICTURES = {
 def build(name: str, models: dict[str, str] | None = None) -> Group:
     """Return a group of parallel spaces by its name, from a hub."""
     if name in TEXTS:
-        return encoded(
-            TEXTS[name], models or LANGUAGE_MODELS, lambda model: rl.encode.transformer(model, pooling="cls")
-        )
+        return encoded(TEXTS[name], models or LANGUAGE_MODELS, partial(rl.encode.transformer, pooling="cls"))
     if name in PICTURES:
         return encoded(PICTURES[name], models or VISION_MODELS, rl.encode.timm_model)
     raise SystemExit(f"{name} has no counterpart on a hub: run it with --source packages.")
