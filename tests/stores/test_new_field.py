@@ -117,6 +117,27 @@ def test_items_that_come_and_go_meanwhile(case, url, store):
         assert read(store, store.served)[0] == sorted([*alive, fresh])
 
 
+def test_the_state_of_a_shard_changes_with_its_items_and_not_with_the_new_field(case, url, store):
+    if store.state(Shard()) is None:
+        pytest.skip("only reading tells whether something has changed")
+    before = store.state(Shard())
+    fill(store)
+    store.remove_orphans(NEW)
+    store.build_index(NEW)
+    assert store.state(Shard()) == before
+    store.close()
+    for change in (
+        lambda: case.insert(url, Items.draw([case.key(1000)], seed=1)),
+        lambda: case.delete(url, [case.key(1000)]),
+        lambda: case.insert(url, Items.draw([case.key(1000)], seed=2)),  # the same key with another vector
+    ):
+        change()
+        with open_store(url) as store:
+            now = store.state(Shard())
+        assert now != before
+        before = now
+
+
 # Writes one item after the other, and says of each that it is written.
 WRITER = """
 import sys

@@ -138,7 +138,8 @@ def apply(
     """Translate the vectors of a store into a new field.
 
     Shard by shard; searches go on reading the old field. Run it again after a crash, and it goes on from the last
-    shard that was done. Then the source is read again: rows that were added, changed or deleted meanwhile are followed.
+    shard that was done. Then the source is looked at again: rows that were added, changed or deleted meanwhile are
+    followed.
 
     Examples:
       relatent migrate apply postgresql://ann@db/shop/items -t t.safetensors

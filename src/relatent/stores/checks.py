@@ -62,6 +62,12 @@ class HasRoles(Protocol):
 class RoleKeeper(Closing):
     """A store that keeps which of its fields is served, is new, or was served before, and looks it up each time."""
 
+    writes_while_read = False
+
+    def state(self, shard: Shard) -> str | None:
+        """Return None: only reading tells whether something has changed."""
+        return None
+
     def _current(self) -> HasRoles:
         """Return the roles as the store has them now."""
         raise NotImplementedError

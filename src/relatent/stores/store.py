@@ -69,6 +69,8 @@ class Store(Protocol):
     """
 
     address: Address
+    writes_while_read: bool
+    """Whether one thread may write to the new field while another scans."""
 
     @property
     def served(self) -> Field:
@@ -91,6 +93,13 @@ class Store(Protocol):
 
     def shards(self, rows: int) -> list[Shard]:
         """Cut the items into shards of about so many rows, which together hold every key that there can be."""
+        ...
+
+    def state(self, shard: Shard) -> str | None:
+        """Return what changes with every change of a shard's served vectors; None if that takes reading them.
+
+        It may also change where they have not.
+        """
         ...
 
     def scan(

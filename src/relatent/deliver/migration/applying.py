@@ -11,18 +11,15 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-import numpy as np
-
 from relatent._terminal import progress_bar, wrap
 from relatent.deliver.loading import load
 from relatent.deliver.migration.copying import ShardWork
-from relatent.deliver.migration.records import Plan
+from relatent.deliver.migration.records import Manifest, Plan
 from relatent.deliver.migration.side import StoredSide, check_fingerprint, stored_side
 from relatent.deliver.migration.switching import check_not_served
 from relatent.deliver.migration.trial import drop_trial
 from relatent.deliver.migration.work import Work, work_of
 from relatent.engines import Engine, Serial
-from relatent.spaces.chunks import chunk_rows
 from relatent.stores import Field, Store, StoreError, open_store
 from relatent.stores.checks import check_no_old
 
@@ -104,7 +101,7 @@ def apply_migration(
     """Fill a new field of a store with translated vectors. The old field is not modified.
 
     What is done is remembered in the ``work`` folder, shard by shard, after it is durable in the store; a run that was
-    killed is followed by one that goes on from there. Then the source is read again: shards whose rows have changed
+    killed is followed by one that goes on from there. Then the source is looked at again: shards whose rows have changed
     are written again and vectors of deleted items are removed, until a look finds no change, at most ``looks`` times.
 
     ``rate`` is the most rows per second to read. ``accept`` lets a store pass whose fingerprint is another's. An
@@ -165,15 +162,22 @@ class _Run:
 
     def _changed(self) -> list[int]:
         """Return the shards of which the source is no longer what was read."""
-        changed, manifests = [], self.work.manifests(self.plan)
-        digests = self.engine.map(self.shards.digest, range(len(manifests)))
-        with progress_bar(self.store.count(self.plan.served), "look for changes", self.progress) as advance:
-            for number, digest in enumerate(digests):
+        manifests = self.work.manifests(self.plan)
+        unsure = [number for number, manifest in enumerate(manifests) if not self._is_surely_same(manifest)]
+        changed = []
+        with progress_bar(self._rows(unsure), "look for changes", self.progress) as advance:
+            for number, digest in zip(unsure, self.engine.map(self.shards.digest, unsure), strict=True):
                 manifest = manifests[number]
                 if manifest is None or digest != manifest.read:
                     changed.append(number)
                 advance(digest.rows)
         return changed
+
+    def _is_surely_same(self, manifest: Manifest | None) -> bool:
+        """Return whether the store knows, without reading the rows, that a shard is as it was before it was read."""
+        if manifest is None or manifest.state is None:
+            return False
+        return self.store.state(self.plan.shards[manifest.shard]) == manifest.state
 
     def _copy(self, numbers: list[int], title: str) -> None:
         """Write shards, and each one's manifest after it; until then it counts as not done."""
@@ -236,7 +240,7 @@ def _new_plan(
         served=store.served,
         field=field,
         shards=tuple(store.shards(shard_rows)),
-        chunk_rows=_rows_at_once(store.served, field, rate),
+        chunk_rows=None if rate is None else max(1, int(rate)),  # no more than a second's worth
     )
 
 
@@ -244,12 +248,6 @@ def _new_field(side: StoredSide, store: Store, digest: str, chosen: dict[str, st
     # The random name makes this field another one than any that was dropped, whose manifests may still be there.
     about = {"migration": uuid4().hex, "date": datetime.now(UTC).isoformat(timespec="seconds")}
     return side.field(store.served, digest, about, **chosen)
-
-
-def _rows_at_once(served: Field, new: Field, rate: float | None) -> int:
-    """Return rows per chunk: as fit in memory, and no more than a second's worth where the rate is limited."""
-    rows = chunk_rows(max(served.dim, new.dim), np.dtype(np.float32))
-    return rows if rate is None else max(1, min(rows, int(rate)))
 
 
 def _finished(run: _Run, side: StoredSide, resumed: int, redone: int, removed: int, settled: bool) -> Applied:

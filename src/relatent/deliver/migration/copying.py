@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -16,7 +18,7 @@ from relatent.deliver.migration.digest import Digest
 from relatent.deliver.migration.records import Manifest, Plan
 from relatent.deliver.migration.side import translated
 from relatent.spaces.keys import key_hashes
-from relatent.stores import Shard, Store, StoreError, open_store
+from relatent.stores import Field, Shard, Store, StoreError, open_store
 from relatent.translate.batches import BatchTranslator
 
 __all__ = ["Pace", "Part", "ShardWork", "Skipped", "read_shard"]
@@ -126,16 +128,18 @@ class ShardWork:
         """Translate a shard into the new field; return its manifest once all of it is durable."""
         skipped = Skipped() if self._skip else None
         store, plan, read, written = self._opened(), self._plan, Digest(), Digest()
-        for part in read_shard(store, plan, plan.shards[number], skipped):
-            read += part.digest
-            if len(part.keys):
-                vectors = _translated(store, plan, self._translate, part)
-                store.write(plan.field, part.keys, vectors)
-                written += part.digest_with(vectors)
-            self._pace(len(part.keys))
+        state = store.state(plan.shards[number])
+        with _writer(store, plan.field) as write:
+            for part in read_shard(store, plan, plan.shards[number], skipped):
+                if len(part.keys):
+                    vectors = _translated(store, plan, self._translate, part)
+                    write(part.keys, vectors)
+                    written += part.digest_with(vectors)
+                read += part.digest
+                self._pace(len(part.keys))
         left_out = skipped or Skipped()
         read += left_out.digest
-        return Manifest(plan.migration, number, read, written, len(left_out.keys), tuple(left_out.reasons))
+        return Manifest(plan.migration, number, read, written, len(left_out.keys), tuple(left_out.reasons), state)
 
     def digest(self, number: int) -> Digest:
         """Return the digest of what the source holds now, to compare with :attr:`Manifest.read`."""
@@ -159,10 +163,29 @@ class ShardWork:
         return f"ShardWork({self._plan.store!r})"
 
 
+@contextmanager
+def _writer(store: Store, into: Field) -> Iterator[Callable[[pa.Array, np.ndarray], None]]:
+    """Yield what writes a chunk while the next one is read and translated. All is written when it ends."""
+    if not store.writes_while_read:
+        yield lambda keys, vectors: store.write(into, keys, vectors)
+        return
+    waiting: list[Future[None]] = []
+    with ThreadPoolExecutor(1) as behind:
+
+        def write(keys: pa.Array, vectors: np.ndarray) -> None:
+            while waiting:
+                waiting.pop().result()
+            waiting.append(behind.submit(store.write, into, keys, vectors))
+
+        yield write
+        while waiting:
+            waiting.pop().result()
+
+
 def _translated(store: Store, plan: Plan, translate: BatchTranslator, part: Part) -> np.ndarray:
     with np.errstate(over="ignore", invalid="ignore"):
         vectors = translated(translate, part.vectors)
-        fits = np.isfinite(vectors.astype(plan.field.dtype)).all(axis=1)
+        fits = np.isfinite(vectors.astype(plan.field.dtype, copy=False)).all(axis=1)
     if not fits.all():
         key = part.keys[int(np.argmin(fits))].as_py()
         raise StoreError(

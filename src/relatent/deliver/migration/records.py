@@ -33,7 +33,8 @@ class Plan:
     served: Field
     field: Field
     shards: tuple[Shard, ...]
-    chunk_rows: int
+    chunk_rows: int | None
+    """Rows to read at a time; None: as the store likes it."""
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values."""
@@ -60,6 +61,8 @@ class Manifest:
     skipped: int = 0
     reasons: tuple[str, ...] = ()
     """Key and reason of the first rows that were left out."""
+    state: str | None = None
+    """What the store said of the shard before it was read, if it can tell without reading it (``Store.state``)."""
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values."""

@@ -57,6 +57,8 @@ METRICS = ("cosine", "inner", "l2")
 class FaissStore(RoleKeeper):
     """An index file with its keys (:mod:`relatent.stores.faiss`)."""
 
+    writes_while_read = True
+
     def __init__(self, address: Address) -> None:
         self.address, self._file = address, address.file.resolve()
         if not self._file.is_file():
@@ -91,6 +93,10 @@ class FaissStore(RoleKeeper):
         """Cut the sorted keys into shards of so many rows."""
         return cut(self._served_items().keys, rows)
 
+    def state(self, shard: Shard) -> str | None:
+        """Return what tells the files of now from others."""
+        return repr(self._identity())
+
     def scan(
         self,
         of: Field,
@@ -121,11 +127,14 @@ class FaissStore(RoleKeeper):
             start += len(found)
 
     def _served_items(self) -> Items:
-        beside = ids_beside(self._file)
-        state = (identity(self._file), None if beside is None else identity(beside))
+        state = self._identity()
         if self._items is None or self._items[0] != state:
             self._items = (state, read_items(self.address, self._file, self._load(self._file).ids))
         return self._items[1]
+
+    def _identity(self) -> tuple[Any, ...]:
+        beside = ids_beside(self._file)
+        return identity(self._file), None if beside is None else identity(beside)
 
     def _load(self, path: Path) -> IndexRows:
         """Read an index, once as long as its file is the same."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
@@ -48,6 +49,8 @@ ATTEMPTS = 5
 class LanceStore(RoleKeeper):
     """A table (:mod:`relatent.stores.lance`). Every operation looks at its latest version."""
 
+    writes_while_read = True
+
     def __init__(self, address: Address) -> None:
         self.address = address
         self._folder = address.file / FOLDER
@@ -86,6 +89,17 @@ class LanceStore(RoleKeeper):
         """Cut the sorted keys into shards of so many rows."""
         table, roles = self._look()
         return cut(self._keys(table, roles.key), rows)
+
+    def state(self, shard: Shard) -> str | None:
+        """Return which files hold the keys and the served vectors, and what was deleted from them."""
+        table, roles = self._look()
+        names = {roles.key, roles.columns[roles.served.name]}
+        ids = {column.id() for column in table.lance_schema.fields() if column.name() in names}
+        parts = []
+        for fragment in (one.metadata for one in table.get_fragments()):
+            files = [file.path for file in fragment.files if ids & {*file.fields}]
+            parts.append((fragment.id, files, getattr(fragment.deletion_file, "id", None)))
+        return hashlib.sha256(repr(parts).encode()).hexdigest()
 
     def scan(
         self,

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from relatent.stores.pgvector.connection import psycopg
-from relatent.stores.pgvector.wire import COPY_END, COPY_START, KEY_TYPES
+from relatent.stores.pgvector.wire import COPY_END, COPY_START, KEY_TYPES, Rows
 
 __all__ = ["copy_in", "copy_over", "possible_keys"]
 
@@ -18,7 +18,7 @@ UUID = r"^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$"
 TEXT = r"^[^\x00]*$"
 
 
-def copy_in(cursor: Any, place: Any, rows: bytes) -> None:
+def copy_in(cursor: Any, place: Any, rows: Rows) -> None:
     """Copy rows; a key that is there already, or twice among them, is an error of the database."""
     statement = psycopg().sql.SQL("COPY {} (key, vector) FROM STDIN (FORMAT binary)").format(place)
     with cursor.copy(statement) as copy:
@@ -27,7 +27,7 @@ def copy_in(cursor: Any, place: Any, rows: bytes) -> None:
         copy.write(COPY_END)
 
 
-def copy_over(cursor: Any, place: Any, rows: bytes) -> None:
+def copy_over(cursor: Any, place: Any, rows: Rows) -> None:
     """Copy rows into a table that lives as long as the transaction, and from there over those that are there.
 
     The last of a key that comes twice counts.

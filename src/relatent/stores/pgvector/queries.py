@@ -38,6 +38,14 @@ class Queries:
             "WHERE row > 1 AND mod(row - 1, {2}) = 0 ORDER BY key"
         ).format(self._key, self._base, rows)
 
+    def state(self, roles: Roles, of: Field, shard: Shard) -> Any:
+        """Count the rows of a shard, and add up hashes of where they stand and which transaction wrote them."""
+        place, _ = self._place(roles, of)
+        tables = ("b",) if self._table.holds(of) else ("b", "n")
+        version = " || ' ' || ".join(f"concat_ws(' ', {t}.tableoid, {t}.ctid, {t}.xmin)" for t in tables)
+        query = _sql("SELECT count(*), sum(hashtextextended({}, 0))::text FROM {} WHERE {}")
+        return query.format(_sql(version), place, self._within(shard))
+
     def scan(self, roles: Roles, of: Field, shard: Shard | None, wanted: list[str]) -> Any:
         """Select the vectors of a field and other columns, in order of the keys."""
         place, vector = self._place(roles, of)

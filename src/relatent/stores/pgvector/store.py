@@ -30,7 +30,7 @@ from relatent.stores.pgvector.copying import copy_in, copy_over, possible_keys
 from relatent.stores.pgvector.queries import Queries
 from relatent.stores.pgvector.roles import beside, read_roles, write_roles
 from relatent.stores.pgvector.table import METRICS, find_table, index_classes
-from relatent.stores.pgvector.wire import VECTOR_TYPES, copy_rows, decode, value_size
+from relatent.stores.pgvector.wire import VECTOR_TYPES, Rows, copy_rows, decode, value_size
 from relatent.stores.roles import Roles
 from relatent.stores.store import Field, Hits, Shard, Unreadable
 
@@ -53,6 +53,8 @@ class _AlreadyThereError(Exception):
 
 class PgvectorStore(RoleKeeper):
     """A table with a vector column (:mod:`relatent.stores.pgvector`)."""
+
+    writes_while_read = True
 
     def __init__(self, address: Address) -> None:
         self.address = address
@@ -104,6 +106,14 @@ class PgvectorStore(RoleKeeper):
             bounds = [str(key) if self._is_uuid else key for (key,) in cursor.fetchall()]
         return [Shard(low, high) for low, high in zip([None, *bounds], [*bounds, None], strict=True)]
 
+    def state(self, shard: Shard) -> str | None:
+        """Return a sum over the versions of the rows: every change of a row gives it another version."""
+        if self._table.is_foreign:
+            return None
+        with self._connections.transaction(SNAPSHOT) as cursor:
+            roles = self._roles(cursor)
+            return str(cursor.execute(self._queries.state(roles, roles.served, shard)).fetchone())
+
     @property
     def _is_uuid(self) -> bool:
         return self._table.key.type == "uuid"
@@ -142,7 +152,8 @@ class PgvectorStore(RoleKeeper):
     ) -> Chunk:
         """Make a chunk of rows whose first column is the vector, as bytes."""
         size, key = value_size(of.dtype, of.dim), wanted.index(self._table.key.name)
-        if any(row[0] is None or len(row[0]) != size for row in found):
+        vectors = [row[0] for row in found]
+        if None in vectors or set(map(len, vectors)) != {size}:
             found = [row for row in found if self._is_readable(row, size, key, unreadable)]
         kinds = [column.arrow for column in self._table.payload(wanted)]
         values = list(zip(*found, strict=True)) or [() for _ in range(1 + len(wanted))]
@@ -192,7 +203,7 @@ class PgvectorStore(RoleKeeper):
         except _AlreadyThereError:
             self._write(into, rows, copy_over)
 
-    def _write(self, into: Field, rows: bytes, how: Callable[[Any, Any, bytes], None]) -> None:
+    def _write(self, into: Field, rows: Rows, how: Callable[[Any, Any, Rows], None]) -> None:
         """Write rows in one transaction, if the field is the new one."""
         with self._connections.transaction() as cursor:
             check_new(self.address, self._roles(cursor).new, into)

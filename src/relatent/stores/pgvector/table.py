@@ -17,6 +17,8 @@ __all__ = ["COLUMN", "METRICS", "Column", "Metric", "Table", "find_table", "inde
 
 # What the note calls the column that the view shows the served vectors as.
 COLUMN = "column"
+# PostgreSQL's letter for a table of another server.
+FOREIGN = "f"
 # Arrow's type of a column; what is not here is read as PostgreSQL writes it.
 ARROW = {
     "int2": pa.int64(),
@@ -84,6 +86,8 @@ class Table:
     vector: Column
     columns: tuple[Column, ...]
     has_vector: bool = True
+    is_foreign: bool = False
+    """Whether it stands on another server, so that nothing is known of the versions of its rows."""
 
     def holds(self, field: Field) -> bool:
         """Return whether a field is the table's own column."""
@@ -105,7 +109,7 @@ class Table:
 
 def find_table(cursor: Any, address: Address) -> Table:
     """Find the table of a URL, its key and its vector column."""
-    oid, schema, name = _relation(cursor, address)
+    oid, schema, name, kind = _relation(cursor, address)
     cursor.execute(
         "SELECT a.attname, t.typname, a.atttypmod, a.attnum FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid "
         "WHERE a.attrelid = %s AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum",
@@ -114,9 +118,10 @@ def find_table(cursor: Any, address: Address) -> Table:
     columns = tuple(Column(*row) for row in cursor.fetchall())
     key, noted = _key(cursor, address, oid, columns), _noted_vector(cursor, schema, name)
     if noted is not None and noted.name not in {column.name for column in columns}:
-        return Table(schema, name, oid, key, noted, columns, has_vector=False)
+        return Table(schema, name, oid, key, noted, columns, has_vector=False, is_foreign=kind == FOREIGN)
     vector = _vector(address, columns)
-    return Table(schema, name, oid, key, vector, tuple(c for c in columns if c != vector))
+    others = tuple(c for c in columns if c != vector)
+    return Table(schema, name, oid, key, vector, others, is_foreign=kind == FOREIGN)
 
 
 def index_classes(cursor: Any, table: Table) -> list[str]:
@@ -129,19 +134,20 @@ def index_classes(cursor: Any, table: Table) -> list[str]:
     return [row[0] for row in cursor.fetchall()]
 
 
-def _relation(cursor: Any, address: Address) -> tuple[int, str, str]:
+def _relation(cursor: Any, address: Address) -> tuple[int, str, str, str]:
     """Find a relation by its name as it is, else with a schema before the first dot."""
     schema, _, rest = address.name.partition(".")
     for namespace, name in ((None, address.name), (schema, rest)):
         cursor.execute(
-            "SELECT c.oid::int8, n.nspname, c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace "
+            "SELECT c.oid::int8, n.nspname, c.relname, c.relkind::text "
+            "FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace "
             "WHERE c.relname = %s AND c.relkind IN ('r', 'p', 'f') "
             "AND CASE WHEN %s::text IS NULL THEN pg_table_is_visible(c.oid) ELSE n.nspname = %s END",
             (name, namespace, namespace),
         )
         found = cursor.fetchone()
         if found is not None:
-            return int(found[0]), found[1], found[2]
+            return int(found[0]), *found[1:]
     raise StoreError(f"{address}: there is no table {address.name!r}, or it is not visible to this user.")
 
 
