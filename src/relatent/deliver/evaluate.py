@@ -61,6 +61,7 @@ def evaluate_spaces(
     asks what smaller storage of the index would cost. ``accept`` lets spaces pass whose fingerprints are others'.
     """
     side = side_of(translator, side)
+    warn_two_sided(translator, "source")
     if accept:
         translator.accept(source).accept(target)
     translator.endpoints_.check(source, "source")
@@ -161,7 +162,6 @@ def side_of(translator: Translator, side: str | None) -> str:
             "This translator ranks the target's items for queries of the source: evaluate it with side 'queries', or "
             "fit one with goal 'vectors' to translate documents."
         )
-    warn_two_sided(translator, "source")
     return side
 
 
