@@ -1,6 +1,7 @@
-"""Take the pictures of docs/explore.md: ``python docs/picture_explorer.py`` (make explore; extras demo, browser, explore).
+"""Take the pictures of docs/explore.md: ``python docs/picture_explorer.py``, after ``make explore``.
 
-Two small networks that differ by their seed encode the digits 0 to 6 of scikit-learn: one color each.
+It needs the extras browser, explore and dev (Pillow). Two small networks that differ by their seed encode the digits 0
+to 6 of scikit-learn: one color each.
 """
 
 from __future__ import annotations
