@@ -20,15 +20,15 @@ export function showItem(root, { about, item, error, neighbors, choose }) {
   const says = `${label} · ${error} · nearest neighbors, ✓ in ${target} too:`;
   root.replaceChildren(
     element("h2", {}, [element("strong", { textContent: about.keys[item] }), says]),
-    element("dl", {}, [...lines, line(`In ${target} itself`, neighbors.target, own)].flatMap(({ title, items }) => [
+    element("dl", {}, [...lines, { title: `In ${target} itself`, items: neighbors.target }].flatMap(({ title, items, tick }) => [
       element("dt", { textContent: title }),
-      element("dd", {}, items.map((one) => keyButton(one, about, choose, own.has(one)))),
+      element("dd", {}, items.map((one) => keyButton(one, about, choose, own.has(one), tick))),
     ])),
   );
 }
 
 function line(title, items, own) {
-  return { title: `${title}: ${items.filter((item) => own.has(item)).length} of ${items.length}`, items };
+  return { title: `${title}: ${items.filter((item) => own.has(item)).length} of ${items.length}`, items, tick: "✓ " };
 }
 
 export function showSelection(root, { about, items, choose }) {
@@ -44,8 +44,9 @@ export function showNothing(root) {
   root.replaceChildren(element("h2", { textContent: words }));
 }
 
-function keyButton(item, about, choose, hit = false) {
-  const made = element("button", { type: "button", textContent: (hit ? "✓ " : "") + about.keys[item], title: about.keys[item] });
+function keyButton(item, about, choose, hit = false, tick = "") {
+  const key = about.keys[item];
+  const made = element("button", { type: "button", textContent: (hit ? tick : "") + key, title: key });
   made.classList.toggle("hit", hit);
   made.addEventListener("click", () => choose.select(item));
   made.addEventListener("mouseenter", () => choose.hover(item));

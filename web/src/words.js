@@ -10,7 +10,7 @@ export function page(about, live) {
   const target = names.at(-1);
   find("lead").textContent =
     `Every dot is one item, placed by ${names.length === 2 ? "two" : names.length} models: ${listed(names)}. ` +
-    `Move the slider to translate ${listed(names.slice(0, -1))} into ${target}.`;
+    `The slider translates ${listed(names.slice(0, -1))} into ${target}.`;
   find("to").textContent = `Translated into ${target}`;
   const shown = about.keys.length;
   const items =
@@ -30,7 +30,7 @@ export function moved(about, { t, layout, playing }) {
     layout === "relative"
       ? "Each item by its similarities to the anchors: alike in every space, without a translator."
       : `Translated: ${sources} lies where ${target} puts the same items.`;
-  const start = "As they are: the same items, arranged alike but turned. Each model has coordinates of its own.";
+  const start = "As they are: each model has coordinates of its own, so that pictures may be alike, but turned or mirrored.";
   find("caption").textContent = t === 0 ? start : t === 1 ? end : `On the way: ${percent(t)}`;
   find("slider").setAttribute("aria-valuetext", t === 0 ? "as they are" : t === 1 ? "translated" : percent(t));
   find("play").textContent = playing ? "❚❚" : t === 1 ? "◀" : "▶";
@@ -42,7 +42,7 @@ export function scores(panels, about, view) {
   for (const [i, panel] of panels.entries()) {
     const score = view.scores[i];
     panel.scores.replaceChildren();
-    if (!score) panel.scores.textContent = "The target stays where it is.";
+    if (!score) panel.scores.textContent = "The target of the translation.";
     else {
       const strong = document.createElement("strong");
       strong.textContent = percent(score.after);

@@ -42,7 +42,7 @@ class Plane:
             raise ValueError(f"x has shape {rows.shape}: expected two coordinates or more, to be drawn on a plane.")
         mean = np.mean(rows, axis=0)
         axes = np.eye(2, dtype=rows.dtype) if rows.shape[1] == 2 else _principal_axes(rows)
-        spread = np.quantile(np.abs((rows - mean) @ axes), WITHIN)
+        spread = np.max(np.quantile(np.abs((rows - mean) @ axes), WITHIN, axis=0))
         return cls(mean, axes, float(spread) or 1.0)
 
     def __call__(self, x: Array) -> np.ndarray:
