@@ -59,8 +59,8 @@ def run(setting: Setting) -> Result:
             "Vectors are centered and divided by one number before distances are taken, because the scale of a latent "
             "space is arbitrary. The geodesic needs all samples at once and a graph in one piece, which raw cosines do "
             "not. Where windings lie nearer than neighbors, paths jump across: a roll of 0.18 in place of 0.25 per "
-            "radian cost one seed of five a third of its MRR. On digits it does not pay: paths forget the directions in "
-            "which a cluster of digits differs within itself."
+            "radian cost one seed of five a third of its MRR. On digits it does not pay: paths forget the directions "
+            "in which a cluster of digits differs within itself."
         ],
         series=pictured(setting.pick(quick=1_000, full=1_000, smoke=600)),
     )

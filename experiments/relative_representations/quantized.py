@@ -57,8 +57,8 @@ def run(setting: Setting) -> Result:
         stand_ins={"fastText, 300-d": "spaCy's English vectors, 300-d", "word2vec, 300-d": "word2vec-wordlist, 300-d"},
         notes=[
             "The authors kept mean distances for 10 and for 100 clusters; ours are by threshold, as in the figure. "
-            "Their scale is that of the vectors: compare the order. At large thresholds all words fall into few clusters: "
-            "the descriptions agree because nothing is left to tell apart."
+            "Their scale is that of the vectors: compare the order. At large thresholds all words fall into few "
+            "clusters: the descriptions agree because nothing is left to tell apart."
         ],
         series={
             suffix: {
