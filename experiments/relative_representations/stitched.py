@@ -1,0 +1,155 @@
+"""Heads under encoders that they were not trained on: what tables 4, 5 and 6 and the anchors of other domains share.
+
+A head is trained on each space, on absolute and on relative vectors, and reads the test rows of every other space. It
+is the paper's: LayerNorm, Linear, activation, Linear, with Adam at 1e-3. A seed draws the anchors and its weights.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Self
+
+import numpy as np
+import torch
+from experiments.models.heads import norm_head
+from experiments.models.training import batches
+from experiments.results import spread
+from sklearn.base import BaseEstimator
+from torch import nn
+
+import relatent as rl
+from relatent.stitching import StitchingMatrix
+
+ANCHORS, BATCH = 768, 64
+OWN, OWN_RELATIVE = "own", "own, relative"
+CENTERED, TRANSLATED = "relative, centered (ours)", "translated (ours)"
+
+
+class Untranslated(BaseEstimator):
+    """Absolute vectors as they are; where the widths differ, cut or filled up with zeros."""
+
+    def fit(self, x: np.ndarray, y: np.ndarray) -> Self:
+        """Take the width of the target."""
+        self.width_ = y.shape[1]
+        return self
+
+    def transform(self, x: np.ndarray) -> np.ndarray:
+        """Return as many coordinates as the target has."""
+        return np.pad(x[:, : self.width_], ((0, 0), (0, max(0, self.width_ - x.shape[1]))))
+
+
+METHODS: dict[str, Any] = {
+    "absolute": Untranslated(),
+    "relative": rl.RelativeProjection(normalize="none"),
+    CENTERED: rl.RelativeProjection(),
+    TRANSLATED: rl.Translator("stitching"),
+}
+
+
+def head_of(seed: int, epochs: int) -> Callable[[np.ndarray, np.ndarray], nn.Module]:
+    """Return a function that trains a head on vectors and their labels."""
+
+    def fit(x: np.ndarray, labels: np.ndarray) -> nn.Module:
+        vectors, classes = torch.from_numpy(np.ascontiguousarray(x, dtype=np.float32)), torch.from_numpy(labels).long()
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            head = norm_head(x.shape[1], int(labels.max()) + 1)
+            optimizer = torch.optim.Adam(head.parameters(), lr=1e-3)
+            for rows in batches(len(x), BATCH, epochs * (len(x) // BATCH)):
+                optimizer.zero_grad()
+                nn.functional.cross_entropy(head(vectors[rows]), classes[rows]).backward()
+                optimizer.step()
+        return head.eval()
+
+    return fit
+
+
+def stitch_all(
+    spaces: Mapping[str, np.ndarray],
+    labels: np.ndarray,
+    seed: int,
+    *,
+    train: np.ndarray,
+    test: np.ndarray,
+    anchors: int | np.ndarray = ANCHORS,
+    methods: Mapping[str, Any] = METHODS,
+    epochs: int = 10,
+) -> StitchingMatrix:
+    """Stitch every space to the head of every other, scored by weighted F1 as in the paper."""
+    if isinstance(anchors, int):
+        anchors = np.random.default_rng(seed).choice(train, min(anchors, len(train)), replace=False)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # raw cosines of an off-center space: that is what is measured
+        return rl.stitching_matrix(
+            spaces,
+            head_of(seed, epochs),
+            labels,
+            anchors=anchors,
+            train=train,
+            test=test,
+            methods=methods,
+            metric="weighted F1",
+            seed=seed,
+            progress=False,
+        )
+
+
+def split(n: int, train: int | None, sizes: tuple[int, int], seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    """Return rows to train on and rows to test on: of the data's own split where there is one, else of a drawn one."""
+    rng = np.random.default_rng(seed)
+    order = rng.permutation(n) if train is None else np.concatenate([rng.permutation(train), np.arange(train, n)])
+    first = n - min(sizes[1], n // 5) if train is None else train
+    return order[:first][: sizes[0]], order[first:][: sizes[1]]
+
+
+def own_and_stitched(matrix: StitchingMatrix) -> dict[str, float]:
+    """Return the heads on their own encoders, absolute and relative, and each method's mean over all other pairs."""
+    own = {OWN: "absolute", OWN_RELATIVE: "relative"}
+    means = {
+        name: float(np.mean([matrix.own(decoder, kind) for decoder in matrix.decoders]))
+        for name, kind in own.items()
+        if kind in matrix.methods
+    }
+    return means | {method: matrix.mean(method) for method in matrix.methods}
+
+
+def mean_rows(runs: Sequence[StitchingMatrix]) -> dict[str, dict[str, float]]:
+    """Return the mean and deviation over seeds of :func:`own_and_stitched`, by row of a table."""
+    found = [own_and_stitched(run) for run in runs]
+    return {name: spread(one[name] for one in found) for name in found[0]}
+
+
+def pair_values(runs: Sequence[StitchingMatrix], method: str) -> np.ndarray:
+    """Return the mean over seeds, encoders × heads; on the diagonal stand the heads on their own encoders."""
+    return np.asarray(np.mean([run.values(method) for run in runs], axis=0))
+
+
+def pair_rows(runs: Sequence[StitchingMatrix], methods: Iterable[str]) -> list[list[Any]]:
+    """Return a row per pair of different encoders: the encoder, the head's own, and each method over seeds."""
+    first, methods = runs[0], list(methods)
+    return [
+        [
+            encoder,
+            decoder,
+            spread(_number(run.own(decoder)) for run in runs),
+            *(spread(_number(run[encoder, decoder, method].value) for run in runs) for method in methods),
+        ]
+        for encoder in first.encoders
+        for decoder in first.decoders
+        if encoder != decoder
+    ]
+
+
+def guessing(labels: np.ndarray, train: np.ndarray, test: np.ndarray) -> float:
+    """Return the weighted F1 of guessing classes as often as they occur."""
+    share = np.bincount(labels[train], minlength=int(labels.max()) + 1) / len(train)
+    true = np.bincount(labels[test], minlength=len(share)) / len(test)
+    # A guess hits a class of share p with probability q: precision p, recall q.
+    with np.errstate(invalid="ignore"):
+        f1 = np.nan_to_num(2 * true * share / (true + share))
+    return float(true @ f1)
+
+
+def _number(value: float | None) -> float:
+    return float("nan") if value is None else value

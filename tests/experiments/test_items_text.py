@@ -1,0 +1,127 @@
+"""What the items on texts, words and images share, against brute force and on spaces whose answer is known."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from experiments.beyond import geodesic
+from experiments.relative_representations import lookup, points, stitched
+from experiments.results import Setting
+from sklearn.metrics import f1_score
+
+N, D = 120, 12
+
+
+@pytest.fixture
+def rng() -> np.random.Generator:
+    return np.random.default_rng(0)
+
+
+@pytest.fixture
+def turned(rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    """A space, and the same turned and rescaled."""
+    x = rng.normal(size=(N, D))
+    return x, 3 * x @ np.linalg.qr(rng.normal(size=(D, D)))[0]
+
+
+@pytest.mark.parametrize(("kind", "finds"), [("absolute", False), *((kind, True) for kind in lookup.KINDS[1:])])
+def test_a_turned_space_is_found_in_every_description_but_the_absolute(
+    turned: tuple[np.ndarray, np.ndarray], kind: str, finds: bool
+) -> None:
+    jaccard, mrr, cosine = lookup.compared(kind, *turned, np.arange(40), np.arange(N))
+    assert (mrr > 0.95 and jaccard > 0.5 and cosine > 0.9) is finds
+
+
+def test_lookup_agrees_with_sets(rng: np.random.Generator) -> None:
+    x, y = rng.normal(size=(2, N, D))
+    queries = lookup.sample(N, 30)
+    found = lookup.compared("absolute", x, y, np.arange(0), queries)
+
+    def near(vector: np.ndarray) -> list[int]:
+        cosines = y @ vector / np.linalg.norm(y, axis=1)
+        return np.argsort(-cosines)[: lookup.K].tolist()
+
+    pairs = [(near(x[i]), near(y[i])) for i in queries]
+    jaccard = np.mean([len({*a} & {*b}) / len({*a} | {*b}) for a, b in pairs])
+    reciprocal = [1 / (1 + a.index(i)) if i in a else 0.0 for i, (a, _) in zip(queries.tolist(), pairs, strict=True)]
+    assert found[:2] == pytest.approx([jaccard, np.mean(reciprocal)])
+
+
+def test_anchors_are_not_looked_up(turned: tuple[np.ndarray, np.ndarray]) -> None:
+    x, y = turned
+    wrong = y.copy()
+    wrong[:40] = np.roll(y[:40], 1, axis=0)  # anchors that are paired wrongly
+    queries = np.arange(40, N)
+    assert lookup.compared("absolute", x, wrong, np.arange(40), np.arange(N)) == lookup.compared(
+        "absolute", x, wrong, np.arange(40), queries
+    )
+
+
+def test_points_survive_their_text_but_for_a_step(rng: np.random.Generator) -> None:
+    x = rng.normal(size=(50, 2))
+    scaled = (x - x.min(axis=0)) / np.ptp(x, axis=0)
+    assert np.abs(points.unpack(points.pack(x)) - scaled).max() <= 0.5 / 255 + 1e-12
+
+
+def test_one_plane_shows_turned_spaces_apart_and_relative_ones_alike(turned: tuple[np.ndarray, np.ndarray]) -> None:
+    for kind, alike in (("absolute", False), ("relative", True)):
+        a, b = points.planes(*lookup.described(kind, *turned, np.arange(40)), "PCA")
+        assert np.allclose(a, b, atol=1e-6) is alike
+
+
+def test_untranslated_vectors_are_cut_or_filled_up() -> None:
+    x = np.ones((2, 3))
+    for width, kept in ((2, 2), (5, 3)):
+        found = stitched.Untranslated().fit(x, np.zeros((1, width))).transform(x)
+        assert found.shape == (2, width)
+        assert found.sum(axis=1).tolist() == [kept, kept]
+
+
+def test_guessing_scores_what_random_guesses_score(rng: np.random.Generator) -> None:
+    labels = rng.choice(3, 40_000, p=[0.6, 0.3, 0.1])
+    train, test = np.arange(20_000), np.arange(20_000, 40_000)
+    guesses = rng.permutation(labels[train])
+    expected = f1_score(labels[test], guesses, average="weighted")
+    assert stitched.guessing(labels, train, test) == pytest.approx(expected, abs=0.01)
+
+
+def test_a_split_keeps_the_datas_own(rng: np.random.Generator) -> None:
+    train, test = stitched.split(100, 70, (1_000, 20))
+    assert sorted(train) == list(range(70))
+    assert test.tolist() == list(range(70, 90))
+    train, test = stitched.split(100, None, (50, 1_000))
+    assert len(train) == 50
+    assert len(test) == 20
+    assert set(train).isdisjoint(test)
+
+
+def test_a_relative_head_reads_a_turned_space_and_an_absolute_one_does_not(
+    turned: tuple[np.ndarray, np.ndarray], rng: np.random.Generator
+) -> None:
+    x = rng.normal(size=(600, D)).astype(np.float32)
+    spaces = {"one": x, "turned": x @ np.linalg.qr(rng.normal(size=(D, D)))[0].astype(np.float32)}
+    labels = np.argmax(x[:, :3], axis=1)
+    train, test = stitched.split(600, None, (400, 120))
+    matrix = stitched.stitch_all(spaces, labels, 0, train=train, test=test, anchors=60, epochs=15)
+    found = stitched.own_and_stitched(matrix)
+    assert min(found[stitched.OWN], found[stitched.OWN_RELATIVE]) > 0.8
+    assert min(found["relative"], found[stitched.CENTERED], found[stitched.TRANSLATED]) > 0.75
+    assert found["absolute"] < 0.6
+    assert list(stitched.mean_rows([matrix])) == list(found)
+
+
+@pytest.mark.parametrize("curve", [geodesic.spiral, geodesic.s_curve])
+def test_bending_a_sheet_stretches_nothing(curve) -> None:
+    along = np.linspace(0, 4 * np.pi, 3_000)
+    steps = np.linalg.norm(np.diff(curve(along)), axis=0)
+    assert np.allclose(steps.sum(), 4 * np.pi, rtol=1e-3)
+    assert np.allclose(steps, steps.mean(), rtol=0.02)
+
+
+def test_paths_along_a_sheet_match_where_straight_ones_do_not() -> None:
+    result = geodesic.run(Setting("smoke"))
+    mrr = {(row[0], row[1]): row[2]["mean"] for row in result.tables[0].rows}
+    sheet = next(iter(geodesic.PAIRS))
+    assert mrr[sheet, "geodesic"] > 1.5 * max(mrr[sheet, one] for one in ("cosine", "euclidean"))
+    figure = geodesic.draw(result)
+    assert len(figure.axes) == 3
