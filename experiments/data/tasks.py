@@ -32,7 +32,7 @@ TASKS = {
 }
 # What each task has in place of the papers' encoders.
 STAND_INS = {
-    "cifar10": "CIFAR-10 test images through ResNet-20 and ResNet-32 (64-d), trained on CIFAR-10",
+    "cifar10": "CIFAR-10 through two residual networks (64-d) that were trained on other photos of it",
     "fashion": "Fashion-MNIST through two small networks and principal axes",
     "groceries": "grocery photos through EfficientNet lite0 and lite1",
     "emoji": "emoji of two vendors through EfficientNet lite0, nine categories",
@@ -59,15 +59,15 @@ class Task:
         return self.fit[:k]
 
 
-def load_task(name: str, seed: int = 0, most: int | None = None) -> Task:
+def load_task(name: str, seed: int = 0, most: int | None = None, encoders: int | None = None) -> Task:
     """Return one of TASKS. The seed draws the rows: where data come with a split, only those within each part.
 
-    ``most`` bounds the rows of each part.
+    ``most`` bounds the rows of each part, ``encoders`` the spaces: the first so many.
     """
     source = TASKS[name]
     group = load_group(source.group)
     assert group.labels is not None
-    spaces = {space: group.spaces[space] for space in source.spaces or group.spaces}
+    spaces = {space: group.spaces[space] for space in list(source.spaces or group.spaces)[:encoders]}
     return Task(source.title, spaces, group.labels, *split(len(group.labels), group.train, seed, most))
 
 
