@@ -101,7 +101,7 @@ def apply_migration(
     """Fill a new field of a store with translated vectors. The old field is not modified.
 
     What is done is remembered in the ``work`` folder, shard by shard, after it is durable in the store; a run that was
-    killed is followed by one that goes on from there. Then the source is looked at again: shards whose rows have changed
+    killed is followed by one that goes on from there. Then the source is looked at again: shards whose rows changed
     are written again and vectors of deleted items are removed, until a look finds no change, at most ``looks`` times.
 
     ``rate`` is the most rows per second to read. ``accept`` lets a store pass whose fingerprint is another's. An
