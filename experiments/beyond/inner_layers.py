@@ -29,8 +29,8 @@ from relatent.stitching.layers import CutNetwork
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-DEPTHS, TEST, FITTED = (8, 14), 1_000, 500
-LEARNED = Training(steps=150, rate=3e-3, batch=64)
+DEPTHS, TEST, FITTED, ROWS = (8, 14), 500, 500, 2_000
+LEARNED = Training(steps=100, rate=3e-3, batch=64)
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,7 @@ def accuracies(pair: Pair) -> list[list[float]]:
 def fitted(pair: Pair, front_layer: str, back_layer: str) -> nn.Module:
     """Join the two networks at two layers."""
     front, back = pair.networks
-    return rl.stitch_at(front, front_layer, back, back_layer, pair.train[0][:FITTED])
+    return rl.stitch_at(front, front_layer, back, back_layer, pair.train[0][:FITTED], rows=ROWS)
 
 
 def trained_layer(pair: Pair, front_layer: str, back_layer: str) -> nn.Module:
