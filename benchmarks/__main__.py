@@ -9,7 +9,8 @@ from rich.console import Console
 from benchmarks.harness import run
 
 # Every module here that is not part of the machinery is a suite.
-SUITES = sorted(p.stem for p in Path(__file__).parent.glob("*.py") if p.stem not in ("__init__", "__main__", "harness"))
+MACHINERY = ("__init__", "__main__", "harness", "stored")
+SUITES = sorted(p.stem for p in Path(__file__).parent.glob("*.py") if p.stem not in MACHINERY)
 
 parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
 parser.add_argument("suites", nargs="*", metavar="suite", help=f"one or more of: {', '.join(SUITES)} (default: all)")

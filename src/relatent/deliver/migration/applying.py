@@ -101,8 +101,9 @@ def apply_migration(
     """Fill a new field of a store with translated vectors. The old field is not modified.
 
     What is done is remembered in the ``work`` folder, shard by shard, after it is durable in the store; a run that was
-    killed is followed by one that goes on from there. Then the source is looked at again: shards whose rows changed
-    are written again and vectors of deleted items are removed, until a look finds no change, at most ``looks`` times.
+    killed is followed by one that goes on from there. Then the source is looked at again: shards whose rows have
+    changed are written again and vectors of deleted items are removed, until a look finds no change, at most ``looks``
+    times.
 
     ``rate`` is the most rows per second to read. ``accept`` lets a store pass whose fingerprint is another's. An
     ``engine`` (:mod:`relatent.engines`) lets several workers copy shards; it is not closed.
@@ -117,12 +118,13 @@ def apply_migration(
             plan = _new_plan(store, side, digest, chosen, shard_rows, rate)
             folder.begin(plan)
         folder.keep_translator(Path(translator))
+        fresh = store.new is None
         store.add(plan.field)
         share = None if rate is None else rate / engine.workers
         shards = ShardWork(os.fspath(url), store, plan, side.translate, rate=share, skip=skip_unreadable)
         run = _Run(store, folder, plan, shards, engine, progress)
         resumed = run.first_pass()
-        redone, removed, settled = run.look_again(looks)
+        redone, removed, settled = run.look_again(looks, fresh)
         store.build_index(plan.field)
         return _finished(run, side, resumed, redone, removed, settled)
 
@@ -146,12 +148,13 @@ class _Run:
         self._copy(todo, "apply")
         return len(done)
 
-    def look_again(self, most: int) -> tuple[int, int, bool]:
+    def look_again(self, most: int, fresh: bool) -> tuple[int, int, bool]:
         """Follow the source until it has not changed; return shards redone, vectors removed, whether it came to rest.
 
-        A shard is looked at as a whole, so that rows which came, went or changed are all noticed.
+        A shard is looked at as a whole, so that rows which came, went or changed are all noticed. A field that was
+        added by this run has nothing of deleted items unless a shard has changed.
         """
-        redone, removed = 0, self.store.remove_orphans(self.plan.field)
+        redone, removed = 0, 0 if fresh else self.store.remove_orphans(self.plan.field)
         for _ in range(most):
             changed = self._changed()
             if not changed:
