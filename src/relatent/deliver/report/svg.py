@@ -94,7 +94,7 @@ def _legend(names: list[str]) -> Markup:
     if len(names) < 2:
         return Markup("")
     parts, right = [], float(WIDTH - RIGHT)
-    for i, name in reversed(list(enumerate(names))):
+    for i, name in reversed(list(enumerate(_short(name, 22) for name in names))):
         left = right - LETTER * len(name) - 15
         parts.append(tag("rect", x=left, y=6, width=10, height=10, class_=f"bar s{i}"))
         parts.append(tag("text", name, x=left + 15, y=15, class_="tick"))
