@@ -94,6 +94,7 @@ def test_cosines_are_those_of_held_out_rows_and_the_worst_is_named(world, found)
 
 def test_queries_that_lose_most_are_named(found):
     kept, before = (found.verdict.query_scores(option) for option in ("translate", "stay"))
+    assert np.mean(before) == pytest.approx(found.verdict["stay"][found.verdict.deciding].value)
     lost = dict(zip(found.verdict.keys, before - kept, strict=True))
     named = [lost[row.key] for row in found.worst_queries]
     assert named == sorted(named, reverse=True)

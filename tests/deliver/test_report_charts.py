@@ -24,7 +24,7 @@ CHARTS = [LINES, BARS, HISTOGRAM, HEAT]
 
 
 @pytest.mark.parametrize(
-    "values", [[0.12, 0.87], [0.5, 0.5], [0.0, 0.0], [-3.0, 4_000.0], [0.98123, 0.98131], [1e-9, 2e-9]]
+    "values", [[0.12, 0.87], [0.56, 1.52], [0.5, 0.5], [0.0, 0.0], [-3.0, 4_000.0], [0.98123, 0.98131], [1e-9, 2e-9]]
 )
 def test_an_axis_holds_its_values_between_a_few_even_marks(values):
     axis = Axis.over(values, 0, 100)
@@ -32,6 +32,7 @@ def test_an_axis_holds_its_values_between_a_few_even_marks(values):
     assert 2 <= len(marks) <= 8
     rounding = 1e-6 * (marks[-1] - marks[0])
     assert marks[0] - rounding <= min(values) <= max(values) <= marks[-1] + rounding
+    np.testing.assert_allclose([marks[0], marks[-1]], [axis.low, axis.high], atol=rounding)
     np.testing.assert_allclose(np.diff(marks), np.diff(marks)[0], rtol=1e-3)
     assert all(0 <= axis.at(v) <= 100 for v in values)
 

@@ -101,6 +101,6 @@ def similarity_maps(similarity: Similarity) -> list[HeatMap]:
 def bars_of_comparison(comparison: Comparison) -> BarChart:
     """Return the measures that grow with similarity and end at 1."""
     shown = [s for s in comparison if s.measure.larger_is_closer]
-    bars = tuple(Bar(s.name.replace("_", " "), s.value, chosen=s.value > s.null) for s in shown)
-    said = f"1 is as similar as the measure can tell. On {comparison.n:,} rows in common."
-    return BarChart("Measures of similarity.", said, "similarity", bars, in_table=True)
+    bars = tuple(Bar(s.name.replace("_", " "), s.value, chance=s.null, chosen=True) for s in shown)
+    said = "1 is as similar as the measure can tell; the upright lines are what shuffled pairings give."
+    return BarChart("Measures that end at 1.", said, "similarity", bars, in_table=True)

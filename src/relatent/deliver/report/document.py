@@ -99,12 +99,13 @@ class LineChart:
 
 @dataclass(frozen=True)
 class Bar:
-    """A named value, perhaps with its interval; one that is ``chosen`` stands out."""
+    """A named value, perhaps with its interval, and the value that chance gives; one that is ``chosen`` stands out."""
 
     name: str
     value: float
     low: float | None = None
     high: float | None = None
+    chance: float | None = None
     chosen: bool = False
 
 

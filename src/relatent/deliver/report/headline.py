@@ -66,9 +66,13 @@ def _alike(v: Verdict) -> str:
 def _of_comparison(found: Findings) -> Headline | None:
     if found.comparison is None:
         return None
-    cka, knn = found.comparison["cka"], found.comparison["mutual_knn"]
-    said = f"Linear CKA of {found.comparison.n:,} items in common; {knn.value:.0%} of their nearest neighbors agree."
-    return Headline(f"CKA {cka.value:.3f}", said, "open", (Figure(f"{cka.null:.3f}", "CKA of shuffled pairs"),))
+    cka, knn, linear = (found.comparison[name] for name in ("cka", "mutual_knn", "predictivity"))
+    figures = (
+        Figure(f"{cka.null:.3f}", "CKA of shuffled pairings"),
+        Figure(f"{knn.value:.0%}", "of the nearest neighbors agree"),
+        Figure(f"{linear.value:.0%}", "of the second space is linear in the first"),
+    )
+    return Headline(f"CKA {cka.value:.3f}", f"Linear CKA of {found.comparison.n:,} items in common.", "open", figures)
 
 
 def _figures(found: Findings) -> Iterator[Figure]:

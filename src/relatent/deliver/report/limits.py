@@ -81,7 +81,7 @@ def _of_closeness(close: Closeness) -> Iterator[str]:
     if below > 0.01:
         yield (
             f"{below:.0%} of held-out items come out with a cosine below {LOST} to their true vector. For these, near "
-            "copies and exact look-ups will not work; the items that fare worst are listed above."
+            "copies and exact look-ups will not work; the items that fare worst are listed below."
         )
     kept = close.fidelity["r2"].value
     if kept < 0.5:

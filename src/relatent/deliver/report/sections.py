@@ -31,10 +31,9 @@ def document_of(found: Findings) -> Document:
 
 def _note(found: Findings) -> str:
     worst = [*found.worst_queries, *(found.closeness.worst if found.closeness is not None else ())]
-    named = f"It names {len({row.key for row in worst})} items by their keys" if worst else "It names no item"
     if any(row.text is not None for row in worst):
-        return f"This report holds no vectors. {named}, with their texts, because these were asked for."
-    return f"This report holds no vectors and no texts. {named}."
+        return "This report holds no vectors. Items are named by keys, and texts are shown because they were asked for."
+    return "This report holds no vectors and no texts. Items are named by their keys."
 
 
 def _checks(found: Findings) -> list[Block]:

@@ -94,7 +94,7 @@ def _legend(names: list[str]) -> Markup:
     if len(names) < 2:
         return Markup("")
     parts, right = [], float(WIDTH - RIGHT)
-    for i, name in reversed(list(enumerate(names))):
+    for i, name in reversed(list(enumerate(_short(name, 22) for name in names))):
         left = right - LETTER * len(name) - 15
         parts.append(tag("rect", x=left, y=6, width=10, height=10, class_=f"bar s{i}"))
         parts.append(tag("text", name, x=left + 15, y=15, class_="tick"))
@@ -129,6 +129,9 @@ def _bar(bar: Bar, top: float, x: Axis) -> Markup:
         tag("rect", x=ends[0], y=top, width=round(ends[1] - ends[0], 2), height=BAR, rx=2, class_=_bar_class(bar)),
         tag("text", f"{bar.value:.3f}", x=behind + 8, y=middle + 4, class_="value"),
     ]
+    if bar.chance is not None:
+        place = x.at(bar.chance)
+        parts.append(tag("path", d=f"M{place} {top - 3} V{top + BAR + 3}", class_="whisker"))
     if bar.low is not None and bar.high is not None:
         low, high = x.at(bar.low), x.at(bar.high)
         d = f"M{low} {middle} H{high} M{low} {middle - 5} v10 M{high} {middle - 5} v10"

@@ -13,13 +13,14 @@ STEPS = (1, 2, 2.5, 5, 10)
 
 @dataclass(frozen=True)
 class Axis:
-    """A range of values that is laid out over a range of pixels, linearly or by logarithm."""
+    """A range of values that is laid out over a range of pixels, with a mark every ``step``, or by logarithm."""
 
     low: float
     high: float
     start: float
     end: float
-    log: bool = False
+    step: float | None = None
+    """None: by logarithm."""
 
     @staticmethod
     def over(values: list[float], start: float, end: float, *, log: bool = False, zero: bool = False) -> Axis:
@@ -30,25 +31,25 @@ class Axis:
         """
         low, high = min(values), max(values)
         if log:
-            return Axis(low, high if high > low else 10 * low, start, end, log=True)
+            return Axis(low, high if high > low else 10 * low, start, end)
         low, high = (min(low, 0.0), max(high, 0.0)) if zero else (low, high)
         step = _step(low, high)
         first, last = floor(low / step + 1e-9), ceil(high / step - 1e-9)
-        return Axis(step * first, step * max(last, first + 1), start, end)
+        return Axis(step * first, step * max(last, first + 1), start, end, step)
 
     def at(self, value: float) -> float:
         """Return the pixel of a value."""
-        low, high, value = (log10(v) if self.log else v for v in (self.low, self.high, value))
+        low, high, value = (v if self.step else log10(v) for v in (self.low, self.high, value))
         return round(self.start + (self.end - self.start) * (value - low) / (high - low), 2)
 
     def ticks(self) -> list[float]:
         """Return the values to mark."""
-        if self.log:
+        if self.step is None:
             powers = range(floor(log10(self.low)), ceil(log10(self.high)) + 1)
             marks = [m * 10.0**p for p in powers for m in ((1,) if len(powers) > 4 else (1, 2, 5))]
             return [mark for mark in marks if self.low * 0.999 <= mark <= self.high * 1.001]
-        step = _step(self.low, self.high)
-        return [round(self.low + i * step, 12) for i in range(round((self.high - self.low) / step) + 1)]
+        first, last = round(self.low / self.step), round(self.high / self.step)
+        return [round(i * self.step, 12) for i in range(first, last + 1)]
 
 
 def number(value: float) -> str:
