@@ -17,7 +17,7 @@ test-slow: .venv/dev
 
 # The pages that teach, the notebooks, and the whole site with its gallery: warnings are errors.
 test-docs: .venv/docs
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto -m docs tests/docs
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist loadfile -m docs tests/docs
 
 # The frameworks that exports are for, and what tries the service by its description, are heavy and pin much: they have
 # an environment of their own.

@@ -1,12 +1,14 @@
 """Make the pictures that README and docs show and the repository holds: ``python docs/make_pictures.py``.
 
-The idea is the second picture of the gallery's first script; the demo's picture is what ``relatent demo`` leaves.
+The idea is the second picture of the gallery's first script; the demo's picture is what ``relatent demo`` leaves. The
+front page of the documentation is photographed where ``make docs`` has built it and chromium is installed.
 """
 
 from __future__ import annotations
 
 import runpy
 import shutil
+import subprocess
 import tempfile
 from pathlib import Path
 
@@ -14,6 +16,8 @@ import matplotlib as mpl
 
 HERE = Path(__file__).parent
 PICTURES = HERE / "pictures"
+SITE = HERE / "_build" / "html" / "index.html"
+WINDOW = (1280, 1180)
 
 
 def main() -> None:
@@ -21,6 +25,9 @@ def main() -> None:
     mpl.use("Agg")
     idea(PICTURES / "idea.png")
     demo(PICTURES / "demo.png")
+    chromium = shutil.which("chromium")
+    if chromium and SITE.exists():
+        front_page(chromium, PICTURES / "docs.png")
 
 
 def idea(path: Path) -> None:
@@ -38,6 +45,18 @@ def demo(path: Path) -> None:
 
     with tempfile.TemporaryDirectory() as folder:
         shutil.copy(run_demo(folder).files["picture"], path)
+
+
+def front_page(chromium: str, path: Path) -> None:
+    """Photograph the front page, at half its size and in few colors."""
+    from PIL import Image
+
+    size = "--window-size={},{}".format(*WINDOW)
+    options = ["--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", size, f"--screenshot={path}"]
+    subprocess.run([chromium, *options, SITE.as_uri()], check=True, capture_output=True)
+    with Image.open(path) as photo:
+        small = photo.convert("RGB").resize([side // 2 for side in WINDOW], Image.Resampling.LANCZOS)
+    small.quantize(128).save(path, optimize=True)
 
 
 if __name__ == "__main__":

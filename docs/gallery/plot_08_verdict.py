@@ -29,7 +29,7 @@ options = {
 records = {r["option"]: r for r in verdict.to_dict()["measures"] if r["measure"] == "ndcg" and r["slice"] == "all"}
 colors = {"stay": "C7", "untranslated": "C1", "translate": "C0", "cascade": "C2", "re-embed": "C8"}
 
-figure, (left, right) = plt.subplots(1, 2, figsize=(11, 3.6), sharey=True, width_ratios=[1.1, 1])
+figure, (left, right) = plt.subplots(1, 2, figsize=(10, 3.8), sharey=True, width_ratios=[1.1, 1])
 for axes, (value, low, high) in ((left, ("value", "low", "high")), (right, ("change", "change_low", "change_high"))):
     for i, name in enumerate(options):
         found = records[name]
@@ -44,6 +44,6 @@ right.axvline(0, color="C7", linewidth=1)
 right.axvspan(-0.01, 0, color="C7", alpha=0.3, linewidth=0)
 right.set_xlim(-0.06, 0.22)
 right.text(-0.055, 1, f"◀ {records['untranslated']['change']:.2f}", color="C1", va="center")
-right.text(0.003, 4.42, "worse ◀ ▶ better", color="C7", ha="center", size=9)
+right.text(0.004, -0.4, "better ▶", color="C7", size=10)
 right.set_title(f"against staying: {verdict.to_dict()['verdict']}, {verdict.to_dict()['recommended']}")
 plt.show()
