@@ -148,14 +148,15 @@ def findings(scores: Scores) -> Iterator[Finding]:
     yield Finding(
         "word spaces that share no neighbors as they are share them relative to anchors",
         min(found) > 20 * absolute,
-        f"MRR {absolute:.4f} at most absolute; relative {found[0]:.2f} and {found[1]:.2f} for {' and '.join(BEST)} (paper "
-        f".94 and .98), {min(others):.2f} to {max(others):.2f} for word2vec-wordlist, whose vectors are noisy",
+        f"MRR {absolute:.4f} at most absolute; relative {found[0]:.2f} and {found[1]:.2f} for {' and '.join(BEST)} "
+        f"(paper .94 and .98), {min(others):.2f} to {max(others):.2f} for word2vec-wordlist, whose vectors are noisy",
         headline=True,
     )
     jaccards = mean_of(scores, "jaccard", best)
     yield Finding(
         "MRR is above Jaccard, and the two directions differ",
-        all(m > j for m, j in zip(mean_of(scores, "mrr", best), jaccards, strict=True)) and np.ptp(jaccards) > 0.01,
+        all(m > j for m, j in zip(mean_of(scores, "mrr", best), jaccards, strict=True))
+        and float(np.ptp(jaccards)) > 0.01,
         f"Jaccard of the best pair {jaccards[0]:.2f} and {jaccards[1]:.2f} (paper .34 and .39)",
     )
     ours = {kind: mean_of(scores, "mrr", [(kind, pair) for _, pair in best]) for kind in KINDS[1:]}
