@@ -140,19 +140,23 @@ def level(
 def findings(scores: Scores) -> Iterator[Finding]:
     """Judge the structure of the table."""
     keys = {kind: [key for key in scores if key[0] == kind] for kind in KINDS}
-    absolute, relative = max(mean_of(scores, "mrr", keys["absolute"])), mean_of(scores, "mrr", keys["relative"])
+    absolute = max(mean_of(scores, "mrr", keys["absolute"]))
     best = [("relative", BEST), ("relative", BEST[::-1])]
+    found, others = (
+        mean_of(scores, "mrr", some) for some in (best, [key for key in keys["relative"] if key not in best])
+    )
     yield Finding(
         "word spaces that share no neighbors as they are share them relative to anchors",
-        absolute < 0.01 and min(relative) > 5 * absolute,
-        f"MRR {absolute:.4f} at most absolute; relative {min(relative):.2f} to {max(relative):.2f}, the best pair of "
-        f"spaces {mean_of(scores, 'mrr', best)[0]:.2f} (paper .94)",
+        min(found) > 20 * absolute,
+        f"MRR {absolute:.4f} at most absolute; relative {found[0]:.2f} and {found[1]:.2f} for {' and '.join(BEST)} "
+        f"(paper .94 and .98), {min(others):.2f} to {max(others):.2f} for word2vec-wordlist, whose vectors are noisy",
         headline=True,
     )
     jaccards = mean_of(scores, "jaccard", best)
     yield Finding(
         "MRR is above Jaccard, and the two directions differ",
-        all(m > j for m, j in zip(mean_of(scores, "mrr", best), jaccards, strict=True)) and np.ptp(jaccards) > 0.01,
+        all(m > j for m, j in zip(mean_of(scores, "mrr", best), jaccards, strict=True))
+        and float(np.ptp(jaccards)) > 0.01,
         f"Jaccard of the best pair {jaccards[0]:.2f} and {jaccards[1]:.2f} (paper .34 and .39)",
     )
     ours = {kind: mean_of(scores, "mrr", [(kind, pair) for _, pair in best]) for kind in KINDS[1:]}
