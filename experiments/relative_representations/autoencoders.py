@@ -187,7 +187,7 @@ def pictured(images: Images, models: Models, how: Autoencoding) -> dict[str, obj
 def draw(result: Result) -> Figure:
     """Draw the images, one panel per data set and model."""
     grids = result.series["grids"]
-    figure, axes = panels(2, 2, size=(4.4, 2.7))
+    figure, axes = panels(2, 2, size=(4.8, 2.7))
     for panel, (title, grid) in zip(axes.flat, grids.items(), strict=True):
         draw_grid(panel, grid, title)
     return figure
