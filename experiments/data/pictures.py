@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 import torch
 from experiments.data import packages
+from experiments.data.images import fashion_pixels
 from experiments.models.classifier import classification_loss, classifier
 from experiments.models.resnet import resnet
 from experiments.models.training import Training, train, trained
@@ -29,10 +30,7 @@ BATCH, CIFAR_BATCH = 50, 10_000
 
 def fashion(rows: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Return Fashion-MNIST: images (n, 1, 28, 28) in [0, 1] and labels to train on, then those to encode."""
-    read = [json.loads(packages.FASHION.read(f"package/src/clothes/{i}.json"))["data"] for i in range(CLASSES)]
-    parts = [[image for image in part if image] for part in read]  # the package has two empty ones
-    pixels = np.concatenate([np.asarray(part, dtype=np.uint8) for part in parts])
-    labels = np.repeat(np.arange(CLASSES), [len(part) for part in parts])
+    pixels, labels = fashion_pixels()
     order = np.random.default_rng(0).permutation(len(labels))
     images = (pixels.reshape(-1, 1, 28, 28) / np.float32(255)).astype(np.float32)
     learn, kept = order[:TRAINED_ON], order[TRAINED_ON : TRAINED_ON + rows]

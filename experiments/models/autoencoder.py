@@ -1,6 +1,6 @@
 """Convolutional autoencoders and variational autoencoders, absolute and relative (Moschella et al., ICLR 2023, A.5.5).
 
-Each model is ``nn.Sequential(encoder, decoder)``: the encoder gives the latent vector, the decoder reads it, and a
+Each model is ``nn.Sequential(encoder, decoder)``: the encoder returns the latent vector, the decoder reads it, and a
 stitched model is the encoder of one with the decoder of another. A relative encoder ends in cosines to its anchors.
 """
 
@@ -8,15 +8,54 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
 
 import torch
+from experiments.data.images import Images
 from experiments.models.convolutions import grow, halved, shrink
+from experiments.models.training import Training, train, trained
 from torch import nn
 
 import relatent as rl
 
 CHANNELS = (32, 64, 128, 256)
 LATENT = 500
+
+
+@dataclass(frozen=True)
+class Autoencoding(Training):
+    """An autoencoder and its training, next to the images and the seed."""
+
+    channels: tuple[int, ...] = CHANNELS
+    latent: int = LATENT
+    variational: bool = False
+    relative: bool = False
+    unit: bool = False
+
+    @property
+    def name(self) -> str:
+        """What it is called in the folder of models."""
+        family, kind = "VAE" if self.variational else "AE", "relative" if self.relative else "absolute"
+        return f"{family}-{kind}{'-unit' if self.unit else ''}-{self.latent}"
+
+
+def fitted(images: Images, how: Autoencoding, seed: int, folder: Path) -> nn.Module:
+    """Return the autoencoder of a seed, trained on first use. All relative models share their anchor images."""
+    x, labels = torch.from_numpy(images.train), torch.from_numpy(images.train_labels)
+    build = partial(
+        autoencoder,
+        images.side,
+        torch.from_numpy(images.anchors(how.anchors)) if how.relative else None,
+        variational=how.variational,
+        channels=how.channels,
+        latent=how.latent,
+        colors=images.colors,
+        unit=how.unit,
+    )
+    fit = partial(train, build, x, labels, reconstruction_loss, how, seed=seed)
+    return trained(folder / f"{images.name}-{how.name}-{seed}.safetensors", how, build, fit)
 
 
 def autoencoder(
@@ -26,18 +65,22 @@ def autoencoder(
     variational: bool = False,
     channels: Sequence[int] = CHANNELS,
     latent: int = LATENT,
+    colors: int = 1,
+    unit: bool = False,
 ) -> nn.Sequential:
     """Build an autoencoder for images of ``side`` pixels; with anchor images, a relative one.
+
+    ``unit`` scales what an absolute decoder reads to norm 1, as Maiorca et al. (2023) do in one of two variants.
 
     A variational model draws its latent vector where an absolute one keeps it, in the encoder. A relative one draws it
     on the decoder's side of the relative layer: the cosines themselves are what two models share, and stay exact.
     """
     sizes = halved(side, len(channels))
     flat = channels[-1] * sizes[-1] ** 2
-    down, up = shrink(channels), grow(channels, sizes)
+    down, up = shrink(channels, colors), grow(channels, sizes, colors)
     if anchors is None:
         bottleneck = Gaussian(flat, latent) if variational else nn.Linear(flat, latent)
-        encoder, entry = [down, bottleneck], []
+        encoder, entry = [down, bottleneck], [UnitNorm()] if unit else []
     else:
         latent = latent if variational else len(anchors)
         encoder = [down, rl.nn.RelativeProjection(anchors, encoder=down, output="none")]
@@ -46,8 +89,16 @@ def autoencoder(
     return nn.Sequential(OrderedDict(encoder=nn.Sequential(*encoder), decoder=decoder))
 
 
+class UnitNorm(nn.Module):
+    """Scale every vector to norm 1."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Return one vector per row."""
+        return nn.functional.normalize(x, dim=1)
+
+
 class Gaussian(nn.Module):
-    r"""Draw a vector while training, give its mean otherwise.
+    r"""Draw a vector while training, return its mean otherwise.
 
     .. math:: z = \mu(x) + \sigma(x) \odot \epsilon, \qquad
         \mathrm{KL} = \tfrac12 \sum_j \mu_j^2 + \sigma_j^2 - 1 - \log \sigma_j^2
@@ -61,7 +112,7 @@ class Gaussian(nn.Module):
         self.divergence: torch.Tensor | None = None
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Give one vector per row."""
+        """Return one vector per row."""
         mean = self.mean(x)
         if not self.training:
             return mean

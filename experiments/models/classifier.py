@@ -18,13 +18,19 @@ LATENT = 128
 
 
 def classifier(
-    architecture: str, side: int, classes: int, anchors: torch.Tensor | None = None, latent: int = LATENT
+    architecture: str,
+    side: int,
+    classes: int,
+    anchors: torch.Tensor | None = None,
+    *,
+    latent: int = LATENT,
+    colors: int = 1,
 ) -> nn.Sequential:
     """Build one of ARCHITECTURES for images of ``side`` pixels; with anchor images, a relative one.
 
     The two differ only in the relative layer between encoder and head: the width of the head's input follows it.
     """
-    encoder = ARCHITECTURES[architecture](side, latent)
+    encoder = ARCHITECTURES[architecture](side, latent, colors)
     if anchors is None:
         return nn.Sequential(OrderedDict(encoder=encoder, decoder=norm_head(latent, classes)))
     # The head normalizes what it reads, as in the paper.
@@ -37,20 +43,20 @@ def classification_loss(model: nn.Module, x: torch.Tensor, labels: torch.Tensor)
     return nn.functional.cross_entropy(model(x), labels)
 
 
-def plain(side: int, latent: int) -> nn.Sequential:
+def plain(side: int, latent: int, colors: int) -> nn.Sequential:
     """Three convolutions, each halving the image."""
-    return nn.Sequential(shrink((16, 32, 64)), nn.Linear(64 * halved(side, 3)[-1] ** 2, latent))
+    return nn.Sequential(shrink((16, 32, 64), colors), nn.Linear(64 * halved(side, 3)[-1] ** 2, latent))
 
 
-def residual(side: int, latent: int) -> nn.Sequential:
+def residual(side: int, latent: int, colors: int) -> nn.Sequential:
     """Two convolutions, two residual blocks, and what is left averaged to 2×2."""
-    body = [*halve(1, 16), *halve(16, 32), Residual(32), Residual(32)]
+    body = [*halve(colors, 16), *halve(16, 32), Residual(32), Residual(32)]
     return nn.Sequential(*body, nn.AdaptiveAvgPool2d(2), nn.Flatten(), nn.Linear(32 * 4, latent))
 
 
-def mlp(side: int, latent: int, hidden: int = 256) -> nn.Sequential:
+def mlp(side: int, latent: int, colors: int, hidden: int = 256) -> nn.Sequential:
     """Two hidden layers on the bare pixels."""
-    first = [nn.Linear(side**2, hidden), nn.BatchNorm1d(hidden), nn.GELU()]
+    first = [nn.Linear(colors * side**2, hidden), nn.BatchNorm1d(hidden), nn.GELU()]
     second = [nn.Linear(hidden, hidden), nn.BatchNorm1d(hidden), nn.GELU()]
     return nn.Sequential(nn.Flatten(), *first, *second, nn.Linear(hidden, latent))
 

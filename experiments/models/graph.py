@@ -1,9 +1,9 @@
 """Node classifiers on one graph: GCN2 and GIN layers over plain torch sparse matrices.
 
 The network of Moschella et al., ICLR 2023 (section 4.2 and table 10): dropout → Linear → activation → [dropout, conv,
-activation] × layers → Linear → L2 → Linear. The latent space is what the last but one Linear gives. Given
+activation] × layers → Linear → L2 → Linear. The latent space is the output of the last Linear but one. Given
 ``anchor_rows``, the head reads the cosines to those nodes instead: with as many as the width, it has the same size. No
-gradient flows through the anchors, and they are not centred, unless asked.
+gradient flows through the anchors, and they are not centered, unless asked.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Graph:
     r"""Nodes with sparse features, and the two matrices that carry them along the edges.
 
     ``neighbors`` is :math:`A + I`; ``normalized`` is :math:`D^{-1/2} A D^{-1/2}`, without self-loops, where a node
-    without neighbours receives nothing.
+    without neighbors receives nothing.
     """
 
     features: Tensor
@@ -52,7 +52,7 @@ class GCN2Conv(nn.Module):
 
     .. math:: x' = ((1 - \alpha) P x + \alpha x_0) ((1 - \beta) I + \beta W)
 
-    with :math:`P` the normalised adjacency, :math:`\beta = \log(\theta / l + 1)` and :math:`l` the number of the layer.
+    with :math:`P` the normalized adjacency, :math:`\beta = \log(\theta / l + 1)` and :math:`l` the number of the layer.
 
     References: Chen et al., Simple and deep graph convolutional networks, ICML 2020.
     """
@@ -71,7 +71,7 @@ class GCN2Conv(nn.Module):
 class GINConv(nn.Linear):
     r"""Graph isomorphism layer with ε = 0 and a linear map: :math:`x' = (A + I) x W + b`.
 
-    Sums over neighbours, so that values may grow with the depth beyond what float32 holds.
+    Sums over neighbors, so that values may grow with the depth beyond what float32 holds.
 
     References: Xu et al., How powerful are graph neural networks?, ICLR 2019.
     """
@@ -80,7 +80,7 @@ class GINConv(nn.Linear):
         super().__init__(width, width)
 
     def forward(self, x: Tensor, x_0: Tensor, graph: Graph) -> Tensor:
-        """Sum x over each node and its neighbours, then map; x_0 and the layer's number play no part."""
+        """Sum x over each node and its neighbors, then map; x_0 and the layer's number play no part."""
         return super().forward(carried(x, graph.neighbors))
 
 
@@ -88,7 +88,7 @@ CONVOLUTIONS = {"GCN2Conv": GCN2Conv, "GINConv": GINConv}
 
 
 class NodeClassifier(nn.Module):
-    """The network of the module's docstring; ``encode`` gives the latent space, ``decode`` the logits."""
+    """The network of the module's docstring; ``encode`` returns the latent space, ``decode`` the logits."""
 
     def __init__(
         self,
@@ -116,7 +116,7 @@ class NodeClassifier(nn.Module):
         self.anchor_rows, self.anchor_grad, self.center = anchor_rows, anchor_grad, center
 
     def forward(self, graph: Graph) -> Tensor:
-        """Give the logits of every node."""
+        """Return the logits of every node."""
         return self.decode(self.encode(graph))
 
     def encode(self, graph: Graph) -> Tensor:

@@ -1,26 +1,26 @@
-"""Latent similarity as a performance proxy on Cora: figure 3 of Moschella et al., ICLR 2023.
+"""Latent similarity as a performance proxy on Cora: figures 3 and 9 of Moschella et al., ICLR 2023.
 
-Reads ``cora.npz``. Node classifiers of the grid of table 10 are trained on absolute representations. After every epoch,
-two numbers: the validation accuracy, and the similarity of the latent space to that of a well trained reference, which
-is the mean cosine between the relative representations of the same node (300 anchors, all nodes, no centring). Their
-Pearson correlation over the epochs of a model, averaged over the models whose best validation accuracy exceeds 0.5, is
-0.955 in the paper.
+Node classifiers of the grid of table 10 are trained on absolute representations. After every epoch, two numbers: the
+validation accuracy, and the similarity of the latent space to that of a well trained reference, which is the mean
+cosine between the relative representations of the same node (300 anchors, all nodes, no centering). Their Pearson
+correlation over the epochs of a model, averaged over the models whose best validation accuracy exceeds 0.5, is 0.955
+in the paper.
 
 The grid has 5 seeds × 3 numbers of epochs × 2⁷ settings = 1,920 models. Training follows no schedule, so the models of
-10 and 30 epochs are the beginnings of the one of 50: 640 trainings give them all. By default a seeded subset of 34
-trainings, 102 models, in which all pairs of two settings occur equally often; ``--full`` trains all. What is done is
-kept in ``--out``, and a second start goes on from there.
+10 and 30 epochs are the beginnings of the one of 50: 640 trainings give them all. Each is kept in a file of its own in
+the folder of models, and a second call goes on from there, in an order in which all pairs of two settings occur equally
+often from the beginning. ``--full`` trains all at the paper's width of 300. The quick size takes layers of width 64,
+and each call adds trainings for a minute of CPU time; the table is over all that are kept.
 
 10 % of the nodes validate and the rest train: Cora's public split has only 140 training nodes, fewer than anchors. The
-reference is taken at its best epoch. Many models fail by design: SGD hardly moves in 50 steps, and sums over neighbours
+reference is taken at its best epoch. Many models fail by design: SGD hardly moves in 50 steps, and sums over neighbors
 (GIN with ReLU) overflow. Once a loss is not a number nothing can change any more, and the training is cut short.
 
-    python -m experiments.relative_representations.cora --data DIR [--runs 34 | --full] [--quick]
+    python -m experiments rr-figure3 [--full]
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import time
 from collections import Counter
@@ -28,22 +28,25 @@ from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, replace
 from itertools import combinations, product
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from experiments.relative_representations.cora_task import Run, Task, accuracy, load, train, write_whole
-from rich.console import Console
-from rich.progress import track
-from rich.table import Table
+from experiments.data.graphs import load_citations
+from experiments.figures import panels
+from experiments.published import published
+from experiments.relative_representations.nodes import Run, Task, accuracy, make_task, train
+from experiments.results import Finding, Result, Setting, Table, spread
 from torch import Tensor
 
 import relatent as rl
 
-PAPER = 0.955
-GOOD = 0.5
-EPOCHS, REFERENCE_EPOCHS = (10, 30, 50), 500
-VARIANTS = {"similarity": "as in the paper", "centered": "centred by the anchors"}
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
+GOOD, EPOCHS, SHOWN = 0.5, (10, 30, 50), 700
+VARIANTS = {"similarity": "raw cosines, as published", "centered": "centered by the anchors (ours)"}
+Record = dict[str, Any]  # of one training: its run, and per epoch its accuracy and its similarities
 
 GRID = [
     Run(*levels)
@@ -60,25 +63,64 @@ GRID = [
 ]
 
 
-def reference_space(task: Task, run: Run, epochs: int, cache: Path) -> tuple[np.ndarray, float]:
+def run(setting: Setting) -> Result:
+    """Train the reference, then as many models as there is time for."""
+    torch.set_num_threads(1)
+    width, epochs, seconds = setting.pick(quick=(64, 150, 60.0), full=(300, 500, float("inf")))
+    task, folder = make_task(load_citations("cora")), setting.models / f"cora-{width}"
+    space, best = reference_space(task, replace(Run(), width=width), epochs, folder)
+    grid = [replace(one, width=width) for one in GRID]
+    records = complete(folder, grid, task, torch.from_numpy(space), seconds)
+    every = {name: [m for record in records for m in models(record, name)] for name in VARIANTS}
+    return Result(
+        [table(every, best)],
+        findings(every["similarity"]),
+        seeds=5,
+        data=["Cora: 2,708 papers, 5,278 citations, 7 classes"],
+        stand_ins={"about 2,000 models of width 300": f"{len(every['similarity']):,} models of width {width}"},
+        series={"points": points(every["similarity"]), "median": median_model(records)},
+    )
+
+
+def reference_space(task: Task, model: Run, epochs: int, folder: Path) -> tuple[np.ndarray, float]:
     """Train the reference, or read it again; its space and validation accuracy at its best epoch."""
-    if not cache.is_file():
-        best, space = -1.0, None
-        for epoch in track(train(*run.build(task), task, epochs), "reference", epochs):
+    path = folder / f"reference-{epochs}.npz"
+    if not path.is_file():
+        best, space = -1.0, np.empty(0)
+        for epoch in train(*model.build(task), task, epochs):
             if (score := accuracy(epoch, task, task.validation)) > best:
                 best, space = score, epoch.embedding.numpy()
-        cache.parent.mkdir(parents=True, exist_ok=True)
-        beside = cache.with_suffix(".part.npz")
+        folder.mkdir(parents=True, exist_ok=True)
+        beside = path.with_suffix(".part.npz")
         np.savez(beside, space=space, accuracy=best)
-        beside.replace(cache)
-    with np.load(cache) as file:
+        beside.replace(path)
+    with np.load(path) as file:
         return file["space"], float(file["accuracy"])
 
 
-def follow(run: Run, task: Task, reference: Tensor, epochs: int) -> dict:
+def complete(folder: Path, grid: list[Run], task: Task, reference: Tensor, seconds: float) -> list[Record]:
+    """Train runs of the grid that the folder does not hold, for some seconds of CPU time; return all that it holds."""
+    start = time.process_time()
+    for one in balanced(grid):
+        if time.process_time() - start > seconds:
+            break
+        path = path_of(folder, one)
+        if not path.is_file():
+            beside = path.with_suffix(".part")
+            beside.write_text(json.dumps(follow(one, task, reference, max(EPOCHS))))
+            beside.replace(path)
+    return [json.loads(path.read_text()) for one in grid if (path := path_of(folder, one)).is_file()]
+
+
+def path_of(folder: Path, one: Run) -> Path:
+    """Return where the record of a training is kept: its settings are its name."""
+    return folder / f"{'-'.join(map(str, vars(one).values()))}.json"
+
+
+def follow(one: Run, task: Task, reference: Tensor, epochs: int) -> Record:
     """Train one model and write down its accuracy and similarities after every epoch."""
-    record: dict = {"run": asdict(run), "accuracy": []} | {name: [] for name in VARIANTS}
-    for epoch in train(*run.build(task), task, epochs):
+    record: Record = {"run": asdict(one), "accuracy": []} | {name: [] for name in VARIANTS}
+    for epoch in train(*one.build(task), task, epochs):
         record["accuracy"].append(accuracy(epoch, task, task.validation))
         for name in VARIANTS:
             record[name].append(similarity(epoch.embedding, reference, task.anchors, center=name == "centered"))
@@ -88,25 +130,23 @@ def follow(run: Run, task: Task, reference: Tensor, epochs: int) -> dict:
 
 
 def similarity(space: Tensor, reference: Tensor, anchors: np.ndarray, *, center: bool) -> float | None:
-    """Relative similarity to the reference; None for a space that overflowed or collapsed to a point."""
+    """Return the relative similarity to the reference; None for a space that overflowed or collapsed to a point."""
     if not torch.isfinite(space).all() or (space == space[0]).all():
         return None
     return float(rl.evaluate.relative_similarity(space, reference, anchors, center=center))
 
 
-def balanced(runs: Iterable[Run], count: int, seed: int = 0) -> list[Run]:
-    """Choose runs one by one, always one whose pairs of settings are the rarest so far: a beginning is balanced too."""
-    pairs = {run: list(combinations(vars(run).items(), 2)) for run in runs}
+def balanced(runs: Iterable[Run], seed: int = 0) -> Iterator[Run]:
+    """Yield runs one by one, always one whose pairs of settings are the rarest so far: a beginning is balanced too."""
+    pairs = {one: list(combinations(vars(one).items(), 2)) for one in runs}
     waiting = list(pairs)
     np.random.default_rng(seed).shuffle(waiting)
-    seen: Counter = Counter()
-    chosen = []
-    for _ in range(min(count, len(waiting))):
-        rarest = min(waiting, key=lambda run: sum(seen[pair] for pair in pairs[run]))
+    seen: Counter[Any] = Counter()
+    while waiting:
+        rarest = min(waiting, key=lambda one: sum(seen[pair] for pair in pairs[one]))
         waiting.remove(rarest)
         seen.update(pairs[rarest])
-        chosen.append(rarest)
-    return chosen
+        yield rarest
 
 
 @dataclass(frozen=True)
@@ -120,8 +160,8 @@ class Model:
     correlation: float | None
 
 
-def models(record: dict, name: str = "similarity", lengths: tuple[int, ...] = EPOCHS) -> Iterator[Model]:
-    """Give the models of 10, 30 and 50 epochs that one training holds."""
+def models(record: Record, name: str = "similarity", lengths: tuple[int, ...] = EPOCHS) -> Iterator[Model]:
+    """Yield the models of 10, 30 and 50 epochs that one training holds."""
     for epochs in lengths:
         scores, similar = record["accuracy"][:epochs], record[name][:epochs]
         best = int(np.argmax(scores))
@@ -129,7 +169,7 @@ def models(record: dict, name: str = "similarity", lengths: tuple[int, ...] = EP
 
 
 def pearson(scores: list[float], similar: list[float | None]) -> float | None:
-    """Pearson correlation over the epochs that have a similarity; None when one of the two never changes."""
+    """Return the correlation over the epochs that have a similarity; None when one of the two never changes."""
     x, y = np.asarray([(a, b) for a, b in zip(scores, similar, strict=True) if b is not None]).reshape(-1, 2).T
     if len(x) < 2 or np.ptp(x) == 0 or np.ptp(y) == 0:
         return None
@@ -141,110 +181,79 @@ def good(found: Iterable[Model]) -> list[Model]:
     return [m for m in found if m.best_accuracy > GOOD and m.correlation is not None]
 
 
-def show(records: list[dict], reference_accuracy: float, console: Console) -> None:
-    """Print the mean correlation beside the paper's, and where it comes from."""
-    table = Table(title=f"Cora: correlation of validation accuracy with similarity, models above {GOOD}")
-    for column in ("models", "similarity", "counted", "Pearson, mean ± std", "median", "paper"):
-        table.add_column(column, justify="left" if column in ("models", "similarity") else "right")
-    every = {name: [m for record in records for m in models(record, name)] for name in VARIANTS}
-    for name, found in every.items():
-        add_row(table, "all", VARIANTS[name], found, f"{PAPER}")
+def table(every: dict[str, list[Model]], reference_accuracy: float) -> Table:
+    """Return the mean correlation beside the paper's, and where it comes from."""
     found = every["similarity"]
-    for epochs in EPOCHS:
-        add_row(table, f"{epochs} epochs", VARIANTS["similarity"], [m for m in found if m.epochs == epochs])
-    for setting in ("conv", "conv_activation", "layers"):
-        for level in dict.fromkeys(getattr(m.run, setting) for m in found):
-            matching = [m for m in found if getattr(m.run, setting) == level]
-            add_row(table, f"{setting} {level}", VARIANTS["similarity"], matching)
-    console.print(table)
+    rows = [row("all", title, every[name], published("rr-figure3", name)) for name, title in VARIANTS.items()]
+    for field in ("epochs", "conv", "optimizer", "conv_activation", "layers"):
+        level_of = {m: m.epochs if field == "epochs" else getattr(m.run, field) for m in found}
+        for level in sorted(set(level_of.values())):
+            some = [m for m in found if level_of[m] == level]
+            rows.append(row(f"{level} epochs" if field == "epochs" else f"{field} {level}", "the same", some))
+    title = f"Validation accuracy against similarity to a reference of accuracy {reference_accuracy:.3f}: Pearson"
+    return Table(title, ("models", "similarity", f"above {GOOD}", "mean over them", "median", "published"), rows)
+
+
+def row(title: str, name: str, found: list[Model], beside: Any = "") -> list[Any]:
+    """Summarize the good ones among some models."""
+    values = [m.correlation for m in good(found) if m.correlation is not None]
+    cells = [spread(values), float(np.median(values))] if values else ["none", "none"]
+    return [title, name, f"{len(values)} of {len(found)}", *cells, beside]
+
+
+def findings(found: list[Model]) -> list[Finding]:
+    """Judge the two halves of figure 3."""
+    correlations = [m.correlation for m in good(found) if m.correlation is not None]
+    shown = [(m.best_accuracy, m.similarity_at_best) for m in found if m.similarity_at_best is not None]
+    over_time, across = float(np.mean(correlations)), float(np.corrcoef(np.asarray(shown, dtype=float).T)[0, 1])
+    share = float(np.mean([m.run.conv == "GCN2Conv" and m.run.optimizer == "Adam" for m in good(found)]))
+    return [
+        Finding(
+            "over training, similarity to a good model follows accuracy",
+            over_time > 0.9,
+            f"mean Pearson {over_time:.3f} over {len(correlations)} of {len(found)} models (paper .955)",
+            headline=True,
+        ),
+        Finding(
+            "across models, those more similar to the reference perform better",
+            across > 0.7,
+            f"Pearson {across:.3f} over the {len(shown)} models that did not overflow; "
+            f"{share:.0%} of those above {GOOD} are GCN2 trained by Adam",
+        ),
+    ]
+
+
+def points(found: list[Model]) -> list[list[Any]]:
+    """Return the left half: similarity, best accuracy and kind of a sample of models."""
     shown = [m for m in found if m.similarity_at_best is not None]
-    across = np.corrcoef([(m.best_accuracy, m.similarity_at_best) for m in shown], rowvar=False)[0, 1]
-    console.print(
-        f"Reference accuracy {reference_accuracy:.3f}. Across {len(shown)} models, best accuracy against similarity at "
-        f"that epoch: Pearson {across:.3f}; {len(found) - len(shown)} models overflowed and have none."
-    )
+    rows = np.random.default_rng(0).permutation(len(shown))[:SHOWN]
+    return [
+        [f"{m.run.conv}, {m.run.optimizer}", m.similarity_at_best, m.best_accuracy] for m in (shown[i] for i in rows)
+    ]
 
 
-def add_row(table: Table, title: str, name: str, found: list[Model], paper: str = "") -> None:
-    """Summarise the good ones among some models."""
-    values = [m.correlation for m in good(found)]
-    cells = (f"{np.mean(values):.3f} ± {np.std(values):.3f}", f"{np.median(values):.3f}") if values else ("–", "–")
-    table.add_row(title, name, f"{len(values)} of {len(found)}", *cells, paper)
+def median_model(records: list[Record]) -> Record:
+    """Return the right half: the longest-trained model of median correlation, epoch by epoch."""
+    whole = [(m.correlation, record) for record in records for m in good(models(record)) if m.epochs == max(EPOCHS)]
+    correlation, record = sorted(whole, key=lambda pair: pair[0])[len(whole) // 2]
+    return {"correlation": correlation} | {name: record[name] for name in ("accuracy", "similarity")}
 
 
-def draw(records: list[dict], path: Path) -> None:
-    """Draw both halves of figure 3: all models, and the median one of the good ones over its epochs."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(10, 4.2), layout="constrained")
-    left, right = figure.subplots(1, 2)
-    found = [m for record in records for m in models(record) if m.similarity_at_best is not None]
-    for conv, optimizer in product(("GCN2Conv", "GINConv"), ("Adam", "SGD")):
-        points = [
-            (m.similarity_at_best, m.best_accuracy) for m in found if (m.run.conv, m.run.optimizer) == (conv, optimizer)
-        ]
-        if points:
-            left.scatter(*zip(*points, strict=True), s=16, alpha=0.7, label=f"{conv}, {optimizer}")
-    left.axhline(GOOD, color="grey", linewidth=0.8, linestyle=":")
-    left.set(xlabel="similarity to the reference", ylabel="best validation accuracy", title=f"{len(found)} models")
-    left.legend(frameon=False)
-    whole = [(m, record) for record in records for m in good(models(record)) if m.epochs == max(EPOCHS)]
-    if whole:
-        model, record = sorted(whole, key=lambda pair: pair[0].correlation)[len(whole) // 2]
-        twin = right.twinx()
-        right.plot(range(1, max(EPOCHS) + 1), record["accuracy"], color="C0")
-        twin.plot(range(1, max(EPOCHS) + 1), record["similarity"], color="C1")
-        right.set(xlabel="epoch", title=f"the median model over time: Pearson {model.correlation:.3f}")
-        right.set_ylabel("validation accuracy", color="C0")
-        twin.set_ylabel("similarity to the reference", color="C1")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=150)
-
-
-def complete(out: Path, runs: list[Run], task: Task, reference: Tensor, console: Console) -> list[dict]:
-    """Train the runs that the file does not hold yet, writing after each, and give the records of all."""
-    records = json.loads(out.read_text()) if out.is_file() else []
-    done = [Run(**record["run"]) for record in records]
-    missing = [run for run in runs if run not in done]
-    if missing:
-        minutes = estimate(missing, task)
-        console.print(f"{len(missing)} of {len(runs)} trainings to do, three models each: about {minutes:.0f} min.")
-    for run in track(missing, "training", console=console):
-        records.append(follow(run, task, reference, max(EPOCHS)))
-        write_whole(out, records)
-    return [record for record in records if Run(**record["run"]) in runs]
-
-
-def estimate(runs: list[Run], task: Task) -> float:
-    """Minutes that the trainings take if none is cut short, from one epoch of the first of them."""
-    start = time.perf_counter()
-    next(train(*runs[0].build(task), task, 1))
-    return (time.perf_counter() - start) / runs[0].layers * sum(run.layers for run in runs) * max(EPOCHS) / 60
-
-
-def main() -> None:
-    """Train what is missing, print, draw."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", help="folder of cora.npz (default: $RELATENT_DATA, else data/)")
-    parser.add_argument("--runs", type=int, default=34, help="trainings; each gives three models")
-    parser.add_argument("--full", action="store_true", help="all 640 trainings, 1,920 models")
-    parser.add_argument("--quick", action="store_true", help="depth 4 and 8 for 32 and 64: minutes, not the figure")
-    parser.add_argument("--seed", type=int, default=0, help="of the subset")
-    parser.add_argument("--out", type=Path, help="results; the picture goes beside them (default: out/cora.json)")
-    options = parser.parse_args()
-    console = Console(width=130)
-    shrink, epochs, name = (8, 100, "cora-quick") if options.quick else (1, REFERENCE_EPOCHS, "cora")
-    out = options.out or Path("out") / f"{name}.json"
-    grid = [replace(run, layers=run.layers // shrink) for run in GRID]
-    runs = balanced(grid, len(grid) if options.full else options.runs, options.seed)
-    task = load(options.data)
-    cache = out.with_name(f"{name}-reference.npz")
-    space, best = reference_space(task, replace(Run(), layers=Run.layers // shrink), epochs, cache)
-    records = complete(out, runs, task, torch.from_numpy(space), console)
-    show(records, best, console)
-    draw(records, out.with_suffix(".png"))
-    console.print(f"Picture: {out.with_suffix('.png')}")
-
-
-if __name__ == "__main__":
-    main()
+def draw(result: Result) -> Figure:
+    """Draw both halves of figure 3."""
+    figure, axes = panels(1, 2, size=(4.6, 3.6))
+    left, right = axes[0]
+    found = result.series["points"]
+    for kind in sorted({one[0] for one in found}):
+        left.scatter(*zip(*(one[1:] for one in found if one[0] == kind), strict=True), s=10, alpha=0.6, label=kind)
+    left.axhline(GOOD, color="gray", linewidth=0.8, linestyle=":")
+    left.set(xlabel="similarity to the reference", ylabel="best validation accuracy")
+    left.set_title(f"{len(found)} models: the similar ones are the accurate ones")
+    left.legend(loc="upper left")
+    median = result.series["median"]
+    epochs = range(1, len(median["accuracy"]) + 1)
+    right.plot(epochs, median["accuracy"], label="validation accuracy")
+    right.plot(epochs, median["similarity"], label="similarity to the reference")
+    right.set(xlabel="epoch", title=f"the median model over time: Pearson {median['correlation']:.3f}")
+    right.legend(loc="lower right")
+    return figure

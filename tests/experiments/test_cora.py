@@ -2,13 +2,15 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import asdict, replace
-from itertools import combinations
+from itertools import combinations, islice
 
 import numpy as np
 import pytest
+import scipy.sparse
 import torch
+from experiments.data.graphs import Citations
 from experiments.models.graph import Graph
-from experiments.relative_representations import cora, cora_training
+from experiments.relative_representations import cora, nodes, training
 from experiments.relative_representations.cora import (
     GRID,
     balanced,
@@ -19,47 +21,33 @@ from experiments.relative_representations.cora import (
     pearson,
     similarity,
 )
-from experiments.relative_representations.cora_task import Run, Task, load
-from rich.console import Console
+from experiments.relative_representations.nodes import Run, Task, make_task
 
 N, CLASSES = 90, 3
-TINY = Run(layers=2)
+TINY = Run(layers=2, width=40)
 
 
 @pytest.fixture(scope="module")
-def arrays() -> dict[str, np.ndarray]:
-    """Three groups of nodes that share words, and edges mostly within groups."""
+def papers() -> Citations:
+    """Three groups of nodes that share words, and edges mostly within groups; the last node has no words."""
     rng = np.random.default_rng(0)
     y = np.arange(N) % CLASSES
     near = np.where(y[:, None] == y, 0.15, 0.01)
     words = rng.random((N, 12)) < np.where(np.arange(12) % CLASSES == y[:, None], 0.6, 0.2)
     words[:, 0] = True
-    rows, columns = np.nonzero(words)
-    return {
-        "x_indptr": np.searchsorted(rows, np.arange(N + 1)).astype(np.int32),
-        "x_indices": columns.astype(np.int32),
-        "x_data": np.ones(len(rows), dtype=np.float32),
-        "x_shape": np.asarray(words.shape),
-        "edges": np.argwhere(np.triu(rng.random((N, N)) < near, 1)).astype(np.int32),
-        "y": y.astype(np.int16),
-    }
+    words[-1] = False
+    edges = np.argwhere(np.triu(rng.random((N, N)) < near, 1))
+    return Citations(scipy.sparse.csr_matrix(words.astype(np.float32)), edges, y)
 
 
 @pytest.fixture(scope="module")
-def folder(arrays, tmp_path_factory: pytest.TempPathFactory) -> str:
-    folder = tmp_path_factory.mktemp("data")
-    np.savez(folder / "cora.npz", **arrays)
-    return str(folder)
-
-
-@pytest.fixture(scope="module")
-def task(folder: str) -> Task:
-    return load(folder, test=0.2, n_anchors=20)
+def task(papers: Citations) -> Task:
+    return make_task(papers, test=0.2, n_anchors=20)
 
 
 @pytest.fixture(scope="module")
 def reference(task: Task) -> torch.Tensor:
-    return list(cora.train(*TINY.build(task), task, 12))[-1].embedding
+    return list(nodes.train(*TINY.build(task), task, 12))[-1].embedding
 
 
 def test_the_grid_holds_1920_models_and_the_reference_without_its_epochs():
@@ -79,29 +67,31 @@ def unevenness(runs: list[Run]) -> int:
 
 @pytest.mark.parametrize("count", [10, 34])
 def test_a_subset_has_every_pair_of_settings_about_equally_often(count):
-    chosen = balanced(GRID, count, seed=3)
+    chosen = list(islice(balanced(GRID, seed=3), count))
     assert len(set(chosen)) == count
     assert unevenness(chosen) <= 3
     assert unevenness(GRID[:count]) > 3
 
 
-def test_subsets_grow_with_the_count_and_change_with_the_seed():
-    assert balanced(GRID, 34)[:10] == balanced(GRID, 10)
-    assert balanced(GRID, 10, seed=1) != balanced(GRID, 10, seed=2)
-    assert len(balanced(GRID[:5], 9)) == 5
+def test_the_order_holds_every_run_once_and_changes_with_the_seed():
+    small = GRID[:40]
+    assert Counter(balanced(small)) == Counter(small)
+    assert list(balanced(small, seed=1)) != list(balanced(small, seed=2))
 
 
-def test_nodes_train_or_validate_or_test_and_anchors_train(task, folder):
+def test_nodes_train_or_validate_or_test_and_anchors_train(task, papers):
     parts = [task.train, task.validation, task.test]
     assert sorted(np.concatenate(parts)) == list(range(N))
     assert [len(part) for part in parts] == [63, 9, 18]
     assert set(task.anchors) <= set(task.train)
     assert len(set(task.anchors)) == 20
-    assert not np.array_equal(task.train, load(folder, seed=1, test=0.2, n_anchors=20).train)
+    assert not np.array_equal(task.train, make_task(papers, seed=1, test=0.2, n_anchors=20).train)
 
 
-def test_features_of_a_node_sum_to_one(task):
-    assert torch.allclose(task.graph.features.to_dense().sum(dim=1), torch.ones(N))
+def test_features_of_a_node_sum_to_one_and_a_node_without_words_stays_zero(task):
+    sums = task.graph.features.to_dense().sum(dim=1)
+    assert torch.allclose(sums[:-1], torch.ones(N - 1))
+    assert sums[-1] == 0
 
 
 def test_a_short_training_is_the_beginning_of_a_long_one_and_of_no_other_seed(task, reference):
@@ -160,18 +150,20 @@ def test_models_are_beginnings_with_their_own_best_epoch():
     assert good([first, whole, replace(whole, best_accuracy=0.5), replace(whole, correlation=None)]) == [first, whole]
 
 
-def test_a_second_start_trains_only_what_is_missing_and_everything_is_shown(task, reference, tmp_path, monkeypatch):
+def test_a_second_call_trains_only_what_is_missing(task, reference, tmp_path, monkeypatch):
     monkeypatch.setattr(cora, "EPOCHS", (4,))
     monkeypatch.setattr(cora, "follow", counted := Counted(follow))
-    out, console = tmp_path / "out" / "records.json", Console(record=True, width=130)
     runs = [TINY, replace(TINY, seed=2), replace(TINY, optimizer="SGD")]
-    complete(out, runs[:2], task, reference, console)
-    records = complete(out, runs, task, reference, console)
+    complete(tmp_path, runs[:2], task, reference, seconds=np.inf)
+    records = complete(tmp_path, runs, task, reference, seconds=np.inf)
     assert counted.calls == 3
     assert [Run(**record["run"]) for record in records] == runs
-    assert [Run(**r["run"]) for r in complete(out, runs[1:2], task, reference, console)] == runs[1:2]
-    cora.show(records, 0.9, console)
-    assert str(cora.PAPER) in console.export_text()
+    assert len(complete(tmp_path, runs[1:2], task, reference, seconds=np.inf)) == 1
+    assert not list(tmp_path.glob("*.part"))
+
+
+def test_no_training_begins_when_the_time_is_over(task, reference, tmp_path):
+    assert complete(tmp_path, [TINY], task, reference, seconds=-1.0) == []
 
 
 class Counted:
@@ -183,17 +175,18 @@ class Counted:
         return self.function(*arguments)
 
 
-def test_every_kind_of_training_reports_its_best_epoch(task):
-    results = [cora_training.fit(task, TINY, kind, epochs=8) for kind in cora_training.KINDS]
-    for result in results:
-        assert 1 <= result["epoch"] <= 8
-        assert 0 <= result["test"] <= 1
-    console = Console(record=True, width=110)
-    cora_training.show(results, console)
-    assert all(kind in console.export_text(clear=False) for kind in cora_training.KINDS)
+def test_the_table_and_the_picture_tell_of_all_models(task, reference):
+    records = [follow(replace(TINY, seed=seed), task, reference, 12) for seed in range(2)]
+    every = {name: [m for r in records for m in models(r, name)] for name in cora.VARIANTS}
+    rows = cora.table(every, 0.9).rows
+    assert rows[0][2].endswith(f"of {len(records) * len(cora.EPOCHS)}")
+    assert rows[0][-1] == 0.955
+    assert len(cora.points(every["similarity"])) == len(every["similarity"])
+    assert cora.median_model(records)["accuracy"] in [r["accuracy"] for r in records]
 
 
-def test_more_epochs_never_validate_worse(task):
-    short, long = (cora_training.fit(task, TINY, "relative", epochs) for epochs in (3, 6))
-    assert short["validation"] <= long["validation"]
-    assert short["epoch"] <= long["epoch"]
+@pytest.mark.parametrize(("kind", "learns"), [("absolute", True), ("relative", False), (training.CENTERED, True)])
+def test_a_relative_head_learns_a_small_graph_in_few_epochs_only_when_centered(task, kind, learns):
+    options = training.GRAPH_KINDS[kind]
+    relative = {} if options is None else {"anchor_rows": task.anchors, **options}
+    assert (training.best_epoch(task, TINY, 12, relative) > 0.5) is learns

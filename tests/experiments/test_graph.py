@@ -38,7 +38,7 @@ def model_of(**settings) -> NodeClassifier:
     return NodeClassifier(D, CLASSES, **{"layers": 3, "width": WIDTH} | settings).eval()
 
 
-def test_matrices_are_the_adjacency_with_loops_and_the_symmetrically_normalised_one(graph, edges):
+def test_matrices_are_the_adjacency_with_loops_and_the_symmetrically_normalized_one(graph, edges):
     a = adjacency(edges)
     scale = torch.diag(a.sum(1).clamp(min=1).rsqrt())
     assert torch.equal(graph.neighbors.to_dense(), a + torch.eye(N))
@@ -46,7 +46,7 @@ def test_matrices_are_the_adjacency_with_loops_and_the_symmetrically_normalised_
     assert torch.linalg.eigvalsh(graph.normalized.to_dense()).abs().max() <= 1 + 1e-5
 
 
-def test_a_node_without_neighbours_receives_nothing_and_breaks_nothing():
+def test_a_node_without_neighbors_receives_nothing_and_breaks_nothing():
     graph = Graph.build(torch.eye(3).to_sparse(), np.asarray([[0, 1]]))
     assert torch.equal(graph.normalized.to_dense()[2], torch.zeros(3))
     assert torch.equal(graph.neighbors.to_dense()[2], torch.tensor([0.0, 0.0, 1.0]))
@@ -55,9 +55,9 @@ def test_a_node_without_neighbours_receives_nothing_and_breaks_nothing():
 @pytest.mark.parametrize("layer", [1, 5])
 def test_convolutions_are_those_of_pytorch_geometric_with_their_gradients(graph, edges, layer):
     peer = pytest.importorskip("torch_geometric.nn")
-    normalise = pytest.importorskip("torch_geometric.nn.conv.gcn_conv").gcn_norm
+    normalize = pytest.importorskip("torch_geometric.nn.conv.gcn_conv").gcn_norm
     both_ways = torch.as_tensor(np.concatenate([edges, edges[:, ::-1]]).T.copy())
-    _, weights = normalise(both_ways, num_nodes=N, add_self_loops=False)
+    _, weights = normalize(both_ways, num_nodes=N, add_self_loops=False)
     x, x_0 = torch.randn(2, N, WIDTH).requires_grad_()
     ours, theirs = GCN2Conv(WIDTH, layer), peer.GCN2Conv(WIDTH, 0.1, 0.5, layer, shared_weights=True, normalize=False)
     theirs.weight1 = ours.weight
@@ -119,7 +119,7 @@ def test_renumbering_nodes_renumbers_logits(rng, features, edges, conv, anchor_r
         ({"anchor_rows": np.arange(WIDTH), "center": True}, True, True),
     ],
 )
-def test_only_relative_heads_survive_a_rotation_and_only_centred_ones_an_offset(
+def test_only_relative_heads_survive_a_rotation_and_only_centered_ones_an_offset(
     rng, orthogonal, relative, turned, moved
 ):
     model = model_of(**relative)

@@ -1,21 +1,19 @@
-"""The Cora task and its trainings, shared by the experiments on it.
+"""Classify the nodes of a citation graph: the task and its trainings, shared by the experiments on it.
 
 Settings that the paper's text leaves open are those of its published code: 10 % of the nodes, drawn at random,
-validate; the features of a node sum to 1; the adjacency is normalised without self-loops; a step is on all training
+validate; the features of a node sum to 1; the adjacency is normalized without self-loops; a step is on all training
 nodes at once.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from experiments.data.files import locate
+from experiments.data.graphs import Citations
 from experiments.models.graph import Graph, NodeClassifier, sparse
 from torch import Tensor, nn
 
@@ -24,7 +22,7 @@ import relatent as rl
 
 @dataclass(frozen=True)
 class Run:
-    """One training: a point of the grid, without its number of epochs. The default is the reference."""
+    """One training: a point of the grid of Cora, without its number of epochs. The default is the reference."""
 
     seed: int = 1
     layers: int = 32
@@ -34,6 +32,7 @@ class Run:
     optimizer: str = "Adam"
     lr: float = 0.02
     conv: str = "GCN2Conv"
+    width: int = 300
 
     def build(self, task: Task, **relative: Any) -> tuple[NodeClassifier, torch.optim.Optimizer]:
         """Draw the weights from the seed; ``relative`` may name anchors that the network's head is relative to."""
@@ -56,25 +55,23 @@ class Task:
     anchors: np.ndarray
 
 
-def load(folder: str | None, *, seed: int = 0, test: float = 0.0, n_anchors: int = 300) -> Task:
-    """Read Cora, and draw from the seed 10 % of the nodes to validate, a share to test, and anchors among the rest."""
-    with np.load(locate("cora.npz", folder), allow_pickle=False) as file:
-        n, d = (int(size) for size in file["x_shape"])
-        words = torch.from_numpy(np.diff(file["x_indptr"])).long()
-        indices = torch.stack([torch.arange(n).repeat_interleave(words), torch.from_numpy(file["x_indices"]).long()])
-        values = torch.from_numpy(file["x_data"]) / words.repeat_interleave(words)
-        graph = Graph.build(sparse(indices, values, (n, d)), file["edges"])
-        labels = torch.from_numpy(file["y"]).long()
-    order = np.random.default_rng(seed).permutation(n)
-    cuts = np.cumsum([round(0.1 * n), round(test * n)])
+def make_task(papers: Citations, *, seed: int = 0, test: float = 0.0, n_anchors: int = 300) -> Task:
+    """Draw from the seed 10 % of the nodes to validate, a share to test, and anchors among the rest."""
+    words = papers.words.tocoo()
+    counts = np.maximum(np.bincount(words.row, weights=words.data, minlength=words.shape[0]), 1)
+    values = torch.from_numpy((words.data / counts[words.row]).astype(np.float32))
+    indices = torch.from_numpy(np.stack([words.row, words.col]).astype(np.int64))
+    graph = Graph.build(sparse(indices, values, words.shape), papers.edges)
+    order = np.random.default_rng(seed).permutation(words.shape[0])
+    cuts = np.cumsum([round(0.1 * len(order)), round(test * len(order))])
     validation, tested, train = np.split(order, cuts)
     anchors = train[rl.anchors.uniform(train[:, None], n_anchors, seed=seed)]
-    return Task(graph, labels, train, validation, tested, anchors)
+    return Task(graph, torch.from_numpy(papers.labels.astype(np.int64)), train, validation, tested, anchors)
 
 
 @dataclass(frozen=True)
 class Epoch:
-    """What a model gives in eval mode after one step on all training nodes."""
+    """What a model returns in eval mode after one step on all training nodes."""
 
     loss: float
     embedding: Tensor
@@ -96,13 +93,5 @@ def train(model: NodeClassifier, optimizer: torch.optim.Optimizer, task: Task, e
 
 
 def accuracy(epoch: Epoch, task: Task, rows: np.ndarray) -> float:
-    """Give the share of the nodes in these rows that are classified rightly."""
+    """Return the share of the nodes in these rows that are classified correctly."""
     return float((epoch.predicted[rows] == task.labels[rows]).double().mean())
-
-
-def write_whole(out: Path, content: Any) -> None:
-    """Write beside, then rename: a stop in between loses nothing."""
-    out.parent.mkdir(parents=True, exist_ok=True)
-    beside = out.with_suffix(".part")
-    beside.write_text(json.dumps(content))
-    beside.replace(out)
