@@ -44,7 +44,7 @@ def heat_map(axes: Any, values: Any, rows: list[str], columns: list[str], *, dig
     image = axes.imshow(values, cmap=SEQUENTIAL, aspect="auto", **options)
     axes.set_xticks(range(len(columns)), columns, rotation=45, ha="right", rotation_mode="anchor")
     axes.set_yticks(range(len(rows)), rows)
-    middle = (np.nanmin(values) + np.nanmax(values)) / 2
+    middle = sum(image.get_clim()) / 2
     for i, j in np.ndindex(*values.shape):
         if np.isfinite(values[i, j]):
             color = "black" if values[i, j] > middle else "white"

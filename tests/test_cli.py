@@ -606,7 +606,18 @@ def test_every_command_has_an_example_in_its_help(name):
 def test_the_commands_of_the_issue_are_there():
     assert set(COMMANDS) == {
         *("info", "encode", "anchors", "project", "fit", "translate", "evaluate", "compare", "stitch", "demo"),
-        *("export", "report", "serve", "explore", "thresholds", "backfill", "canary make", "canary check", "watch", "mixed"),
+        *(
+            "export",
+            "report",
+            "serve",
+            "explore",
+            "thresholds",
+            "backfill",
+            "canary make",
+            "canary check",
+            "watch",
+            "mixed",
+        ),
         *(f"migrate {step}" for step in ("plan", "apply", "status", "verify", "cutover", "rollback", "finish")),
     }
 

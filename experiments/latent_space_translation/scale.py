@@ -1,118 +1,113 @@
-"""Does a classifier care how long its input is? Figure 5 of Maiorca et al., NeurIPS 2023 (supplement 1.1).
+"""Does a classifier care for the norm of its input? Figures 4 and 5 of Maiorca et al., NeurIPS 2023 (supplement 1.1).
 
-Rescale injection: every encoding is given the length α, and a trained MLP reads it. As in the paper the MLPs have two
-hidden layers and no normalisation, with cos, tanh or ReLU between them, and the injection is at their input; α is
-shown in units of the mean length of the training encodings. The paper has CLIP encodings of CIFAR-100; here are pixels
-of digits (no data file needed), EfficientNet encodings of emoji and ResNet-20 encodings of CIFAR-10. It shows curves
-without figures: ReLU and tanh flat at positive α, cos good only at the mean length, at its opposite, and at
-further returns of its period.
+Rescale injection: every vector is scaled to the norm α, and what follows reads it. Figure 5 injects at the input of
+MLPs of two hidden layers without any normalization, with cos, tanh or ReLU between them. Figure 4 injects at each layer
+of a transformer. Norms are given in mean norms of the place of injection. The paper shows curves without figures: ReLU
+and tanh flat at positive α, cos good only at the mean norm, at its opposite, and where its period returns.
 
-    python -m experiments.latent_space_translation.scale [--seeds 5] [--sets digits] [--quick]
+    python -m experiments lst-figure4
 """
 
 from __future__ import annotations
 
-import argparse
-import json
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from experiments.data.files import locate
-from rich.console import Console
-from rich.progress import track
-from rich.table import Table
-from sklearn.datasets import load_digits
+from experiments.data import texts
+from experiments.data.tasks import STAND_INS, TASKS, load_task
+from experiments.figures import COLORS, panels
+from experiments.inverse_relative_projection import layers
+from experiments.published import published
+from experiments.results import Finding, Result, Setting, Table, spread
 from torch import nn
 
 import relatent as rl
 
-WIDTH, EPOCHS, BATCH = 128, 40, 64
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+WIDTH, EPOCHS, BATCH = 128, 30, 64
 REACH = 4.0
-RATIOS = [round(r, 2) for r in np.arange(-REACH, REACH + 0.01, 0.1) if abs(r) > 0.01]
-SHOWN = (-2.0, -1.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0)
+RATIOS = [round(float(r), 2) for r in np.arange(-REACH, REACH + 0.01, 0.1) if abs(r) > 0.01]
+SHOWN = (-1.0, 0.5, 1.0, 1.5, 2.0, 4.0)
+# The norms, in mean norms, over which a scale-invariant classifier should not change.
 SPAN = (0.5, REACH)
-"""The lengths, in mean lengths, over which a scale-invariant classifier should not change."""
 FLAT, WIDE = 0.05, 0.3
-PAPER = {"ReLU": "flat", "tanh": "flat", "cos": "oscillating"}
-COLOURS = {"cos": "#1c7ed6", "ReLU": "#f08c00", "tanh": "#2f9e44"}
-# ReLU and tanh lie on each other: the lower one is drawn broader.
-BREADTHS = {"cos": 1.8, "ReLU": 4.5, "tanh": 1.6}
+NAMES = {"emoji": "google", "cifar10": None}
 
 
 class Cos(nn.Module):
     """The cosine as an activation."""
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Give cos(x)."""
+        """Return cos(x)."""
         return torch.cos(x)
 
 
 ACTIVATIONS: dict[str, Callable[[], nn.Module]] = {"ReLU": nn.ReLU, "tanh": nn.Tanh, "cos": Cos}
-SETS = {
-    "digits": ("Digits, pixels", None, None),
-    "emoji": ("Emoji, EfficientNet encodings", "emoji_1906_image_text_embeddings.npz", "google"),
-    "cifar10": ("CIFAR-10, ResNet-20 encodings", "cifar10_test_resnet20_resnet32_features.npz", "resnet20"),
-}
+# ReLU and tanh lie on each other: the lower one is drawn broader.
+BREADTHS = {"ReLU": 4.5, "tanh": 1.6, "cos": 1.6}
+
+# Of one activation: accuracy by seed and α, and without injection.
+Curve = dict[str, list[Any]]
 
 
-def main() -> None:
-    """Train, inject, print, draw."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", help="folder of the data files (default: $RELATENT_DATA, else data/)")
-    parser.add_argument("--seeds", type=int, default=5)
-    parser.add_argument("--sets", nargs="+", default=list(SETS), choices=list(SETS))
-    parser.add_argument("--quick", action="store_true", help="digits with two seeds")
-    parser.add_argument("--out", type=Path, default=Path("out/scale.json"))
-    parser.add_argument("--picture", type=Path, default=Path("out/scale.png"))
-    args = parser.parse_args()
-    names, seeds = (["digits"], 2) if args.quick else (args.sets, args.seeds)
-    console = Console(width=150)
-    args.out.parent.mkdir(parents=True, exist_ok=True)
-    results: dict[str, dict[str, Any]] = {}
-    for name in names:
-        x, y = read(name, args.data)
-        curves = results[name] = {activation: [] for activation in ACTIVATIONS}
-        jobs = [(activation, seed) for activation in ACTIVATIONS for seed in range(seeds)]
-        for activation, seed in track(jobs, SETS[name][0], transient=True):
-            curve = run(x, y, activation, seed)
-            curves[activation].append({"unchanged": curve.unchanged, "accuracies": curve.accuracies})
-            args.out.write_text(json.dumps({"ratios": RATIOS, "curves": results}))
-        show(name, curves, console)
-    draw(args.picture, results)
-    console.print(f"{args.picture} shows it, {args.out} holds it.")
+def run(setting: Setting) -> Result:
+    """Inject at the input of MLPs, then at the layers of a transformer."""
+    seeds, most = setting.pick(quick=(3, 1_200), full=(5, 5_000))
+    curves = {}
+    for name, space in NAMES.items():
+        task = load_task(name)
+        rows = np.concatenate([task.fit, task.choice, task.test])[:most]
+        x = task.spaces[space or next(iter(task.spaces))]
+        curves[TASKS[name].title] = activation_curves(x[rows], task.labels[rows], seeds)
+    corpus = texts.tweets()
+    assert corpus.labels is not None
+    depth = layers.layer_curves(corpus.texts, corpus.labels, *setting.pick(quick=(600, 150), full=(3_000, 500)))
+    tables = [activation_table(curves), layers.layer_table("disaster tweets", depth)]
+    return Result(
+        tables,
+        [activation_finding(curves, "lst-figure4"), layers.layer_finding(depth)],
+        seeds=seeds,
+        data=["figure 5: emoji pictures and CIFAR-10; figure 4: tweets through all-MiniLM-L6-v2"],
+        stand_ins={
+            "figure 5: CLIP encodings of CIFAR-100": "; ".join(STAND_INS[name] for name in NAMES),
+            "figure 4: RoBERTa, 12 layers": "all-MiniLM-L6-v2, 6 layers; irp-layers has it on TREC",
+        },
+        series={"activations": curves, "layers": depth},
+    )
 
 
-def read(name: str, folder: str | None) -> tuple[torch.Tensor, torch.Tensor]:
-    """Load encodings and their classes."""
-    _, file, space = SETS[name]
-    if file is None:
-        x, labels = load_digits(return_X_y=True)
-        x = x / 16
-    else:
-        with np.load(locate(file, folder), allow_pickle=False) as data:
-            x, labels = data[space], data["y"]
-    classes = np.unique(labels, return_inverse=True)[1]
-    return torch.tensor(x, dtype=torch.float32), torch.tensor(classes, dtype=torch.int64)
+def activation_curves(x: np.ndarray, labels: np.ndarray, seeds: int) -> dict[str, Curve]:
+    """Return the accuracy of MLPs of each activation as a function of the norm at their input."""
+    given = torch.as_tensor(x, dtype=torch.float32), torch.as_tensor(labels, dtype=torch.int64)
+    found: dict[str, Curve] = {name: {"unchanged": [], "accuracies": []} for name in ACTIVATIONS}
+    for name, activation in ACTIVATIONS.items():
+        for seed in range(seeds):
+            curve = one_curve(*given, activation, seed)
+            found[name]["unchanged"].append(curve.unchanged)
+            found[name]["accuracies"].append(curve.accuracies)
+    return found
 
 
-def run(x: torch.Tensor, y: torch.Tensor, activation: str, seed: int) -> rl.evaluate.ScaleCurve:
-    """Train on one half, and measure accuracy on the other as a function of the length at the input."""
+def one_curve(x: torch.Tensor, y: torch.Tensor, activation: Callable[[], nn.Module], seed: int) -> Any:
+    """Train on one half, and measure accuracy on the other."""
     order = torch.from_numpy(np.random.default_rng(seed).permutation(len(x)))
     known, unseen = order[: len(x) // 2], order[len(x) // 2 :]
-    model = train(x[known], y[known], int(y.max()) + 1, ACTIVATIONS[activation], seed)
+    model = train(x[known], y[known], activation, seed)
     alphas = [ratio * float(x[known].norm(dim=1).mean()) for ratio in RATIOS]
     with torch.no_grad():
         return rl.evaluate.scale_curve(model, x[unseen], y[unseen], alphas)
 
 
-def train(x: torch.Tensor, y: torch.Tensor, classes: int, activation: Callable[[], nn.Module], seed: int) -> nn.Module:
-    """Train an MLP of two hidden layers, without any normalisation."""
+def train(x: torch.Tensor, y: torch.Tensor, activation: Callable[[], nn.Module], seed: int) -> nn.Module:
+    """Train an MLP of two hidden layers, without any normalization."""
     torch.manual_seed(seed)
-    layers = [nn.Linear(x.shape[1], WIDTH), activation(), nn.Linear(WIDTH, WIDTH), activation()]
-    model = nn.Sequential(*layers, nn.Linear(WIDTH, classes))
+    hidden = [nn.Linear(x.shape[1], WIDTH), activation(), nn.Linear(WIDTH, WIDTH), activation()]
+    model = nn.Sequential(*hidden, nn.Linear(WIDTH, int(y.max()) + 1))
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
     for _ in range(EPOCHS):
         for rows in torch.randperm(len(x)).split(BATCH):
@@ -122,64 +117,58 @@ def train(x: torch.Tensor, y: torch.Tensor, classes: int, activation: Callable[[
     return model.eval()
 
 
-def show(name: str, curves: dict[str, list[dict[str, Any]]], console: Console) -> None:
-    """Print accuracies at some lengths, and one verdict per activation."""
-    seeds = len(next(iter(curves.values())))
-    table = Table(title=f"{SETS[name][0]}: accuracy at length α, in mean lengths, mean ± std over {seeds} seeds")
-    for column in ("activation", "unchanged", *(f"α = {ratio:g}" for ratio in SHOWN)):
-        table.add_column(column, justify="left" if column == "activation" else "right")
-    for activation, runs in curves.items():
-        accuracies = np.asarray([r["accuracies"] for r in runs])
-        columns = [np.asarray([r["unchanged"] for r in runs])] + [accuracies[:, RATIOS.index(r)] for r in SHOWN]
-        table.add_row(activation, *(f"{c.mean():.2f} ± {c.std():.2f}" for c in columns))
-    console.print(table)
-    for activation, runs in curves.items():
-        found, words = verdict(np.mean([r["accuracies"] for r in runs], axis=0))
-        met = "as the paper" if found == PAPER[activation] else f"NOT as the paper ({PAPER[activation]})"
-        console.print(f"  {activation}: {found}, {met}; {words}")
+def activation_table(curves: Mapping[str, dict[str, Curve]]) -> Table:
+    """Return accuracies at some norms."""
+    rows = []
+    for title, by_activation in curves.items():
+        for name, curve in by_activation.items():
+            columns = np.asarray(curve["accuracies"])[:, [RATIOS.index(ratio) for ratio in SHOWN]].T
+            rows.append([title, name, spread(curve["unchanged"]), *map(spread, columns), kind(curve)[0]])
+    head = ("data", "activation", "unchanged", *(f"α = {ratio:g}" for ratio in SHOWN), "curve")
+    return Table("Accuracy with every input scaled to α mean norms", head, rows)
 
 
-def verdict(accuracy: np.ndarray) -> tuple[str, str]:
-    """Judge a curve by its spread over the lengths that should not matter, and by how often it rises again."""
+def kind(curve: Curve) -> tuple[str, float]:
+    """Return what a curve looks like, and its spread over the norms that should not matter."""
+    accuracy = np.mean(curve["accuracies"], axis=0)
     inside = [a for ratio, a in zip(RATIOS, accuracy, strict=True) if SPAN[0] <= ratio <= SPAN[1]]
-    spread = max(inside) - min(inside)
+    across = float(max(inside) - min(inside))
     high = accuracy > (max(accuracy) + min(accuracy)) / 2
     peaks = int(np.sum(np.diff(np.concatenate([[False], high]).astype(int)) == 1))
-    kind = "flat" if spread < FLAT else "oscillating" if spread > WIDE and peaks > 1 else "neither"
-    words = (
-        f"spread {spread:.3f} over α of {SPAN[0]:g} to {SPAN[1]:g} mean lengths; "
-        f"{peaks} peak{'s' if peaks > 1 else ''} above half of its range from {-REACH:g} to {REACH:g}"
+    return "flat" if across < FLAT else "oscillating" if across > WIDE and peaks > 1 else "neither", across
+
+
+def activation_finding(curves: Mapping[str, dict[str, Curve]], item: str) -> Finding:
+    """Judge the kinds of curves."""
+    found = [(name, *kind(curve)) for by_activation in curves.values() for name, curve in by_activation.items()]
+    words = (f"{name} {what}, spread {across:.3f}" for name, what, across in found)
+    return Finding(
+        "monotone activations do not care for the norm, cos oscillates with it",
+        all(what == published(item, name) for name, what, _ in found),
+        f"From α = {SPAN[0]:g} to {SPAN[1]:g} mean norms: {'; '.join(words)}.",
     )
-    return kind, words
 
 
-def draw(path: Path, results: dict[str, dict[str, Any]]) -> None:
-    """Draw accuracy against α, one panel per set, in the colours of the paper."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(1.4 + 3.9 * len(results), 3.9), dpi=130, layout="constrained")
-    figure.suptitle("Rescale injection: monotone activations do not care about length", fontsize=13, fontweight="bold")
-    panels = figure.subplots(1, len(results), squeeze=False, sharey=True)[0]
-    for axes, (name, curves) in zip(panels, results.items(), strict=True):
-        for activation, runs in curves.items():
-            accuracies = np.asarray([r["accuracies"] for r in runs])
-            mean, std = accuracies.mean(axis=0), accuracies.std(axis=0)
-            axes.plot(RATIOS, mean, color=COLOURS[activation], label=activation, linewidth=BREADTHS[activation])
-            axes.fill_between(RATIOS, mean - std, mean + std, color=COLOURS[activation], alpha=0.15, linewidth=0)
-        axes.axvline(1, color="#e03131", linewidth=1, label="mean length")
-        axes.axvline(0, color="#ced4da", linewidth=0.8, zorder=0)
-        axes.set_title(SETS[name][0], fontsize=11)
-        axes.set_xlabel("α, in mean lengths")
-        axes.set_xlim(-REACH, REACH)
-        axes.set_ylim(0, 1)
-        axes.grid(axis="y", color="#e9ecef")
-        axes.spines[["top", "right"]].set_visible(False)
-    panels[0].set_ylabel("accuracy")
-    handles, labels = panels[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=4, frameon=False)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path)
+def draw_activations(axes: Axes, curves: dict[str, Curve], title: str) -> None:
+    """Draw accuracy against α, one line per activation."""
+    for (name, curve), color in zip(curves.items(), (COLORS[4], COLORS[2], COLORS[0]), strict=True):
+        accuracies = np.asarray(curve["accuracies"])
+        mean, std = accuracies.mean(axis=0), accuracies.std(axis=0)
+        axes.plot(RATIOS, mean, color=color, label=name, linewidth=BREADTHS[name])
+        axes.fill_between(RATIOS, mean - std, mean + std, color=color, alpha=0.2, linewidth=0)
+    axes.axvline(1, color=COLORS[1], linewidth=1, linestyle="--", label="mean norm")
+    axes.set_title(title)
+    axes.set_xlabel("α, in mean norms")
+    axes.set_ylim(0, 1)
+    axes.set_ylabel("accuracy")
 
 
-if __name__ == "__main__":
-    main()
+def draw(result: Result) -> Figure:
+    """Draw figure 5's panels, then figure 4's."""
+    figure, axes = panels(1, len(result.series["activations"]) + 1, size=(3.3, 3.0))
+    for panel, (title, curves) in zip(axes[0], result.series["activations"].items(), strict=False):
+        draw_activations(panel, curves, f"{title}: MLPs")
+    marks = axes[0, 0].get_legend_handles_labels()
+    figure.legend(*marks, loc="outside lower center", ncols=4, fontsize=8, frameon=False)
+    layers.draw_layers(axes[0, -1], result.series["layers"], "tweets: layers of MiniLM")
+    return figure

@@ -1,0 +1,167 @@
+"""Sentences across languages: the language table of Maiorca et al. (2024).
+
+Spanish sentences through one encoder are decoded into the space in which another encoder holds their English
+translations, by inverse relative projection (δ chosen on validation rows) and by relatent's dual codes. Beside them: a
+multilingual encoder that reads both languages, as XLM-R does in the paper, and the mean of the anchors, which knows
+nothing of the sentence. A cosine is high wherever vectors share a large mean, so the rank of the very translation among
+all test sentences (MRR) is given as well.
+
+    python -m experiments irp-languages
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import numpy as np
+from experiments.data import packages, texts
+from experiments.data.encoders import load_encoder
+from experiments.data.groups import Group, load_group
+from experiments.data.tasks import split
+from experiments.figures import COLORS, panels
+from experiments.inverse_relative_projection.decoding import ANCHORS, decode_grid
+from experiments.published import published
+from experiments.results import Finding, Result, Setting, Table, spread
+
+import relatent as rl
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+SPANISH = "use, Spanish"
+DELTAS, OMEGA, NEAR = (0.7, 0.8, 0.85, 0.9), 16, 10
+MEAN, INVERSE, OURS = "mean of the anchors", "inverse relative projection", "dual codes (ours)"
+MULTILINGUAL = "multilingual encoder"
+NOTE = (
+    "Where this falls short of the paper's .97: a cosine depends on how much all vectors of a space have in common. "
+    "Here the mean of the anchors, which knows nothing of the sentence, reaches most of it in the space with the large "
+    "mean and little in the other one; the paper does not give that baseline. Tried: δ from .7 to .9 on validation "
+    "rows, 16 subspaces, two English encoders. Within one language decoding finds the very sentence almost always. "
+    "Across languages dual codes lose less and still stay below the multilingual encoder: much of the loss lies between the "
+    "encoders, not in the inverse."
+)
+Translate = Callable[[np.ndarray, np.ndarray, np.ndarray], np.ndarray]
+
+
+def run(setting: Setting) -> Result:
+    """Decode Spanish and English into English, over seeds."""
+    group, seeds, most = load_group("languages"), *setting.pick(quick=(3, 600), full=(5, None))
+    english = [name for name in group.spaces if name != SPANISH]
+    pairs = [(source, target) for target in english for source in (target, SPANISH)]
+    delta = choose_delta(group, pairs, most)
+    scores = {
+        pair: np.asarray([scored(group, pair, ways(delta, seed), seed, most) for seed in range(seeds)])
+        for pair in pairs
+    }
+    both = multilingual(group, most)
+    return Result(
+        [table(scores, both)],
+        findings(scores, both),
+        seeds=seeds,
+        data=[
+            f"Tatoeba sentences in Spanish and English, {ANCHORS} anchors, ω = {OMEGA}, δ = {delta} by validation rows"
+        ],
+        notes=[NOTE],
+        stand_ins={
+            "WikiMatrix: English, Spanish, French, Japanese": "Tatoeba: English and Spanish",
+            "one RoBERTa per language": "USE for Spanish, MiniLM's third layer and wordllama for English",
+            "XLM-R": "USE, multilingual",
+        },
+        series={
+            label(pair): dict(zip(ways(delta, 0), found[:, :, 1].mean(0), strict=True))
+            for pair, found in scores.items()
+        },
+    )
+
+
+def ways(delta: float, seed: int) -> dict[str, Translate]:
+    """Return what decodes: (source anchors, target anchors, samples) → vectors of the target."""
+    inverse = rl.RelativeTranslator("cosine", delta=delta, omega=OMEGA, seed=seed)
+    return {
+        MEAN: lambda _, b, x: np.broadcast_to(b.mean(axis=0), (len(x), b.shape[1])),
+        INVERSE: lambda a, b, x: inverse.fit(a, b).transform(x),
+        OURS: lambda a, b, x: rl.RelativeTranslator().fit(a, b).transform(x),
+    }
+
+
+def scored(
+    group: Group, pair: tuple[str, str], ways: dict[str, Translate], seed: int, most: int | None
+) -> list[list[float]]:
+    """Return cosine and MRR of every way, on test rows."""
+    fit, _, test = split(len(group.spaces[pair[0]]), None, seed, most)
+    (x, y), anchors = (group.spaces[name] for name in pair), fit[:ANCHORS]
+    return [measured(decode(x[anchors], y[anchors], x[test]), y[test]) for decode in ways.values()]
+
+
+def measured(found: np.ndarray, y: np.ndarray) -> list[float]:
+    """Return the cosine to the true vectors, and the MRR among them."""
+    return [float(rl.evaluate.cosine(found, y)), rl.evaluate.mrr(found, y, k=NEAR)]
+
+
+def choose_delta(group: Group, pairs: list[tuple[str, str]], most: int | None) -> float:
+    """Return the δ of the highest cosine on validation rows, over the pairs of two languages."""
+    scores = np.zeros(len(DELTAS))
+    for source, target in (pair for pair in pairs if pair[0] != pair[1]):
+        x, y = group.spaces[source], group.spaces[target]
+        fit, choice, _ = split(len(x), None, 0, most)
+        grid = decode_grid(x[choice], x[fit[:ANCHORS]], y[fit[:ANCHORS]], DELTAS, (OMEGA,))
+        scores += [float(rl.evaluate.cosine(one.vectors, y[choice])) for one in grid]
+    return DELTAS[int(np.argmax(scores))]
+
+
+def multilingual(group: Group, most: int | None) -> list[float]:
+    """Return cosine and MRR of an encoder that reads both languages, on the test rows of the first seed."""
+    packages.UNIVERSAL.importable()
+    test = split(len(group.spaces[SPANISH]), None, 0, most)[2]
+    sentences = texts.translated_sentences().texts
+    english = np.asarray(load_encoder("use", threads=1)([sentences[row] for row in test]))
+    return measured(group.spaces[SPANISH][test], english)
+
+
+def label(pair: tuple[str, str]) -> str:
+    """Return a pair as the paper writes it, with the target's encoder."""
+    return f"{'es' if pair[0] == SPANISH else 'en'} → en, {pair[1]}"
+
+
+def table(scores: dict[tuple[str, str], np.ndarray], both: list[float]) -> Table:
+    """Lay out cosines and MRRs beside the published cosines."""
+    rows = []
+    for pair, found in scores.items():
+        short = label(pair).split(",")[0]
+        theirs = [published("irp-languages", short, key) for key in ("absolute", "multilingual", "irp")]
+        multi = both if pair[0] == SPANISH else [1.0, 1.0]
+        cells = [spread(found[:, i, j]) for j in (0, 1) for i in range(found.shape[1])]
+        rows.append([label(pair), *cells[:3], multi[0], *cells[4:], multi[1], " / ".join(map(str, theirs))])
+    cosines = (MEAN, INVERSE, OURS, MULTILINGUAL)
+    head = ("languages", *(f"cosine: {way}" for way in cosines), *(f"MRR: {way}" for way in cosines[1:]))
+    return Table("Decoded into English", (*head, "published cosine: absolute / XLM-R / IRP"), rows)
+
+
+def findings(scores: dict[tuple[str, str], np.ndarray], both: list[float]) -> list[Finding]:
+    """Judge whether a decoded language comes close to a multilingual encoder."""
+    across = [found.mean(axis=0) for pair, found in scores.items() if pair[0] == SPANISH]
+    mean, inverse, ours = np.mean(across, axis=0)
+    return [
+        Finding(
+            "decoding across languages comes close to a multilingual encoder",
+            bool(inverse[0] > both[0] - 0.05),
+            f"Cosine {inverse[0]:.2f} (dual codes {ours[0]:.2f}), multilingual {both[0]:.2f}; the mean of the anchors "
+            f"alone gives {mean[0]:.2f}. MRR {inverse[1]:.2f} (dual codes {ours[1]:.2f}), multilingual {both[1]:.2f}.",
+        )
+    ]
+
+
+def draw(result: Result) -> Figure:
+    """Draw the MRR of every way, one group of bars per pair."""
+    figure, axes = panels(size=(5.6, 3.0))
+    for i, (way, color) in enumerate(zip((INVERSE, OURS), (COLORS[1], COLORS[0]), strict=True)):
+        values = [found[way] for found in result.series.values()]
+        axes[0, 0].barh(np.arange(len(values)) + 0.36 * i, values, height=0.34, color=color, label=way)
+    axes[0, 0].set_yticks(np.arange(len(result.series)) + 0.18, result.series)
+    axes[0, 0].invert_yaxis()
+    axes[0, 0].set_xlim(0, 1)
+    axes[0, 0].set_xlabel("MRR of the very sentence among the test sentences")
+    axes[0, 0].set_title("Sentences decoded into English")
+    figure.legend(loc="outside lower center", ncols=2, fontsize=8, frameon=False)
+    return figure

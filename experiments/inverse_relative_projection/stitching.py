@@ -1,0 +1,155 @@
+"""Zero-shot stitching by inverse relative projection: the table over data sets of Maiorca et al. (2024).
+
+Each encoder has a head of its own, logistic regression on unit vectors. Every head then reads every other encoder,
+whose vectors are decoded into the head's space with the paper's ω and δ, with ω and δ chosen on validation rows, and by
+relatent's dual codes, which keep the two halves as independent.
+
+    python -m experiments irp-stitching
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from experiments.data.tasks import STAND_INS, TASKS, Task, load_task
+from experiments.figures import COLORS, panels
+from experiments.inverse_relative_projection.decoding import choose, fit_heads, linear_head
+from experiments.published import MISSING, published
+from experiments.results import Finding, Result, Setting, Table, spread
+
+import relatent as rl
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+NAMES = ("cifar10", "fashion", "groceries", "emoji", "trec", "newsgroups", "tweets")
+OWN, ABSOLUTE, PAPER, CHOSEN, OURS = "own", "absolute", "paper's ω, δ", "chosen ω, δ", "dual codes (ours)"
+COLUMNS = (OWN, ABSOLUTE, PAPER, CHOSEN, OURS)
+# The paper's ω and δ of TREC, for data that it does not have.
+OMEGA, DELTA = 8, 0.7
+PUBLISHED = ("published: own", "published: absolute", "published: stitched")
+# Data sets of the paper that are not here with two encoders.
+LACKING = ("mnist", "cifar100 coarse", "cifar100 fine")
+
+Scores = dict[str, list[float]]
+
+NOTE = (
+    "Why the paper's setting falls short on TREC: in these encoders δ = .7 leaves about as many anchors as the target "
+    "has coordinates, which is where a pseudo-inverse is worst (irp-heatmaps). The number of anchors that are left "
+    "carries over from encoder to encoder, δ does not. irp-sensitivity shows what was tried: more and fewer anchors, "
+    "more subspaces, stronger pruning, no centering, completion, a damped inverse, heads that standardize and heads "
+    "that do not. What then remains is the encoders: the paper stitches transformers of one size, here two of five "
+    "spaces are averages of static vectors, whose own heads are the weakest."
+)
+
+
+def run(setting: Setting) -> Result:
+    """Stitch every pair of every task, over seeds."""
+    seeds = setting.pick(quick=2, full=5)
+    most, anchors = setting.pick(quick=(1_500, 500), full=(None, 768))
+    scores: dict[str, Scores] = {}
+    settings: dict[str, tuple[float, int]] = {}
+    for name in NAMES:
+        scores[name] = {column: [] for column in COLUMNS}
+        for seed in range(seeds):
+            task = load_task(name, seed, most)
+            if name not in settings:
+                settings[name] = choose(task, fit_heads(task), anchors=anchors)
+            for column, values in stitched(task, methods(name, settings[name], seed), anchors, seed).items():
+                scores[name][column] += values
+    return Result(
+        [table(scores, settings)],
+        findings(scores),
+        seeds=seeds,
+        data=[f"{anchors} anchors, ω and δ chosen on validation rows of the first seed"],
+        stand_ins={TASKS[name].title: STAND_INS[name] for name in NAMES},
+        notes=[NOTE],
+        series={TASKS[name].title: found for name, found in scores.items()},
+    )
+
+
+def methods(name: str, chosen: tuple[float, int], seed: int) -> dict[str, Any]:
+    """Return what translates: nothing, the paper's setting, ours of its steps, and dual codes."""
+    found = published("irp-stitching", name)
+    given = found if isinstance(found, dict) else {"omega": OMEGA, "delta": DELTA}
+    paper = {key: given[key] for key in ("omega", "delta")}
+    return {
+        ABSOLUTE: None,
+        PAPER: rl.RelativeTranslator("cosine", **paper, seed=seed),
+        CHOSEN: rl.RelativeTranslator("cosine", delta=chosen[0], omega=chosen[1], seed=seed),
+        OURS: rl.RelativeTranslator(),
+    }
+
+
+def stitched(task: Task, methods: dict[str, Any], anchors: int, seed: int) -> Scores:
+    """Return the accuracies of one seed: of heads on their own encoder, and of every pair by every method."""
+    matrix = rl.stitching_matrix(
+        task.spaces,
+        linear_head(),
+        task.labels,
+        anchors=task.anchors(anchors),
+        train=task.fit,
+        test=task.test,
+        methods=methods,
+        seed=seed,
+    )
+    pairs = [pair for pair in matrix if pair.encoder != pair.decoder and pair.value is not None]
+    by_method = {method: [pair.value for pair in pairs if pair.method == method] for method in methods}
+    return {OWN: [matrix.own(name) for name in task.spaces], **by_method}
+
+
+def table(scores: dict[str, Scores], settings: dict[str, tuple[float, int]]) -> Table:
+    """Lay out ours beside the published figures."""
+    rows = []
+    for name in (*scores, *LACKING):
+        theirs = [published("irp-stitching", name, key) for key in ("own", "absolute", "stitched")]
+        cells: list[Any] = [name, *[MISSING] * (len(COLUMNS) + 1)]
+        if name in scores:
+            delta, omega = settings[name]
+            found = [spread(values) if values else MISSING for values in scores[name].values()]
+            cells = [TASKS[name].title, f"{omega}, {delta}", *found]
+        rows.append([*cells, *theirs])
+    columns = ("data", "chosen ω, δ", *COLUMNS, *PUBLISHED)
+    return Table("Accuracy of heads on other encoders, mean ± std over pairs and seeds", columns, rows)
+
+
+def findings(scores: dict[str, Scores]) -> list[Finding]:
+    """Judge the table."""
+    mean = {name: {c: float(np.mean(v)) if v else np.nan for c, v in found.items()} for name, found in scores.items()}
+    kept = {column: {n: m[column] / m[OWN] for n, m in mean.items()} for column in (PAPER, CHOSEN, OURS)}
+    return [
+        Finding(
+            "inverse relative projection keeps 60 to 90 % of what heads reach on their own encoder",
+            min(kept[CHOSEN].values()) >= 0.6,
+            "With chosen ω and δ: " + ", ".join(f"{TASKS[n].title} {share:.0%}" for n, share in kept[CHOSEN].items()),
+            headline=True,
+        ),
+        Finding(
+            "choosing ω and δ on validation rows beats the paper's setting",
+            all(m[CHOSEN] >= m[PAPER] - 0.005 for m in mean.values()),
+            "; ".join(f"{TASKS[n].title} {m[PAPER]:.2f} → {m[CHOSEN]:.2f}" for n, m in mean.items()),
+        ),
+        Finding(
+            "dual codes (ours) beat the paper's method at its best",
+            all(m[OURS] >= m[CHOSEN] - 0.005 for m in mean.values()),
+            "; ".join(f"{TASKS[n].title} {m[CHOSEN]:.2f} → {m[OURS]:.2f}" for n, m in mean.items()),
+        ),
+    ]
+
+
+def draw(result: Result) -> Figure:
+    """Draw the mean of each way per data set, as points on a line."""
+    figure, axes = panels(size=(6.4, 3.2))
+    for column, color, marker in zip(COLUMNS, (6, 5, 1, 0, 2), "|xosD", strict=True):
+        means = [np.mean(found[column]) if found[column] else np.nan for found in result.series.values()]
+        axes[0, 0].scatter(means, range(len(means)), color=COLORS[color], marker=marker, s=60, label=column, zorder=3)
+    for row, found in enumerate(result.series.values()):
+        axes[0, 0].hlines(row, 0, np.mean(found[OWN]), color="#dddddd", linewidth=1, zorder=1)
+    axes[0, 0].set_yticks(range(len(result.series)), result.series)
+    axes[0, 0].invert_yaxis()
+    axes[0, 0].set_xlim(0, 1)
+    axes[0, 0].set_xlabel("accuracy")
+    axes[0, 0].set_title("Heads on encoders they were not trained on")
+    figure.legend(loc="outside lower center", ncols=5, fontsize=8, frameon=False)
+    return figure
