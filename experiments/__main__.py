@@ -27,10 +27,10 @@ OUT, COMMITTED = Path("out/results"), Path(__file__).parent / "results"
 
 def run_item(item: Item, setting: Setting, out: Path) -> Record:
     """Run an item, and write what it found and its picture."""
-    module, start = item.load(), time.perf_counter()
+    module, start = item.load(), time.process_time()
     result = module.run(setting)
     command = item.command + ("" if setting.size == "quick" else f" --{setting.size}")
-    record = Record(item.name, setting.size, command, time.perf_counter() - start, versions(), result)
+    record = Record(item.name, setting.size, command, time.process_time() - start, versions(), result)
     write_record(out, record)
     if hasattr(module, "draw"):
         save(module.draw(result), out / f"{item.name}.png")

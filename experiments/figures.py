@@ -96,7 +96,7 @@ def draw_grid(axes: Any, kept: dict[str, Any], title: str) -> None:
 
 
 def save(figure: Figure, path: Path) -> None:
-    """Write a picture; a palette of 128 colors keeps it small."""
+    """Write a picture; a palette of 40 colors keeps it small."""
     import io
 
     from PIL import Image
@@ -104,4 +104,4 @@ def save(figure: Figure, path: Path) -> None:
     content = io.BytesIO()
     figure.savefig(content, format="png", facecolor="white", dpi=STYLE["savefig.dpi"])
     path.parent.mkdir(parents=True, exist_ok=True)
-    Image.open(content).convert("RGB").quantize(128).save(path, optimize=True)
+    Image.open(content).convert("RGB").quantize(40).save(path, optimize=True)

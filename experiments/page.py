@@ -21,8 +21,7 @@ OPENING = """# The papers, reproduced
 This page is made by `python -m experiments.page` from the records in `experiments/results`; nothing on it is typed.
 Each item is one command, on data that install from package registries; `make reproduce` runs them all. Encoders and
 data differ from the papers' where they must, and each item says how: compare the shape of a table, not its last
-digit.
-*Ours* marks the default of relatent, which is not in the papers.
+digit. *Ours* marks the default of relatent, which is not in the papers.
 """
 
 
@@ -51,7 +50,7 @@ def _headlines(records: dict[str, Record]) -> Iterator[str]:
 def _section(item: Item, record: Record) -> str:
     result, lines = record.result, [f"({item.name})=", f"### {item.shows}\n"]
     about = [f"`{record.command}`", f"size {record.size}", f"{result.seeds} seeds" if result.seeds > 1 else "one seed"]
-    lines.append(f"{', '.join(about)}, {record.seconds:,.0f} s. Published: {source(item.name)}.")
+    lines.append(f"{', '.join(about)}. Published: {source(item.name)}.")
     lines += [f"Data: {'; '.join(result.data)}."] if result.data else []
     for table in result.tables:
         lines += [f"\n{table.title}\n", markdown_table(table)]

@@ -64,7 +64,7 @@ class Result:
 
 @dataclass(frozen=True)
 class Record:
-    """A result, and how it came about."""
+    """A result, and how it came about; seconds are of CPU time."""
 
     item: str
     size: str

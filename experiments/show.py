@@ -45,7 +45,7 @@ def print_record(record: Record, console: Console) -> None:
         console.print(f"{verdict(finding)}: {finding.claim} ({finding.evidence})")
     for note in record.result.notes:
         console.print(note)
-    console.print(f"{record.item}, {record.size}: {record.seconds:.0f} s")
+    console.print(f"{record.item}, {record.size}: {record.seconds:.0f} s of CPU time")
 
 
 def verdict(finding: Finding) -> str:
