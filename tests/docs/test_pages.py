@@ -11,7 +11,15 @@ from typer.testing import CliRunner
 from relatent.cli import NO_GO, NO_VERDICT, OK, app
 
 DOCS = Path(__file__).parents[2] / "docs"
-PAGES = sorted([DOCS / "start.md", DOCS / "networks.md", *DOCS.glob("tutorials/*.md"), *DOCS.glob("rooms/*.md")])
+PAGES = sorted(
+    [
+        DOCS / "start.md",
+        DOCS / "networks.md",
+        DOCS / "security.md",
+        *DOCS.glob("tutorials/*.md"),
+        *DOCS.glob("rooms/*.md"),
+    ]
+)
 BLOCK = re.compile(r"^```(python|console|text)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 FLAGS = doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS
 
