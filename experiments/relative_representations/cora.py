@@ -78,7 +78,7 @@ def run(setting: Setting) -> Result:
         seeds=5,
         data=["Cora: 2,708 papers, 5,278 citations, 7 classes"],
         stand_ins={"about 2,000 models of width 300": f"{len(every['similarity']):,} models of width {width}"},
-        series={"points": points(every["similarity"]), "median": median_model(records)},
+        series={"points": points(every["similarity"]), "over_time": over_time(records)},
     )
 
 
@@ -232,28 +232,33 @@ def points(found: list[Model]) -> list[list[Any]]:
     ]
 
 
-def median_model(records: list[Record]) -> Record:
-    """Return the right half: the longest-trained model of median correlation, epoch by epoch."""
+def over_time(records: list[Record]) -> dict[str, Record]:
+    """Return the right half and figure 9: models of weak, median and strong correlation, epoch by epoch."""
     whole = [(m.correlation, record) for record in records for m in good(models(record)) if m.epochs == max(EPOCHS)]
-    correlation, record = sorted(whole, key=lambda pair: pair[0])[len(whole) // 2]
-    return {"correlation": correlation} | {name: record[name] for name in ("accuracy", "similarity")}
+    ranked = sorted(whole, key=lambda pair: pair[0])
+    places = {"the weakest": 0, "the median": len(ranked) // 2, "the strongest": len(ranked) - 1}
+    return {
+        name: {"correlation": ranked[i][0]} | {key: ranked[i][1][key] for key in ("accuracy", "similarity")}
+        for name, i in places.items()
+    }
 
 
 def draw(result: Result) -> Figure:
-    """Draw both halves of figure 3."""
-    figure, axes = panels(1, 2, size=(4.6, 3.6))
-    left, right = axes[0]
-    found = result.series["points"]
+    """Draw all models, and three of them over time."""
+    followed, found = result.series["over_time"], result.series["points"]
+    figure, axes = panels(1, 1 + len(followed), size=(3.3, 3.0))
+    left = axes[0, 0]
     for kind in sorted({one[0] for one in found}):
         left.scatter(*zip(*(one[1:] for one in found if one[0] == kind), strict=True), s=10, alpha=0.6, label=kind)
     left.axhline(GOOD, color="gray", linewidth=0.8, linestyle=":")
     left.set(xlabel="similarity to the reference", ylabel="best validation accuracy")
-    left.set_title(f"{len(found)} models: the similar ones are the accurate ones")
-    left.legend(loc="upper left")
-    median = result.series["median"]
-    epochs = range(1, len(median["accuracy"]) + 1)
-    right.plot(epochs, median["accuracy"], label="validation accuracy")
-    right.plot(epochs, median["similarity"], label="similarity to the reference")
-    right.set(xlabel="epoch", title=f"the median model over time: Pearson {median['correlation']:.3f}")
-    right.legend(loc="lower right")
+    left.set_title(f"{len(found)} models: the similar ones are accurate", fontsize=9)
+    left.legend(loc="lower right", fontsize=7)
+    for panel, (name, model) in zip(axes[0, 1:], followed.items(), strict=True):
+        epochs = range(1, len(model["accuracy"]) + 1)
+        panel.plot(epochs, model["accuracy"], label="validation accuracy")
+        panel.plot(epochs, model["similarity"], label="similarity to the reference")
+        panel.set(xlabel="epoch", ylim=(0, 1))
+        panel.set_title(f"{name} over time: Pearson {model['correlation']:.3f}", fontsize=9)
+    axes[0, 1].legend(loc="lower right", fontsize=7)
     return figure
