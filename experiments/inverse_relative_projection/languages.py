@@ -37,9 +37,9 @@ NOTE = (
     "Where this falls short of the paper's .97: a cosine depends on how much all vectors of a space have in common. "
     "Here the mean of the anchors, which knows nothing of the sentence, reaches most of it in the space with the large "
     "mean and little in the other one; the paper does not give that baseline. Tried: δ from .7 to .9 on validation "
-    "rows, 16 subspaces, two English encoders. Within one language decoding finds the very sentence almost always. Across "
-    "languages dual codes lose less and still stay below the multilingual encoder: much of the loss lies between the "
-    "encoders, not in the inverse."
+    "rows, 16 subspaces, two English encoders. Within one language decoding finds the very sentence almost always. "
+    "Across languages dual codes lose less and still stay below the multilingual encoder: much of the loss lies between "
+    "the encoders, not in the inverse."
 )
 Translate = Callable[[np.ndarray, np.ndarray, np.ndarray], np.ndarray]
 
