@@ -88,7 +88,7 @@ def explore(
     by_row: ByRow = False,
     accept: Accept = False,
     force: Force = False,
-    progress: bool | None = None,
+    progress: bool | None = None,  # without it a spinner would turn until the server is stopped
 ) -> Answer:
     """Show spaces side by side in the browser, and a slider that translates them.
 

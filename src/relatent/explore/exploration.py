@@ -5,13 +5,13 @@ from __future__ import annotations
 import base64
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from threading import Lock
 from typing import Any
 
 import numpy as np
 
-from relatent.explore.fits import Fit, fit_anchors, neighbors_of, with_given
+from relatent.explore.fits import Fit, HeldOut, fit_anchors, fit_given, neighbors_of
 from relatent.explore.layouts import LAYOUTS, layout_panels
 from relatent.explore.scene import Scene
 from relatent.spaces import Space
@@ -78,11 +78,14 @@ class Exploration:
 
     def _fit(self, k: int) -> Fit:
         if k != GIVEN:
-            return fit_anchors(self.scene, k, self.model)
+            return fit_anchors(self.scene, self._held_out, k, self.model)
         if self.given is None:
             raise ValueError("No translator was given: ask for a number of anchors.")
-        fitted = fit_anchors(self.scene, self._default_k, self.model)
-        return with_given(self.scene, self.given, fitted)
+        return fit_given(self.scene, self._held_out, self.given)
+
+    @cached_property
+    def _held_out(self) -> HeldOut:
+        return HeldOut.of(self.scene)
 
     @property
     def _default_k(self) -> int:

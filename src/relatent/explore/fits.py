@@ -13,7 +13,7 @@ from relatent.evaluate import nearest
 from relatent.explore.scene import Scene
 from relatent.translate import Translator
 
-__all__ = ["NEIGHBORS", "Fit", "Score", "fit_anchors", "neighbors_of", "with_given"]
+__all__ = ["NEIGHBORS", "Fit", "HeldOut", "Score", "fit_anchors", "fit_given", "neighbors_of"]
 
 # Neighbors of an item that are shown and compared.
 NEIGHBORS = 10
@@ -44,42 +44,57 @@ class Fit:
     score: dict[str, Score]
 
 
-def fit_anchors(scene: Scene, k: int, model: Translator) -> Fit:
+@dataclass(frozen=True, eq=False)
+class HeldOut:
+    """Items that every fit is judged by, and their neighbors as they are, which no fit changes."""
+
+    rows: np.ndarray
+    target: np.ndarray
+    before: dict[str, float]
+    """For each source, the share of neighbors that it has in common with the target."""
+
+    @classmethod
+    def of(cls, scene: Scene, seed: int = 0) -> HeldOut:
+        """Draw items that nothing is fitted on."""
+        rows = np.random.default_rng(seed).permutation(scene.held_out)[:QUERIES]
+        own = {name: neighbors_of(x, x, rows) for name, x in scene.vectors.items()}
+        target = own[scene.target]
+        return cls(rows, target, {name: _shared(own[name], target) for name in scene.sources})
+
+
+def fit_anchors(scene: Scene, held_out: HeldOut, k: int, model: Translator) -> Fit:
     """Fit every source to the target on the first k anchors, with the parameters of a translator."""
     if not 2 <= k <= len(scene.anchors):
         raise ValueError(f"{k} anchors were asked for: expected 2 to {len(scene.anchors)}.")
     rows = scene.anchors[:k]
+    return _fit(scene, held_out, rows, _fitted(scene, scene.sources, rows, model))
+
+
+def fit_given(scene: Scene, held_out: HeldOut, given: Translator) -> Fit:
+    """Translate the first source by a given translator, and fit the others on all anchors."""
+    others = _fitted(scene, scene.sources[1:], scene.anchors, given)
+    return _fit(scene, held_out, scene.anchors, {scene.sources[0]: given, **others})
+
+
+def _fitted(scene: Scene, sources: list[str], rows: np.ndarray, model: Translator) -> dict[str, Translator]:
     target = scene.vectors[scene.target][rows]
-    translators = {name: _copy(model).fit(scene.vectors[name][rows], target) for name in scene.sources}
-    return _fit(scene, rows, translators)
+    return {name: clone(model).fit(scene.vectors[name][rows], target) for name in sources}
 
 
-def with_given(scene: Scene, given: Translator, fitted: Fit) -> Fit:
-    """Return a fit in which the first source is translated by a given translator."""
-    first = _fit(scene, scene.anchors, {scene.sources[0]: given})
-    return Fit(
-        first.anchors,
-        fitted.translated | first.translated,
-        fitted.error | first.error,
-        fitted.score | first.score,
-    )
-
-
-def _fit(scene: Scene, anchors: np.ndarray, translators: dict[str, Translator]) -> Fit:
+def _fit(scene: Scene, held_out: HeldOut, anchors: np.ndarray, translators: dict[str, Translator]) -> Fit:
     target = scene.vectors[scene.target]
     translated = {name: np.asarray(t.transform(scene.vectors[name])) for name, t in translators.items()}
     error = {name: 1 - np.sum(unit_norm(rows) * unit_norm(target), axis=1) for name, rows in translated.items()}
-    score = {name: _score(scene, name, rows, error[name]) for name, rows in translated.items()}
+    after = {name: neighbors_of(rows, target, held_out.rows) for name, rows in translated.items()}
+    score = {
+        name: Score(
+            float(1 - np.mean(error[name][scene.held_out])),
+            held_out.before[name],
+            _shared(after[name], held_out.target),
+        )
+        for name in translated
+    }
     return Fit(anchors, translated, error, score)
-
-
-def _score(scene: Scene, name: str, translated: np.ndarray, error: np.ndarray) -> Score:
-    held_out = scene.held_out
-    rows = np.random.default_rng(0).permutation(held_out)[:QUERIES]
-    source, target = scene.vectors[name], scene.vectors[scene.target]
-    own = neighbors_of(target, target, rows)
-    before, after = (neighbors_of(*pair, rows) for pair in ((source, source), (translated, target)))
-    return Score(float(1 - np.mean(error[held_out])), _shared(before, own), _shared(after, own))
 
 
 def neighbors_of(queries: np.ndarray, gallery: np.ndarray, rows: Any) -> np.ndarray:
@@ -94,8 +109,3 @@ def neighbors_of(queries: np.ndarray, gallery: np.ndarray, rows: Any) -> np.ndar
 
 def _shared(found: np.ndarray, own: np.ndarray) -> float:
     return float(np.mean([len(np.intersect1d(a, b)) / len(b) for a, b in zip(found, own, strict=True)]))
-
-
-def _copy(model: Translator) -> Translator:
-    copy: Translator = clone(model)
-    return copy

@@ -51,28 +51,29 @@ def layout_panels(scene: Scene, fit: Fit, name: str) -> dict[str, Panel]:
 
 def _own(scene: Scene, fit: Fit) -> dict[str, Panel]:
     """Draw every space by its own principal axes, and translations by those of the target."""
-    return _into(scene, fit, {name: Plane.fit(x)(x) for name, x in scene.vectors.items()})
+    return _into(scene, fit, {name: scene.planes[name](x) for name, x in scene.vectors.items()})
 
 
 def _shared(scene: Scene, fit: Fit) -> dict[str, Panel]:
     """Draw every space by the principal axes of the target, which mean nothing to vectors of another model."""
-    axes = Plane.fit(scene.vectors[scene.target])
-    centered = {name: x - np.mean(x, axis=0) + axes.mean for name, x in scene.vectors.items()}
+    axes = scene.planes[scene.target]
+    # Only the middle of a space is moved to that of the target, so that it is seen at all.
+    centered = {name: x - scene.planes[name].mean + axes.mean for name, x in scene.vectors.items()}
     return _into(scene, fit, {name: axes(x) for name, x in centered.items()})
 
 
 def _into(scene: Scene, fit: Fit, start: dict[str, np.ndarray]) -> dict[str, Panel]:
-    target = scene.vectors[scene.target]
-    plane = Plane.fit(target)
+    plane = scene.planes[scene.target]
+    own = plane(scene.vectors[scene.target])
     panels = {name: Panel(start[name], plane(fit.translated[name])) for name in scene.sources}
-    return panels | {scene.target: Panel(plane(target), plane(target))}
+    return panels | {scene.target: Panel(own, own)}
 
 
 def _relative(scene: Scene, fit: Fit) -> dict[str, Panel]:
     """Draw similarities to the anchors by the principal axes of the target's: no translator is needed for it."""
     relative = {name: _similarities(x, fit.anchors) for name, x in scene.vectors.items()}
     plane = Plane.fit(relative[scene.target])
-    return {name: Panel(Plane.fit(x)(x), plane(relative[name])) for name, x in scene.vectors.items()}
+    return {name: Panel(scene.planes[name](x), plane(relative[name])) for name, x in scene.vectors.items()}
 
 
 def _similarities(x: np.ndarray, anchors: np.ndarray) -> np.ndarray:

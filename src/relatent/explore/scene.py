@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
 
 from relatent._array import suggest
 from relatent.anchors import uniform
+from relatent.project.plane import Plane
 from relatent.spaces import Space, key_hashes
 from relatent.spaces.join import common_rows
 
@@ -86,6 +88,11 @@ class Scene:
         """The rows that nothing is fitted on; all rows if every one is an anchor."""
         rest = np.setdiff1d(np.arange(len(self)), self.anchors)
         return rest if len(rest) else np.arange(len(self))
+
+    @cached_property
+    def planes(self) -> dict[str, Plane]:
+        """The principal axes of every space."""
+        return {name: Plane.fit(x) for name, x in self.vectors.items()}
 
     def __len__(self) -> int:
         """Count the items."""

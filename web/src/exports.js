@@ -1,9 +1,24 @@
-// The panels as they are now, in one PNG picture.
+// What can be taken home: the panels as they are now in one PNG picture, and the page with its data.
 import { cssColor } from "./colors.js";
 
 const [PAD, HEAD, FOOT] = [24, 40, 44];
 
-export function picture(panels, caption) {
+const find = (id) => document.getElementById(id);
+
+export function startExports({ data, about, store: { state }, panels, problem }) {
+  const name = about.spaces.map((space) => space.name.replace(/\W+/g, "-")).join("-");
+  const onClick = (button, make) =>
+    button.addEventListener("click", async () => {
+      button.disabled = true;
+      await make().catch(problem);
+      button.disabled = false;
+    });
+  onClick(find("png"), async () => download(await picture(panels, find("caption").textContent), `${name}.png`));
+  onClick(find("html"), async () => download(await data.exported(state.k), `${name}.html`));
+  find("html").hidden = !data.live;
+}
+
+function picture(panels, caption) {
   const ratio = devicePixelRatio;
   const width = panels.reduce((sum, { canvas }) => sum + canvas.clientWidth + PAD, PAD);
   const height = Math.max(...panels.map(({ canvas }) => canvas.clientHeight)) + HEAD + FOOT;
@@ -27,7 +42,7 @@ export function picture(panels, caption) {
   return new Promise((resolve) => sheet.toBlob(resolve, "image/png"));
 }
 
-export function download(blob, name) {
+function download(blob, name) {
   const address = URL.createObjectURL(blob);
   Object.assign(document.createElement("a"), { href: address, download: name }).click();
   setTimeout(() => URL.revokeObjectURL(address), 10_000);
