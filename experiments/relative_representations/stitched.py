@@ -21,7 +21,8 @@ from torch import nn
 import relatent as rl
 from relatent.stitching import StitchingMatrix
 
-ANCHORS, BATCH = 768, 64
+ANCHORS, BATCH, HIDDEN = 768, 64, 64
+EPOCHS = 6
 OWN, OWN_RELATIVE = "own", "own, relative"
 CENTERED, TRANSLATED = "relative, centered (ours)", "translated (ours)"
 
@@ -54,7 +55,7 @@ def head_of(seed: int, epochs: int) -> Callable[[np.ndarray, np.ndarray], nn.Mod
         vectors, classes = torch.from_numpy(np.ascontiguousarray(x, dtype=np.float32)), torch.from_numpy(labels).long()
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
-            head = norm_head(x.shape[1], int(labels.max()) + 1)
+            head = norm_head(x.shape[1], int(labels.max()) + 1, HIDDEN)
             optimizer = torch.optim.Adam(head.parameters(), lr=1e-3)
             for rows in batches(len(x), BATCH, epochs * (len(x) // BATCH)):
                 optimizer.zero_grad()
@@ -74,16 +75,22 @@ def stitch_all(
     test: np.ndarray,
     anchors: int | np.ndarray = ANCHORS,
     methods: Mapping[str, Any] = METHODS,
-    epochs: int = 10,
+    epochs: int = EPOCHS,
+    heads: Sequence[str] | None = None,
 ) -> StitchingMatrix:
-    """Stitch every space to the head of every other, scored by weighted F1 as in the paper."""
+    """Stitch every space to the head of every other, scored by weighted F1 as in the paper.
+
+    ``heads`` names the spaces that have one, if not all, and these then read absolute vectors only.
+    """
+    fit = head_of(seed, epochs)
+    decoders: Any = fit if heads is None else {name: fit(spaces[name][train], labels[train]) for name in heads}
     if isinstance(anchors, int):
         anchors = np.random.default_rng(seed).choice(train, min(anchors, len(train)), replace=False)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # raw cosines of an off-center space: that is what is measured
         return rl.stitching_matrix(
             spaces,
-            head_of(seed, epochs),
+            decoders,
             labels,
             anchors=anchors,
             train=train,
@@ -98,9 +105,10 @@ def stitch_all(
 def split(n: int, train: int | None, sizes: tuple[int, int], seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
     """Return rows to train on and rows to test on: of the data's own split where there is one, else of a drawn one."""
     rng = np.random.default_rng(seed)
-    order = rng.permutation(n) if train is None else np.concatenate([rng.permutation(train), np.arange(train, n)])
-    first = n - min(sizes[1], n // 5) if train is None else train
-    return order[:first][: sizes[0]], order[first:][: sizes[1]]
+    if train is None:
+        order, first = rng.permutation(n), n - min(sizes[1], n // 5)
+        return order[:first][: sizes[0]], order[first:]
+    return rng.permutation(train)[: sizes[0]], train + rng.permutation(n - train)[: sizes[1]]
 
 
 def own_and_stitched(matrix: StitchingMatrix) -> dict[str, float]:

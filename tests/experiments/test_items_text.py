@@ -85,13 +85,12 @@ def test_guessing_scores_what_random_guesses_score(rng: np.random.Generator) -> 
     assert stitched.guessing(labels, train, test) == pytest.approx(expected, abs=0.01)
 
 
-def test_a_split_keeps_the_datas_own(rng: np.random.Generator) -> None:
+def test_a_split_keeps_the_datas_own() -> None:
     train, test = stitched.split(100, 70, (1_000, 20))
     assert sorted(train) == list(range(70))
-    assert test.tolist() == list(range(70, 90))
-    train, test = stitched.split(100, None, (50, 1_000))
-    assert len(train) == 50
-    assert len(test) == 20
+    assert len(set(test) & set(range(70, 100))) == 20
+    train, test = stitched.split(100, None, (50, 30))
+    assert (len(train), len(test)) == (50, 20)  # a fifth at most
     assert set(train).isdisjoint(test)
 
 

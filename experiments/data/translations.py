@@ -1,0 +1,96 @@
+"""The same short texts in four languages: descriptions of emoji, in eight classes, and names to anchor on.
+
+Both were written by speakers of each language for Unicode's CLDR. The descriptions come with emojibase (MIT), the names
+of languages, countries and currencies with Babel (BSD).
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+
+import numpy as np
+from experiments.data import packages
+from experiments.data.groups import Group, cached, encoded
+
+LANGUAGES = ("en", "es", "fr", "ja")
+ENGLISH, MULTILINGUAL = "use-lite", "use"
+# Left out: parts of emoji, and flags, whose descriptions all begin with the same word.
+SKIPPED = ("component", "flags")
+TAGS, FEWEST = 4, 10
+
+EMOJI = packages.Package(
+    "npm",
+    "emojibase-data@17.0.0",
+    "emojibase-data-17.0.0.tgz",
+    "d01d0e2ca4e22cb402679532155342c71e2e871f25c32223c013b8b166ebdf5a",
+)
+NAMES = packages.Package(
+    "pip",
+    "babel==2.18.0",
+    "babel-2.18.0-py3-none-any.whl",
+    "e2b422b277c2b9a9630c1d7903c2a00d0830c409c59ac8cae9081c92f1aeba35",
+)
+
+
+@dataclass(frozen=True)
+class Descriptions:
+    """Texts by language, row by row translations of each other, with coarse and fine classes."""
+
+    texts: dict[str, list[str]]
+    coarse: np.ndarray
+    fine: np.ndarray
+
+
+def descriptions() -> Descriptions:
+    """Return emoji in words: their names and a few keywords, which differ from language to language."""
+    groups = json.loads(EMOJI.read("package/meta/groups.json"))["groups"]
+    known = {language: _by_code(language) for language in LANGUAGES}
+    codes = [code for code, one in known["en"].items() if groups[str(one["group"])] not in SKIPPED]
+    texts = {
+        language: [", ".join([of[code]["label"], *of[code].get("tags", [])[:TAGS]]) for code in codes]
+        for language, of in known.items()
+    }
+    coarse, fine = (
+        np.unique([known["en"][code][kind] for code in codes], return_inverse=True)[1] for kind in ("group", "subgroup")
+    )
+    return Descriptions(texts, coarse, fine)
+
+
+def names() -> dict[str, list[str]]:
+    """Return the names of languages, countries and currencies in each language, row by row the same."""
+    NAMES.importable()
+    from babel import Locale
+
+    known = {}
+    for language in LANGUAGES:
+        locale = Locale(language)
+        parts = {"language": locale.languages, "territory": locale.territories, "currency": locale.currencies}
+        known[language] = {(kind, code): str(name) for kind, part in parts.items() for code, name in part.items()}
+    shared = sorted(set.intersection(*(set(of) for of in known.values())))
+    return {language: [of[key] for key in shared] for language, of in known.items()}
+
+
+def described_emoji() -> Group:
+    """Return the descriptions through an English encoder ("en") and a multilingual one (all languages)."""
+    return cached("described emoji", lambda: _group(descriptions().texts))
+
+
+def named_things() -> Group:
+    """Return the names through the same encoders."""
+    return cached("named things", lambda: _group(names()))
+
+
+def _by_code(language: str) -> dict[str, dict[str, object]]:
+    found = json.loads(EMOJI.read(f"package/{language}/data.json"))
+    return {one["hexcode"]: one for one in found if "group" in one}
+
+
+def _group(texts: dict[str, list[str]]) -> Group:
+    """Encode English by its own encoder, and all languages, English too, by the multilingual one."""
+    packages.UNIVERSAL.importable()
+    spaces = {"en": next(encoded(texts["en"], ENGLISH))[1]}
+    for language, rows in texts.items():
+        name = "en, multilingual" if language == "en" else language
+        spaces[name] = next(encoded(rows, MULTILINGUAL))[1]
+    return Group(spaces, keys=np.asarray(texts["en"]))

@@ -1,0 +1,233 @@
+"""A head across languages: tables 4 and 15 to 17 of Moschella et al., ICLR 2023.
+
+Descriptions of emoji in English, Spanish, French and Japanese, in eight classes (fine: their subgroups). English is
+read by an encoder that knows no other language, the others by a multilingual one that was trained apart, of the same
+width.
+Anchors are parallel texts: descriptions of other emoji (in domain, as the paper's translated reviews), or names of
+languages, countries and currencies (out of domain, as the paper's Wikipedia). A head never sees its test language.
+
+    python -m experiments rr-table4
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from experiments.data.translations import FEWEST, LANGUAGES, described_emoji, descriptions, named_things
+from experiments.figures import COLORS, panels
+from experiments.published import published
+from experiments.relative_representations.stitched import (
+    ANCHORS,
+    CENTERED,
+    METHODS,
+    OWN,
+    TRANSLATED,
+    guessing,
+    mean_rows,
+    pair_rows,
+    split,
+    stitch_all,
+)
+from experiments.results import Finding, Result, Setting, Table, spread
+
+from relatent.stitching import StitchingMatrix
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+ABROAD = LANGUAGES[1:]
+APART, TOGETHER = ("en", *ABROAD), ("en, multilingual", *ABROAD)
+# What the paper calls the anchors that ours stand for.
+DOMAINS = {"emoji": "translated", "names": "Wikipedia"}
+# Every pair of languages is tried without a translator, which would have to be fitted for each; English with one, too.
+UNTRANSLATED = {name: method for name, method in METHODS.items() if name != TRANSLATED}
+TRANSLATION = {TRANSLATED: METHODS[TRANSLATED]}
+SIZES = (1_300, 400)
+STAND_INS = {
+    "Amazon reviews, two or five classes": "descriptions of emoji, written by speakers of each language for Unicode, "
+    "in its groups (coarse) and subgroups (fine)",
+    "a RoBERTa for each language": "Universal Sentence Encoder lite for English, the multilingual one for Spanish, "
+    "French and Japanese",
+    "English reviews put through a translator": "the descriptions of other emoji in each language",
+    "Wikipedia (WikiMatrix)": "names of languages, countries and currencies (CLDR)",
+}
+NOTE = (
+    "The classes have no order, so that the paper's mean absolute error has no meaning here. Between Spanish, French "
+    "and Japanese one encoder serves, as in the paper's table 17: there absolute vectors can be read."
+)
+Runs = Mapping[tuple[str, str], list[StitchingMatrix]]
+# By domain of the anchors, method and language: the scores of the English head over seeds.
+Read = Mapping[str, Mapping[str, Mapping[str, list[float]]]]
+
+
+def run(setting: Setting) -> Result:
+    """Stitch every language to the head of every other, over anchors of both kinds and seeds."""
+    tasks, seeds = labelled(), range(setting.pick(quick=3, full=5))
+    runs, read = stitch_languages(joined(), tasks, seeds)
+    chance = {name: guessing(*task) for name, task in tasks.items()}
+    return Result(
+        [english_head(read), *(every_pair(runs, *key) for key in runs)],
+        list(findings(runs, read, chance)),
+        seeds=len(seeds),
+        data=[
+            f"{name}: {len(task.train):,} descriptions to train on, {len(task.test)} to test, "
+            f"{len(np.unique(task.labels[task.train]))} classes, guessing scores {chance[name]:.2f}"
+            for name, task in tasks.items()
+        ],
+        stand_ins=STAND_INS,
+        notes=[NOTE],
+        series={
+            domain: {method: [float(np.mean(one)) for one in of.values()] for method, of in methods.items()}
+            for domain, methods in read.items()
+        },
+    )
+
+
+class Task(NamedTuple):
+    """Classes of the descriptions, and which of them train and test."""
+
+    labels: np.ndarray
+    train: np.ndarray
+    test: np.ndarray
+
+
+def labelled() -> dict[str, Task]:
+    """Return the coarse classes, and the fine ones that have enough emoji."""
+    texts = descriptions()
+    train, test = split(len(texts.coarse), None, SIZES)
+    large = np.flatnonzero(np.bincount(texts.fine)[texts.fine] >= FEWEST)
+    return {
+        "coarse": Task(texts.coarse, train, test),
+        "fine": Task(texts.fine, np.intersect1d(train, large), np.intersect1d(test, large)),
+    }
+
+
+def stitch_languages(
+    spaces: Mapping[str, np.ndarray], tasks: Mapping[str, Task], seeds: Iterable[int]
+) -> tuple[Runs, Read]:
+    """Return every pair of languages, and the English head in all of them."""
+
+    def over_seeds(task: str, domain: str, **options: Any) -> list[StitchingMatrix]:
+        return [stitched(spaces, *tasks[task], domain, seed, **options) for seed in seeds]
+
+    runs = {("coarse", domain): over_seeds("coarse", domain) for domain in DOMAINS}
+    runs["fine", "emoji"] = over_seeds("fine", "emoji")
+    runs["multilingual", "emoji"] = over_seeds("coarse", "emoji", names=TOGETHER)
+    read = {
+        domain: read_abroad(runs["coarse", domain])
+        | read_abroad(over_seeds("coarse", domain, methods=TRANSLATION, heads=["en"]))
+        for domain in DOMAINS
+    }
+    return runs, read
+
+
+def joined() -> dict[str, np.ndarray]:
+    """Return the spaces of the descriptions with those of the names below them, so that both can anchor."""
+    above, below = described_emoji().spaces, named_things().spaces
+    return {name: np.concatenate([above[name], below[name]]) for name in above}
+
+
+def stitched(
+    spaces: Mapping[str, np.ndarray],
+    labels: np.ndarray,
+    train: np.ndarray,
+    test: np.ndarray,
+    domain: str,
+    seed: int,
+    names: tuple[str, ...] = APART,
+    **options: Any,
+) -> StitchingMatrix:
+    """Stitch some spaces, with anchors of one domain."""
+    n = len(next(iter(spaces.values())))
+    rows = train if domain == "emoji" else np.arange(len(labels), n)
+    anchors = np.random.default_rng(seed).choice(rows, min(ANCHORS, len(rows)), replace=False)
+    padded = np.concatenate([labels, np.zeros(n - len(labels), dtype=labels.dtype)])  # names have no class
+    chosen = {name: spaces[name] for name in names}
+    options = {"methods": UNTRANSLATED} | options
+    return stitch_all(chosen, padded, seed, train=train, test=test, anchors=anchors, **options)
+
+
+def english_head(read: Read) -> Table:
+    """Lay table 4 out: the head that was trained on English, read in each language."""
+    rows = []
+    for domain, called in DOMAINS.items():
+        for method, scores in read[domain].items():
+            name = f"relative, {called} anchors" if method == "relative" else method
+            known = method == "relative" or (method == "absolute" and domain == "emoji")
+            shown = [published("rr-table4", name, language) for language in LANGUAGES] if known else []
+            rows.append([domain, method, *map(spread, scores.values()), " / ".join(map(str, shown))])
+    columns = ("anchors", "head reads", *LANGUAGES, "published, percent (en / es / fr / ja)")
+    return Table("A head trained on English, weighted F1 in each language", columns, rows)
+
+
+def read_abroad(runs: list[StitchingMatrix]) -> dict[str, dict[str, list[float]]]:
+    """Return the English head's scores over seeds by method and language; in English it reads its own encoder."""
+    return {
+        method: {
+            language: [
+                (run.own("en", method) if language == "en" else run[language, "en", method].value) or 0.0
+                for run in runs
+            ]
+            for language in LANGUAGES
+        }
+        for method in runs[0].methods
+    }
+
+
+def every_pair(runs: Runs, task: str, domain: str) -> Table:
+    """Lay tables 15, 16 and 17 out: every pair of languages."""
+    title = {"coarse": "coarse classes", "fine": "fine classes", "multilingual": "one multilingual encoder"}[task]
+    methods = runs[task, domain][0].methods
+    rows = pair_rows(runs[task, domain], methods)
+    return Table(f"All pairs of languages: {title}, anchors: {domain}", ("encoder", "head of", OWN, *methods), rows)
+
+
+def findings(runs: Runs, read: Read, chance: Mapping[str, float]) -> Iterator[Finding]:
+    """Judge what the paper says of its tables."""
+
+    def mean(domain: str, method: str) -> float:
+        return float(np.mean([read[domain][method][language] for language in ABROAD]))
+
+    yield Finding(
+        "a head trained on English cannot read other languages' absolute vectors",
+        mean("emoji", "absolute") < chance["coarse"] + 0.1,
+        f"weighted F1 {mean('emoji', 'absolute'):.2f} over three languages, guessing {chance['coarse']:.2f} (paper .49 "
+        "of two classes)",
+        headline=True,
+    )
+    own = float(np.mean(read["emoji"]["relative"]["en"]))
+    yield Finding(
+        "relative vectors let it read languages that it never saw",
+        mean("emoji", "relative") > 0.6 * own,
+        f"{mean('emoji', 'relative'):.2f} with raw cosines, {mean('emoji', CENTERED):.2f} centered, "
+        f"{mean('emoji', TRANSLATED):.2f} translated, English itself {own:.2f} (paper .76 and .90)",
+        headline=True,
+    )
+    yield Finding(
+        "anchors of another domain serve nearly as well",
+        mean("names", "relative") > 0.85 * mean("emoji", "relative"),
+        f"{mean('names', 'relative'):.2f} with names, {mean('emoji', 'relative'):.2f} with emoji (paper .72 and .76); "
+        f"centered {mean('names', CENTERED):.2f} and {mean('emoji', CENTERED):.2f}",
+    )
+    one = {row: cell["mean"] for row, cell in mean_rows(runs["multilingual", "emoji"]).items()}
+    yield Finding(
+        "within one multilingual encoder absolute vectors can be read in another language",
+        one["absolute"] > 0.8 * one[OWN],
+        f"absolute {one['absolute']:.2f}, relative {one['relative']:.2f}, own {one[OWN]:.2f}",
+    )
+
+
+def draw(result: Result) -> Figure:
+    """Draw the English head in every language, anchors in and out of domain."""
+    figure, axes = panels(1, len(result.series), size=(3.6, 2.8), sharey=True)
+    titles = {"emoji": "anchors: other emoji (in domain)", "names": "anchors: names (out of domain)"}
+    for panel, (domain, methods) in zip(axes[0], result.series.items(), strict=True):
+        for i, (method, values) in enumerate(methods.items()):
+            panel.bar(np.arange(len(LANGUAGES)) + 0.2 * i, values, 0.19, color=COLORS[i], label=method)
+        panel.set_xticks(np.arange(len(LANGUAGES)) + 0.3, ["English", "Spanish", "French", "Japanese"])
+        panel.set_title(titles[domain])
+    axes[0][0].set_ylabel("weighted F1 of the English head")
+    figure.legend(*axes[0][0].get_legend_handles_labels(), loc="outside lower center", ncols=len(METHODS))
+    return figure
