@@ -38,7 +38,7 @@ NOTE = (
     "Here the mean of the anchors, which knows nothing of the sentence, reaches most of it in the space with the large "
     "mean and little in the other one; the paper does not give that baseline. Tried: δ from .7 to .9 on validation "
     "rows, 16 subspaces, two English encoders. Within one language decoding finds the very sentence almost always. "
-    "Across languages dual codes lose less and still stay below the multilingual encoder: much of the loss lies between "
+    "Across languages dual codes lose less and still stay below the multilingual encoder: much of the loss is between "
     "the encoders, not in the inverse."
 )
 Translate = Callable[[np.ndarray, np.ndarray, np.ndarray], np.ndarray]
