@@ -56,6 +56,15 @@ class Classifier(nn.Module):
         return self.head((hidden * mask[..., None]).sum(1) / mask.sum(1, keepdim=True))
 
 
+NOTE = (
+    "Where this falls short of the paper's .1 to 10: at the two ends of the network, and only where vectors are made "
+    "small. A likely reason: a layer adds what it computes to what it got, then normalizes, so that small tokens drown "
+    "in what is added, most of all those of the embedding. After the last layer nothing normalizes any more, and for "
+    "small vectors the bias of the head decides. Tried: a second corpus (lst-figure4), where the same two ends are the "
+    "weakest; from half the mean norm upwards little is lost in both."
+)
+
+
 def run(setting: Setting) -> Result:
     """Rescale the layers while TREC's questions are classified."""
     corpus, train = texts.trec()
@@ -71,6 +80,7 @@ def run(setting: Setting) -> Result:
             f"TREC, {learn:,} questions to fit the head, {test} to test; published unchanged accuracy "
             f"{published('irp-layers', 'unchanged')}"
         ],
+        notes=[NOTE],
         stand_ins={"RoBERTa, 12 layers, 768-d": "all-MiniLM-L6-v2, 6 layers, 384-d, fp32"},
         series=found,
     )
@@ -135,12 +145,12 @@ def layer_finding(found: dict[str, Any]) -> Finding:
     share = np.asarray(found["accuracies"]) / found["unchanged"]
     held = np.mean(share >= KEPT)
     i, j = np.unravel_index(np.argmin(share), share.shape)
-    middle = share[:, 2:5]
+    large = share[:, RATIOS.index(0.5) :]
     return Finding(
         "a transformer is robust to rescaling at every layer, over factors of .1 to 10",
         bool(held == 1),
-        f"{held:.0%} of all layers and factors keep {KEPT:.0%} of the accuracy; from half to twice the mean norm "
-        f"{middle.min():.0%} is the least that is kept. The worst: {share[i, j]:.0%} at layer {i}, α = {RATIOS[j]:g}.",
+        f"{held:.0%} of all layers and factors keep {KEPT:.0%} of the accuracy; from half the mean norm upwards "
+        f"{large.min():.0%} is the least that is kept. The worst: {share[i, j]:.0%} at layer {i}, α = {RATIOS[j]:g}.",
     )
 
 
@@ -157,7 +167,7 @@ def draw_layers(axes: Axes, found: dict[str, Any], title: str) -> None:
     axes.set_ylabel("accuracy")
     axes.set_ylim(0, 1)
     axes.set_title(title)
-    axes.legend(fontsize=7, loc="lower left", ncols=2)
+    axes.legend(fontsize=7, loc="lower right", ncols=2, frameon=False)
 
 
 def draw(result: Result) -> Figure:

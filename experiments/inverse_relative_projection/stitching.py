@@ -34,13 +34,17 @@ LACKING = ("mnist", "cifar100 coarse", "cifar100 fine")
 
 Scores = dict[str, list[float]]
 
-NOTE = (
-    "Why the paper's setting falls short on TREC: in these encoders δ = .7 leaves about as many anchors as the target "
-    "has coordinates, which is where a pseudo-inverse is worst (irp-heatmaps). The number of anchors that are left "
-    "carries over from encoder to encoder, δ does not. irp-sensitivity shows what was tried: more and fewer anchors, "
-    "more subspaces, stronger pruning, no centering, completion, a damped inverse, heads that standardize and heads "
-    "that do not. What then remains is the encoders: the paper stitches transformers of one size, here two of five "
-    "spaces are averages of static vectors, whose own heads are the weakest."
+NOTES = (
+    "Why the paper's setting falls short on TREC: in these encoders δ = .7 leaves hundreds of anchors, of the order of "
+    "the target's coordinates, which is where a pseudo-inverse is worst (irp-heatmaps). The number of anchors that are "
+    "left carries over from encoder to encoder, δ does not. irp-sensitivity shows what was tried: more and fewer "
+    "anchors, more subspaces, stronger pruning, no centering, completion, a damped inverse, heads that standardize and "
+    "heads that do not. With ω and δ chosen on validation rows, heads keep as large a share of their own accuracy as "
+    "in the paper (.73 of .87). What remains is the encoders: the paper stitches transformers of one size, here two of "
+    "five spaces are averages of static vectors, whose own heads are the weakest.",
+    "20 Newsgroups falls short as well, in the own heads and in the share that is kept. The texts here are openings of "
+    "at most 16 words, and one of the three encoders is latent semantic analysis; choosing ω and δ and dual codes were "
+    "tried, and each gains, but the three spaces agree on less than the paper's transformers of whole posts.",
 )
 
 
@@ -64,7 +68,7 @@ def run(setting: Setting) -> Result:
         seeds=seeds,
         data=[f"{anchors} anchors, ω and δ chosen on validation rows of the first seed"],
         stand_ins={TASKS[name].title: STAND_INS[name] for name in NAMES},
-        notes=[NOTE],
+        notes=NOTES,
         series={TASKS[name].title: found for name, found in scores.items()},
     )
 

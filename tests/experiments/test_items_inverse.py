@@ -136,9 +136,9 @@ def test_the_published_matrix_holds_what_the_paper_says_of_it() -> None:
     pictures = published("lst-figure1", "pictures")
     order = [0, 1, *range(pictures, len(theirs))]  # our figure has two encoders of pictures
     kept = theirs[np.ix_(order, order)]
-    assert all(finding.held for finding in findings(kept, kept))
+    assert all(finding.held for finding in findings(kept, kept, kept))
     flat = np.full((4, 4), 0.5)
-    assert not any(finding.held for finding in findings(flat, flat))
+    assert not any(finding.held for finding in findings(flat, flat, flat))
 
 
 @pytest.mark.parametrize("name", [name for name in ITEMS if name.startswith(("irp-", "lst-")) and name != "lst-table1"])
