@@ -4,6 +4,7 @@ import json
 import re
 from dataclasses import replace
 from html.parser import HTMLParser
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -235,6 +236,14 @@ def test_limits_are_about_what_was_found(world):
         assert any(words in sentence for sentence in here), here
         assert not any(words in sentence for sentence in elsewhere), elsewhere
     assert any("does worse without saying so" in sentence for sentence in no_gain)
+
+
+def test_limits_are_about_all_rows_of_a_store(found):
+    few, many = limits(found), limits(replace(found, plan=SimpleNamespace(rows=10**9)))
+    simpler = "embedding them anew is the simpler way"
+    assert any(simpler in sentence for sentence in few)
+    assert not any(simpler in sentence for sentence in many)
+    assert any("there are 1,000,000,000 in all" in sentence for sentence in many)
 
 
 def decided(found, verdict, recommended):

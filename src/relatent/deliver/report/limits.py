@@ -26,7 +26,8 @@ LOST = 0.5
 
 def limits(found: Findings) -> list[str]:
     """Return sentences that are true of these findings; what holds of every translation comes last."""
-    rows = max((space.rows for space in found.provenance.spaces), default=0)
+    in_files = max((space.rows for space in found.provenance.spaces), default=0)
+    rows = in_files if found.plan is None else found.plan.rows
     said: list[str] = []
     said += [] if found.verdict is None else _of_the_verdict(found.verdict, rows)
     said += [] if found.closeness is None else _of_closeness(found.closeness)
@@ -65,8 +66,8 @@ def _of_the_gallery(v: Verdict, rows: int) -> Iterator[str]:
     items, candidates = v.scores.items, v.scores.candidates
     if rows > 2 * items:
         yield (
-            f"These searches were among {items:,} held-out items and your files have {rows:,}: among more items there "
-            "are more to confuse, and every score is lower."
+            f"These searches were among {items:,} held-out items, and there are {rows:,} in all: among more items "
+            "there are more to confuse, and every score is lower."
         )
     if candidates > LARGE_SHARE * items:
         yield (
