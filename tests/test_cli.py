@@ -257,7 +257,8 @@ def test_remote_paths(here, translator):
 
 @pytest.mark.parametrize("to", rl.exports.FORMATS)
 def test_export_writes_every_format(here, translator, to):
-    done = answer("export", translator, "--to", to, "-o", "exported")
+    needed = ["--space", "old.parquet", "--target", "new.parquet"] if to == "atlas" else []
+    done = answer("export", translator, "--to", to, *needed, "-o", "exported")
     assert done == {"out": "exported", "format": to, "dims": [OLD_DIM, NEW_DIM]}
     assert Path("exported").exists()
     refused("export", translator, "--to", to, "-o", "exported", says="exported exists")

@@ -9,8 +9,10 @@ import httpx
 import numpy as np
 import pytest
 from tests.serve.conftest import running
+from typer.testing import CliRunner
 
 import relatent as rl
+from relatent.cli import app
 from relatent.explore import Exploration, make_app, page, write_page
 
 TOKEN = "s3cret"
@@ -91,6 +93,20 @@ def test_a_page_that_was_not_built_says_what_to_run(built):
     built.unlink()
     with pytest.raises(ValueError, match=r"run `make explore` in the repository, which needs Node.js"):
         page.page()
+
+
+def test_the_command_writes_a_page_and_nothing_over_another(two, built, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for space in two:
+        rl.write_space(space, f"{space.name}.parquet")
+    command = ["explore", "old.parquet", "new.parquet", "--out", "out.html"]
+    assert CliRunner().invoke(app, command).output == "Wrote out.html: open it in a browser.\n"
+    again = CliRunner().invoke(app, command)
+    assert (again.exit_code, "out.html exists" in again.output) == (1, True)
+    built.unlink()
+    missing = CliRunner().invoke(app, [*command, "--force"])
+    assert (missing.exit_code, "run `make explore`" in missing.output) == (1, True)
+    assert 'id="data">{"about"' in (tmp_path / "out.html").read_text()  # the old one is whole
 
 
 @pytest.mark.slow  # it starts a process

@@ -29,7 +29,7 @@ export function moved(about, { t, layout, playing }) {
   const end =
     layout === "relative"
       ? "Each item by its similarities to the anchors: alike in every space, without a translator."
-      : `Translated: ${sources} lies where ${target} puts the same items.`;
+      : `Translated: ${sources} ${about.spaces.length > 2 ? "lie" : "lies"} where ${target} puts the same items.`;
   const start = "As they are: each model has coordinates of its own, so that pictures may be alike, but turned or mirrored.";
   find("caption").textContent = t === 0 ? start : t === 1 ? end : `On the way: ${percent(t)}`;
   find("slider").setAttribute("aria-valuetext", t === 0 ? "as they are" : t === 1 ? "translated" : percent(t));
