@@ -64,7 +64,7 @@ autodoc_type_aliases = {name: name for name in ("Array", "AnyPath", "Seed")}
 # often described in words.
 nitpicky = True
 nitpick_ignore_regex = [(r"py:class", r".*"), (r"py:obj", r".*")]
-suppress_warnings = ["ref.python", "config.cache", "toc.not_included"]
+suppress_warnings = ["ref.python", "config.cache"]
 # Methods that scikit-learn adds for metadata routing, documented there.
 autodoc_default_options = {
     "exclude-members": ", ".join(
