@@ -1,8 +1,7 @@
 """The same short texts in several languages: descriptions of emoji, in eight classes; names and sentences to anchor on.
 
-The first two were written by speakers of each language for Unicode's CLDR. The descriptions come with emojibase (MIT), the names
-of languages, countries and currencies with Babel (BSD). The sentences, in English and
-Spanish, are of Tatoeba.
+The first two were written by speakers of each language for Unicode's CLDR. The descriptions come with emojibase (MIT),
+the names of languages, countries and currencies with Babel (BSD). The sentences are of Tatoeba.
 """
 
 from __future__ import annotations
@@ -84,7 +83,7 @@ def named_things() -> Group:
 
 
 def paired_sentences() -> Group:
-    """Return sentences of Tatoeba in English, through the English encoder, and Spanish, through the multilingual one."""
+    """Return sentences of Tatoeba, the English ones through both encoders, the Spanish through the multilingual one."""
     return cached("paired sentences", _sentences)
 
 

@@ -4,7 +4,8 @@ Descriptions of emoji in English, Spanish, French and Japanese, in eight classes
 read by an encoder that knows no other language, the others by a multilingual one that was trained apart, of the same
 width.
 Anchors are parallel texts: descriptions of other emoji (in domain, as the paper's translated reviews), or, out of
-domain as the paper's Wikipedia, names of languages, countries and currencies, or sentences (English and Spanish only). A head never sees its test language.
+domain as the paper's Wikipedia, names of languages, countries and currencies, or sentences (English and Spanish only).
+A head never sees its test language.
 
     python -m experiments rr-table4
 """
@@ -71,8 +72,8 @@ STAND_INS = {
 NOTE = (
     "The classes have no order, so that the paper's mean absolute error has no meaning here. Between Spanish, French "
     "and Japanese one encoder serves, as in the paper's table 17: there absolute vectors can be read. Names of "
-    "languages, countries and currencies are too narrow a domain to anchor on: they differ from each other in ways that "
-    "tell nothing about animals, food or faces. The paper's Wikipedia is broad; so are the sentences of Tatoeba."
+    "languages, countries and currencies are too narrow a domain to anchor on: they differ from each other in ways "
+    "that tell nothing about animals, food or faces. The paper's Wikipedia is broad; so are the sentences of Tatoeba."
 )
 Runs = Mapping[tuple[str, str], list[StitchingMatrix]]
 # By domain of the anchors, method and language: the scores of the English head over seeds.
