@@ -1,7 +1,7 @@
-"""The same short texts in four languages: descriptions of emoji, in eight classes, and names to anchor on.
+"""The same short texts in several languages: descriptions of emoji, in eight classes; names and sentences to anchor on.
 
-Both were written by speakers of each language for Unicode's CLDR. The descriptions come with emojibase (MIT), the names
-of languages, countries and currencies with Babel (BSD).
+The first two were written by speakers of each language for Unicode's CLDR. The descriptions come with emojibase (MIT),
+the names of languages, countries and currencies with Babel (BSD). The sentences are of Tatoeba.
 """
 
 from __future__ import annotations
@@ -12,12 +12,13 @@ from dataclasses import dataclass
 import numpy as np
 from experiments.data import packages
 from experiments.data.groups import Group, cached, encoded
+from experiments.data.texts import translated_sentences
 
 LANGUAGES = ("en", "es", "fr", "ja")
 ENGLISH, MULTILINGUAL = "use-lite", "use"
 # Left out: parts of emoji, and flags, whose descriptions all begin with the same word.
 SKIPPED = ("component", "flags")
-TAGS, FEWEST = 4, 10
+TAGS, FEWEST, SENTENCES = 4, 10, 768
 
 EMOJI = packages.Package(
     "npm",
@@ -79,6 +80,17 @@ def described_emoji() -> Group:
 def named_things() -> Group:
     """Return the names through the same encoders."""
     return cached("named things", lambda: _group(names()))
+
+
+def paired_sentences() -> Group:
+    """Return sentences of Tatoeba, the English ones through both encoders, the Spanish through the multilingual one."""
+    return cached("paired sentences", _sentences)
+
+
+def _sentences() -> Group:
+    corpus = translated_sentences(SENTENCES)
+    assert corpus.translations is not None
+    return _group({"en": corpus.texts, "es": corpus.translations})
 
 
 def _by_code(language: str) -> dict[str, dict[str, object]]:

@@ -19,7 +19,7 @@ from experiments.data.images import Images, load_images
 from experiments.figures import COLORS, panels
 from experiments.models.classifier import classification_loss, classifier
 from experiments.models.training import Training, train
-from experiments.relative_representations.stitched import CENTERED, METHODS, TRANSLATED, split, stitch_all
+from experiments.relative_representations.stitched import CENTERED, METHODS, split, stitch_all
 from experiments.results import Finding, Result, Setting, Table, spread
 
 import relatent as rl
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 FROZEN = {"groceries": ("lite0", "lite1"), "trec": ("usem3", "minilm6")}
 COUNTS, TRAINED_COUNTS = (2, 8, 32, 128, 512), (2, 5, 10, 25, 50, 100, 300)
-METHOD_NAMES = ("relative", CENTERED, TRANSLATED)
+METHOD_NAMES = ("relative", CENTERED)
 LINES = ("own encoder, relative", *(f"other encoder, {method}" for method in METHOD_NAMES))
 Scores = Mapping[str, Mapping[int, np.ndarray]]
 

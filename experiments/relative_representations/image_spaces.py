@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 ANCHORS, CLASSES, SHOWN = 500, 4, 40
 PAIRS = {
     "groceries": ("lite0", "lite1"),
-    "resnets": ("resnet20", "resnet32"),
+    "resnets": ("resnet8", "resnet14"),
     "cifar photos": ("lite2", "inception"),
 }
 PICTURED, SEEN = ("groceries", "resnets"), ("absolute", "relative", "relative, centered (ours)")

@@ -24,7 +24,7 @@ from relatent.stitching import StitchingMatrix
 ANCHORS, BATCH, HIDDEN = 768, 64, 64
 EPOCHS = 6
 OWN, OWN_RELATIVE = "own", "own, relative"
-CENTERED, TRANSLATED = "relative, centered (ours)", "translated (ours)"
+ABSOLUTE, CENTERED, TRANSLATED = "absolute, as is", "relative, centered (ours)", "translated (ours)"
 
 
 class Untranslated(BaseEstimator):
@@ -41,7 +41,7 @@ class Untranslated(BaseEstimator):
 
 
 METHODS: dict[str, Any] = {
-    "absolute": Untranslated(),
+    ABSOLUTE: Untranslated(),
     "relative": rl.RelativeProjection(normalize="none"),
     CENTERED: rl.RelativeProjection(),
     TRANSLATED: rl.Translator("stitching"),
@@ -117,7 +117,7 @@ def own_and_stitched(matrix: StitchingMatrix) -> dict[str, float]:
     means = {
         name: float(np.mean([matrix.own(decoder, kind) for decoder in matrix.decoders]))
         for name, kind in own.items()
-        if kind in matrix.methods
+        if kind in ("absolute", *matrix.methods)
     }
     return means | {method: matrix.mean(method) for method in matrix.methods}
 
@@ -126,6 +126,11 @@ def mean_rows(runs: Sequence[StitchingMatrix]) -> dict[str, dict[str, float]]:
     """Return the mean and deviation over seeds of :func:`own_and_stitched`, by row of a table."""
     found = [own_and_stitched(run) for run in runs]
     return {name: spread(one[name] for one in found) for name in found[0]}
+
+
+def means(runs: Sequence[StitchingMatrix]) -> dict[str, float]:
+    """Return the means of :func:`mean_rows` alone."""
+    return {name: cell["mean"] for name, cell in mean_rows(runs).items()}
 
 
 def pair_values(runs: Sequence[StitchingMatrix], method: str) -> np.ndarray:
