@@ -179,7 +179,7 @@ def pictured(images: Images, first: nn.Module, second: nn.Module) -> dict[str, A
 def draw(result: Result) -> Figure:
     """Draw the grids: data sets side by side, with L2 above, without below."""
     grids = result.series["grids"]
-    figure, axes = panels(len(DECODERS), len(SETS), size=(3.6, 3.3))
+    figure, axes = panels(len(DECODERS), len(SETS), size=(3.9, 3.3))
     for column, dataset in enumerate(SETS):
         for row, decoder in enumerate(DECODERS):
             draw_grid(axes[row, column], grids[f"{dataset}, {decoder}"], f"{dataset}, {decoder}")
