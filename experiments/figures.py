@@ -74,7 +74,7 @@ def packed_grid(rows: dict[str, Any]) -> dict[str, Any]:
     grid = images.transpose(0, 3, 1, 4, 2).reshape(height * step, count * step, colors)
     pixels = np.round(np.clip(np.broadcast_to(grid, (*grid.shape[:2], 3)), 0, 1) * 255).astype(np.uint8)
     content = io.BytesIO()
-    Image.fromarray(pixels).save(content, "WEBP", quality=70)
+    Image.fromarray(pixels).save(content, "WEBP", quality=50)
     return {"rows": list(rows), "webp": base64.b64encode(content.getvalue()).decode("ascii")}
 
 

@@ -125,7 +125,7 @@ def axes_table(setting: Setting, how: Autoencoding) -> Table:
         x, y = (PCA(share, random_state=0).fit(m.encoder(anchors)) for m in (first, second))
         known = (p.transform(m.encoder(anchors)) for p, m in ((x, first), (y, second)))
         t = rl.Translator(map="orthogonal_least_squares").fit(*known)
-        z = torch.from_numpy(y.inverse_transform(t.transform(x.transform(first.encoder(test)))))
+        z = torch.from_numpy(y.inverse_transform(t.transform(x.transform(first.encoder(test))))).float()
         error = float(nn.functional.mse_loss(second.decoder(z), test))
         kept = f"{x.n_components_} and {y.n_components_}"
         rows.append([f"{share}", kept, float(rl.evaluate.cosine(z, second.encoder(test))), error])
@@ -179,7 +179,7 @@ def pictured(images: Images, first: nn.Module, second: nn.Module) -> dict[str, A
 def draw(result: Result) -> Figure:
     """Draw the grids: data sets side by side, with L2 above, without below."""
     grids = result.series["grids"]
-    figure, axes = panels(len(DECODERS), len(SETS), size=(3.6, 3.3))
+    figure, axes = panels(len(DECODERS), len(SETS), size=(3.9, 3.3))
     for column, dataset in enumerate(SETS):
         for row, decoder in enumerate(DECODERS):
             draw_grid(axes[row, column], grids[f"{dataset}, {decoder}"], f"{dataset}, {decoder}")

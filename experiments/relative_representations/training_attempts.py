@@ -49,6 +49,7 @@ FASHION: dict[str, tuple[int | None, dict[str, Any], int]] = {
     "absolute, 300 steps": (None, {}, 300),
     "relative, 150 anchors, 300 steps": (150, {}, 300),
     "the same, centered": (150, {"normalize": "center"}, 300),
+    "the same, gradient through the anchors": (150, {"anchor_grad": True}, 300),
 }
 
 
