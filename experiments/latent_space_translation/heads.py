@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 NAMES = ("cifar10", "fashion", "emoji", "emoji texts", "trec", "newsgroups")
 SCALINGS = {"standard": "Table 2: standard scaling", "l2": "Table 3: L2 normalization"}
 MAPS = {"LSS": "least_squares", "OLSS": "orthogonal_least_squares", "SVD": "orthogonal"}
+APART = ("cifar10", "fashion")
 OWN, ABSOLUTE, OURS = "own", "absolute", "stitching (ours)"
 EPOCHS, BATCH, ANCHORS = 5, 32, 1_000
 
@@ -118,12 +119,14 @@ def findings(scores: dict[str, Scores]) -> Iterable[Finding]:
         )
     absolute = {n: m[ABSOLUTE] for n, m in mean.items() if np.isfinite(m[ABSOLUTE])}
     yield Finding(
-        "absolute stitching is near chance",
-        max(absolute.values()) < 0.3,
-        ", ".join(f"{TASKS[n].title} {value:.2f} (own {mean[n][OWN]:.2f})" for n, value in absolute.items()),
+        "absolute stitching of networks that were trained apart is near chance",
+        max(value for n, value in absolute.items() if n in APART) < 0.2,
+        ", ".join(f"{TASKS[n].title} {value:.2f} (own {mean[n][OWN]:.2f})" for n, value in absolute.items())
+        + ". Not trained apart are the two MiniLMs of TREC, which share an ancestor, and the one network that sees the "
+        "emoji of both vendors.",
         headline=True,
     )
-    best = {n: max(v for m, v in found.items() if m not in (OWN, OURS)) for n, found in mean.items()}
+    best = {n: np.nanmax([v for m, v in found.items() if m not in (OWN, OURS)]) for n, found in mean.items()}
     yield Finding(
         "our default is at least the best of the six, chosen on the test rows, within .01",
         all(mean[n][OURS] >= best[n] - 0.01 for n in mean),
