@@ -29,7 +29,15 @@ if TYPE_CHECKING:
 NAMES = ("cifar10", "fashion", "emoji", "emoji texts", "trec", "newsgroups")
 SCALINGS = {"standard": "Table 2: standard scaling", "l2": "Table 3: L2 normalization"}
 MAPS = {"LSS": "least_squares", "OLSS": "orthogonal_least_squares", "SVD": "orthogonal"}
+APART = ("cifar10", "fashion")
 OWN, ABSOLUTE, OURS = "own", "absolute", "stitching (ours)"
+NOTE = (
+    "Where this falls short of the paper: own heads see a thousand training rows here, and one of the three "
+    "encoders of Fashion-MNIST is principal axes, which pulls its means down; between the two networks SVD is "
+    "close to the own heads (lst-svm tells why standard scaling suffers there). 20 Newsgroups stands in the place "
+    "of DBpedia and is the harder task. Least squares is at its worst on the emoji pictures, where there are "
+    "fewer anchors than coordinates."
+)
 EPOCHS, BATCH, ANCHORS = 5, 32, 1_000
 
 # Of one task: accuracies by method, over pairs and seeds.
@@ -53,6 +61,7 @@ def run(setting: Setting) -> Result:
         [*findings(scores)],
         seeds=seeds,
         data=[f"{ANCHORS:,} anchors, or all training rows where there are fewer; at most {encoders or 'all'} encoders"],
+        notes=[NOTE],
         stand_ins={published("lst-table2", "standard", name, "on"): STAND_INS[name] for name in NAMES},
         series={TASKS[name].title: found for name, found in scores.items()},
     )
@@ -118,12 +127,14 @@ def findings(scores: dict[str, Scores]) -> Iterable[Finding]:
         )
     absolute = {n: m[ABSOLUTE] for n, m in mean.items() if np.isfinite(m[ABSOLUTE])}
     yield Finding(
-        "absolute stitching is near chance",
-        max(absolute.values()) < 0.3,
-        ", ".join(f"{TASKS[n].title} {value:.2f} (own {mean[n][OWN]:.2f})" for n, value in absolute.items()),
+        "absolute stitching of networks that were trained apart is near chance",
+        max(value for n, value in absolute.items() if n in APART) < 0.2,
+        ", ".join(f"{TASKS[n].title} {value:.2f} (own {mean[n][OWN]:.2f})" for n, value in absolute.items())
+        + ". Not trained apart are the two MiniLMs of TREC, which share an ancestor, and the one network that sees the "
+        "emoji of both vendors.",
         headline=True,
     )
-    best = {n: max(v for m, v in found.items() if m not in (OWN, OURS)) for n, found in mean.items()}
+    best = {n: np.nanmax([v for m, v in found.items() if m not in (OWN, OURS)]) for n, found in mean.items()}
     yield Finding(
         "our default is at least the best of the six, chosen on the test rows, within .01",
         all(mean[n][OURS] >= best[n] - 0.01 for n in mean),
