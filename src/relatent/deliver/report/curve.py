@@ -17,7 +17,7 @@ from relatent.translate.goals import Solution
 __all__ = ["PairsCurve", "measure_curve"]
 
 # Shares of the largest part of the pairs that is fitted again, and how many pairs that part has at most.
-SHARES, MOST_REFITTED = (0.25, 0.5, 1.0), 4_000
+SHARES, MOST_REFITTED = (0.25, 0.5, 1.0), 2_000
 # Fewer pairs may need a stricter penalty by these factors.
 STRICTER = (1.0, 8.0)
 # Fewer pairs, or held-out rows, than this give no curve.
