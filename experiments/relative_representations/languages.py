@@ -73,8 +73,8 @@ NOTE = (
     "The classes have no order, so that the paper's mean absolute error has no meaning here. Between Spanish, French "
     "and Japanese one encoder serves, as in the paper's table 17: there absolute vectors can be read. Names of "
     "languages, countries and currencies are too narrow a domain to anchor on: they differ from each other in ways "
-    "that tell nothing about animals, food or faces. Sentences of Tatoeba do better and still fall short of the paper's "
-    "Wikipedia: they are whole sentences, and our descriptions are lists of words. Centering by anchors of another "
+    "that tell nothing about animals, food or faces. Sentences of Tatoeba do better and still fall short of the "
+    "paper's Wikipedia: they are whole sentences, and our descriptions are lists of words. Centering by anchors of another "
     "domain harms, because their mean is not that of the descriptions; raw cosines stand that better."
 )
 Runs = Mapping[tuple[str, str], list[StitchingMatrix]]
