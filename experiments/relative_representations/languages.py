@@ -74,8 +74,8 @@ NOTE = (
     "and Japanese one encoder serves, as in the paper's table 17: there absolute vectors can be read. Names of "
     "languages, countries and currencies are too narrow a domain to anchor on: they differ from each other in ways "
     "that tell nothing about animals, food or faces. Sentences of Tatoeba do better and still fall short of the "
-    "paper's Wikipedia: they are whole sentences, and our descriptions are lists of words. Centering by anchors of another "
-    "domain harms, because their mean is not that of the descriptions; raw cosines stand that better."
+    "paper's Wikipedia: they are whole sentences, and our descriptions are lists of words. Centering by anchors of "
+    "another domain harms, because their mean is not that of the descriptions; raw cosines stand that better."
 )
 Runs = Mapping[tuple[str, str], list[StitchingMatrix]]
 # By domain of the anchors, method and language: the scores of the English head over seeds.
