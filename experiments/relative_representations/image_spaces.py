@@ -104,7 +104,7 @@ def findings(scores: Scores) -> Iterator[Finding]:
     )
     yield Finding(
         "farthest points find more images than uniform anchors",
-        float(np.mean(mrr["fps"])) > float(np.mean(mrr["uniform"])),
+        float(np.mean(mrr["fps"])) > float(np.mean(mrr["uniform"])) + 0.01,
         ", ".join(f"{choice} {np.mean(found):.3f}" for choice, found in mrr.items())
         + " in the mean MRR (paper: uniform .285, fps .38, kmeans .26)",
     )
