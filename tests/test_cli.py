@@ -607,6 +607,7 @@ def test_the_commands_of_the_issue_are_there():
     assert set(COMMANDS) == {
         *("info", "encode", "anchors", "project", "fit", "translate", "evaluate", "compare", "stitch", "demo"),
         *("export", "serve", "thresholds", "backfill", "canary make", "canary check", "watch", "mixed"),
+        *(f"tokens {step}" for step in ("fit", "translate", "evaluate")),
         *(f"migrate {step}" for step in ("plan", "apply", "status", "verify", "cutover", "rollback", "finish")),
     }
 

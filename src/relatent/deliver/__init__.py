@@ -34,6 +34,7 @@ from relatent.deliver.parts import ResumeWarning
 from relatent.deliver.project import project_space
 from relatent.deliver.relevance import Relevance, read_relevance
 from relatent.deliver.stitch import Stitched, stitch_space
+from relatent.deliver.tokens import TokenScores, evaluate_tokens, fit_tokens, read_tokens, translate_tokens
 from relatent.deliver.translate import map_space, translate_space
 from relatent.deliver.watch import Watched, watch_batch
 
@@ -55,6 +56,7 @@ __all__ = [
     "Status",
     "Stitched",
     "Switched",
+    "TokenScores",
     "Verification",
     "Watched",
     "anchor_rows",
@@ -65,8 +67,10 @@ __all__ = [
     "cut_over",
     "describe",
     "evaluate_spaces",
+    "evaluate_tokens",
     "finish_migration",
     "fit_spaces",
+    "fit_tokens",
     "list_origins",
     "load",
     "make_canary",
@@ -78,11 +82,13 @@ __all__ = [
     "plan_migration",
     "project_space",
     "read_relevance",
+    "read_tokens",
     "roll_back",
     "select_anchors",
     "stitch_space",
     "threshold_spaces",
     "translate_space",
+    "translate_tokens",
     "unseen_rows",
     "verify_migration",
     "watch_batch",
