@@ -280,6 +280,35 @@ def test_beyond_the_limit_requests_are_429_at_once(start, stub):
         assert post(address, {"input": "x"}, "/v1/embeddings").status_code == 200
 
 
+@pytest.mark.slow
+def test_sustained_overload_gets_clean_refusals_and_the_process_lives(start, stub, translator):
+    """Eight times as many clients as may be served, without a pause: answers are whole, or 429 with Retry-After."""
+    stub.wait = 0.01
+    with start(max_requests=8) as address:
+
+        def ask(_):
+            with httpx.Client(base_url=address, timeout=60) as session:
+                return [session.post("/v1/embeddings", json={"input": TEXTS}) for _ in range(40)]
+
+        with ThreadPoolExecutor(64) as pool:
+            answers = [answer for session in pool.map(ask, range(64)) for answer in session]
+        stub.wait = 0.0
+        served = [answer for answer in answers if answer.status_code == 200]
+        refused = [answer for answer in answers if answer.status_code != 200]
+        assert served
+        assert refused
+        expected = translator.transform(embedded(TEXTS))
+        for answer in served:
+            found = [one["embedding"] for one in answer.json()["data"]]
+            np.testing.assert_allclose(found, expected, rtol=1e-5)
+        for answer in refused:
+            assert answer.status_code in (429, 503), answer.text
+            assert answer.headers["retry-after"] == "1"
+            assert answer.json()["error_type"] == "overloaded"
+        assert post(address, {"input": TEXTS}, "/v1/embeddings").status_code == 200
+        assert "relatent_requests_in_progress 1\n" in httpx.get(f"{address}/metrics").text  # this one alone
+
+
 def test_a_slow_client_is_told_to_go(start):
     with start(body_timeout=0.3) as address:
         host, port = address.removeprefix("http://").split(":")

@@ -3,7 +3,7 @@
 Nothing heavy is imported before a command runs, so that help and completion answer at once.
 """
 
-from relatent.cli import migrate, report, running, services, spaces, translators
+from relatent.cli import migrate, report, running, services, spaces, tokens, translators
 from relatent.cli.frame import ERROR, NO_GO, NO_VERDICT, OK, USAGE, app
 
 __all__ = [
@@ -18,5 +18,6 @@ __all__ = [
     "running",
     "services",
     "spaces",
+    "tokens",
     "translators",
 ]

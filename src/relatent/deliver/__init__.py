@@ -43,6 +43,7 @@ from relatent.deliver.report import (
     write_report,
 )
 from relatent.deliver.stitch import Stitched, stitch_space
+from relatent.deliver.tokens import TokenScores, evaluate_tokens, fit_tokens, read_tokens, translate_tokens
 from relatent.deliver.translate import map_space, translate_space
 from relatent.deliver.watch import Watched, watch_batch
 
@@ -65,6 +66,7 @@ __all__ = [
     "Status",
     "Stitched",
     "Switched",
+    "TokenScores",
     "Verification",
     "Watched",
     "anchor_rows",
@@ -75,8 +77,10 @@ __all__ = [
     "cut_over",
     "describe",
     "evaluate_spaces",
+    "evaluate_tokens",
     "finish_migration",
     "fit_spaces",
+    "fit_tokens",
     "list_origins",
     "load",
     "make_canary",
@@ -88,6 +92,7 @@ __all__ = [
     "plan_migration",
     "project_space",
     "read_relevance",
+    "read_tokens",
     "report_comparison",
     "report_plan",
     "report_spaces",
@@ -98,6 +103,7 @@ __all__ = [
     "stitch_space",
     "threshold_spaces",
     "translate_space",
+    "translate_tokens",
     "unseen_rows",
     "verify_migration",
     "watch_batch",

@@ -13,6 +13,9 @@ from relatent.serve.settings import Settings
 
 __all__ = ["Upstream"]
 
+# Seconds that an idle connection is kept: fewer than servers keep it, so that a request does not meet its closing.
+KEPT_IDLE = 2.0
+
 
 class Upstream:
     """A client of one address, with as many connections as there may be requests."""
@@ -23,7 +26,7 @@ class Upstream:
         self.client = self.httpx.AsyncClient(
             headers={} if key is None else {"Authorization": f"Bearer {key}"},
             timeout=settings.upstream_timeout,
-            limits=self.httpx.Limits(max_connections=settings.max_requests),
+            limits=self.httpx.Limits(max_connections=settings.max_requests, keepalive_expiry=KEPT_IDLE),
             trust_env=False,  # the address that was given is the one that is asked
         )
         self.url = f"{str(settings.upstream).rstrip('/')}/embeddings"
@@ -51,8 +54,7 @@ class Upstream:
 
     async def _asked(self, content: dict[str, Any]) -> dict[str, Any]:
         try:
-            async with self.client.stream("POST", self.url, json=content) as response:
-                raw = await self._read(response)
+            raw = await self._posted(content)
         except self.httpx.TimeoutException as error:
             limit = self.settings.upstream_timeout
             raise Refused("upstream_failed", f"The upstream did not answer within {limit:g} s.") from error
@@ -62,6 +64,16 @@ class Upstream:
             return object_of(raw)
         except Refused as error:
             raise Refused("upstream_failed", "The upstream's answer is not a JSON object.") from error
+
+    async def _posted(self, content: dict[str, Any], again: bool = True) -> bytes:
+        """Ask, and once more where the upstream closed the connection just then: texts may be embedded twice."""
+        try:
+            async with self.client.stream("POST", self.url, json=content) as response:
+                return await self._read(response)
+        except (self.httpx.RemoteProtocolError, self.httpx.ReadError, self.httpx.WriteError):
+            if not again:
+                raise
+        return await self._posted(content, again=False)
 
     async def _read(self, response: Any) -> bytes:
         """Read an answer that is one, and not too large. What it says about an error may hold texts, and is dropped."""

@@ -5,19 +5,22 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from relatent.stores.address import StoreError
 from relatent.stores.chroma.connection import Connection
+from relatent.stores.locks import busy
 from relatent.stores.store import Field
 
 __all__ = ["METRICS", "Added", "Roles", "read_roles"]
 
 META = "relatent.added"
 METRICS = {"cosine": "cosine", "inner": "ip", "l2": "l2"}
-# A switch is in the middle for some milliseconds. Who finds it there for so many seconds finds a dead one.
-PATIENCE, PAUSE = 2.0, 0.02
+# A switch is in the middle for some milliseconds. Who finds it there for so many seconds looks whether it is dead; one
+# that lives and takes longer than that is waited for no more.
+PATIENCE, LONGEST, PAUSE = 2.0, 60.0, 0.02
 
 
 @dataclass(frozen=True)
@@ -83,16 +86,26 @@ def read_roles(connection: Connection) -> Roles:
 
 def _whole(connection: Connection, name: str) -> Any:
     """Return the served collection. If it is away for longer than a switch takes, have the old one back."""
-    until = time.monotonic() + PATIENCE
+    began = time.monotonic()
     while (served := connection.find(name)) is None:
         every = {one.name: one for one in connection.every()}
-        old = _put_aside(every, name)
-        if old is None and name not in every:
+        if _put_aside(every, name) is None and name not in every:
             raise StoreError(f"{connection.address} is not there: no collection has that name.")
-        if old is not None and time.monotonic() > until:
-            connection.rename(old, name)
+        waited = time.monotonic() - began
+        if waited > LONGEST:
+            raise busy(connection.address)
+        if waited > PATIENCE:
+            _undo(connection, name)
         time.sleep(PAUSE)
     return served
+
+
+def _undo(connection: Connection, name: str) -> None:
+    """Have the old collection back, unless a migration is alive: on a busy machine a switch can take long."""
+    with suppress(StoreError), connection.lock():
+        old = _put_aside({one.name: one for one in connection.every()}, name)
+        if old is not None:
+            connection.rename(old, name)
 
 
 def _put_aside(every: Mapping[str, Any], name: str) -> Any | None:
