@@ -42,7 +42,7 @@ def list_items(out: Path, console: Console) -> None:
     table = Table("item", "paper", "shows", "committed", "run here")
     for item in ITEMS.values():
         found = (read_record(folder, item.name) for folder in (COMMITTED, out))
-        cells = ("–" if one is None else f"{one.size}, {one.seconds:.0f} s" for one in found)
+        cells = ("–" if one is None else one.size for one in found)
         table.add_row(item.name, item.paper, item.shows, *cells)
     console.print(table)
     console.print("  ".join(f"{short}: {title}." for short, title in PAPERS.items()))

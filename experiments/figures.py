@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 # Okabe and Ito's palette, the dark ones first.
 COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#F0E442")
 SEQUENTIAL = "cividis"
+COLOR_COUNTS, LARGEST = (64, 32, 16), 190_000  # bytes
 STYLE: dict[str, Any] = {
     "font.size": 9,
     "axes.titlesize": 10,
@@ -96,12 +97,17 @@ def draw_grid(axes: Any, kept: dict[str, Any], title: str) -> None:
 
 
 def save(figure: Figure, path: Path) -> None:
-    """Write a picture; a palette of 40 colors keeps it small."""
+    """Write a picture, with as many colors as keep it small."""
     import io
 
     from PIL import Image
 
-    content = io.BytesIO()
-    figure.savefig(content, format="png", facecolor="white", dpi=STYLE["savefig.dpi"])
+    drawn, content = io.BytesIO(), io.BytesIO()
+    figure.savefig(drawn, format="png", facecolor="white", dpi=STYLE["savefig.dpi"])
+    for colors in COLOR_COUNTS:
+        content = io.BytesIO()
+        Image.open(drawn).convert("RGB").quantize(colors).save(content, "png", optimize=True)
+        if content.tell() < LARGEST:
+            break
     path.parent.mkdir(parents=True, exist_ok=True)
-    Image.open(content).convert("RGB").quantize(40).save(path, optimize=True)
+    path.write_bytes(content.getvalue())

@@ -9,7 +9,7 @@ from pathlib import Path
 from experiments.figures import save
 from experiments.items import ITEMS, PAPERS, Item
 from experiments.published import source
-from experiments.results import Record, read_record
+from experiments.results import Finding, Record, read_record
 from experiments.show import markdown_table, verdict
 
 RECORDS = Path(__file__).parent / "results"
@@ -43,7 +43,7 @@ def _headlines(records: dict[str, Record]) -> Iterator[str]:
     yield "## Which published findings held\n"
     for name, record in records.items():
         for finding in (one for one in record.result.findings if one.headline):
-            yield f"- **{verdict(finding)}**: {finding.claim}. {finding.evidence} ([{name}](#{name}))"
+            yield f"- **{verdict(finding)}**: {_sentences(finding)} ([{name}](#{name}))"
     yield ""
 
 
@@ -62,9 +62,14 @@ def _section(item: Item, record: Record) -> str:
             "|---|---|",
             *(f"| {a} | {b} |" for a, b in result.stand_ins.items()),
         ]
-    lines += ["", *(f"- {verdict(one)}: {one.claim}. {one.evidence}" for one in result.findings)]
+    lines += ["", *(f"- {verdict(one)}: {_sentences(one)}" for one in result.findings)]
     lines += [f"\n{note}" for note in result.notes]
     return "\n".join(lines) + "\n"
+
+
+def _sentences(finding: Finding) -> str:
+    """Return the claim and its evidence as two sentences."""
+    return f"{finding.claim}. {finding.evidence[:1].upper()}{finding.evidence[1:].rstrip('.')}."
 
 
 def draw_pictures(folder: Path = RECORDS, into: Path = PICTURES) -> None:
