@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 DEPTHS, TEST, FITTED, ROWS = (8, 14), 500, 500, 2_000
 NOTE = (
-    "A trained layer had 100 steps of 64 samples, drawn from the same 500 samples with their labels; trained for longer, "
+    "A trained layer had 100 steps of 64 samples, drawn from the same 500 samples with their labels; trained longer, "
     "or on more of them, it may do better. Blocks 0.3 to 0.5 of ResNet-8 and 0.3 to 0.8 of ResNet-14 are their "
     "residual blocks."
 )

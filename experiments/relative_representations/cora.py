@@ -79,8 +79,8 @@ def run(setting: Setting) -> Result:
         data=["Cora: 2,708 papers, 5,278 citations, 7 classes"],
         stand_ins={"1,920 models of width 300": f"{len(every['similarity']):,} models of width {width}"},
         notes=[
-            f"{len(records)} of {len(GRID)} trainings are kept, three models each. A call of the command adds what "
-            "a minute of CPU time allows; --full trains the whole grid at the paper's width."
+            f"{len(records)} of {len(GRID)} trainings are kept, three models each. A call of the command adds those "
+            "that a minute of CPU time allows; --full trains the whole grid at the paper's width."
         ],
         series={"points": points(every["similarity"]), "over_time": over_time(records)},
     )
