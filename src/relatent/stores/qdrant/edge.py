@@ -20,6 +20,7 @@ from relatent.stores.store import Field
 __all__ = ["EdgeEngine", "open_store"]
 
 NOTE = "relatent.json"
+CONFIG, READY = "edge_config.json", "relatent-config.json"
 
 
 def open_store(address: Address) -> QdrantStore:
@@ -34,14 +35,27 @@ class EdgeEngine:
         self._edge = needs("qdrant_edge", "qdrant", "open Qdrant's embedded engine")
         self._address, self._folder = address, address.file
         self._shard: Any = None
-        if not (self._folder / "edge_config.json").is_file():
+        if not (self._folder / CONFIG).is_file():
             raise StoreError(f"{address} is not there, or no folder of Qdrant's embedded engine: check the path.")
         with self._told():
-            self._shard = self._edge.EdgeShard.load(str(self._folder))
+            self._shard = self._loaded()
+
+    def _loaded(self) -> Any:
+        """Load the folder; one in which a drop was killed by the config that the engine had not written yet."""
+        ready = self._folder / READY
+        try:
+            shard = self._edge.EdgeShard.load(str(self._folder))
+        except Exception as error:
+            if "Incompatible configs" not in str(error) or not ready.is_file():
+                raise
+            ready.replace(self._folder / CONFIG)
+            shard = self._edge.EdgeShard.load(str(self._folder))
+        ready.unlink(missing_ok=True)
+        return shard
 
     def fields(self) -> list[Field]:
         """Return the dense vectors, which the engine notes in its folder."""
-        known = json.loads((self._folder / "edge_config.json").read_text("utf8"))["vectors"]
+        known = json.loads((self._folder / CONFIG).read_text("utf8"))["vectors"]
         return [field_of(self._address, n, v["size"], v["distance"], v.get("datatype")) for n, v in known.items()]
 
     def read_note(self) -> dict[str, Any] | None:
@@ -95,8 +109,13 @@ class EdgeEngine:
         self._update(create(field.name, field.dim, distance, datatype=datatype))
 
     def drop(self, name: str) -> None:
-        """Remove a named vector."""
+        """Remove a named vector. The engine cannot be loaded if it is killed before its config: that is made ready."""
+        config = json.loads((self._folder / CONFIG).read_text("utf8"))
+        config["vectors"].pop(engine_name(name))
+        with atomic_write(self._folder / READY) as aside:
+            aside.write_text(json.dumps(config), "utf8")
         self._update(self._edge.UpdateOperation.delete_vector_name(engine_name(name)))
+        (self._folder / READY).unlink()
 
     def search(self, name: str, queries: np.ndarray, k: int, exact: bool) -> list[list[tuple[int | str, float]]]:
         """Ask one query after the other."""
