@@ -65,7 +65,6 @@ def test_published_figures_have_a_source():
     assert "Moschella" in source("rr-table1")
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", [item.name for item in ITEMS.values() if item.offline])
 def test_items_that_need_no_download_run(tmp_path, name):
     """The smoke subset: every part of an item in its smallest size."""
