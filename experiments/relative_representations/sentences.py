@@ -1,9 +1,8 @@
 """Heads under text encoders that they were not trained on: table 5 of Moschella et al., ICLR 2023.
 
 Questions of TREC through five encoders (in the quick size three), newsgroup posts through three (two), and tweets
-through two. A head is trained on
-each encoder and reads all others: as they are (filled up with zeros where the widths differ), relative to 768
-anchors, and translated.
+through two. A head is trained on each encoder and reads all others: as they are (filled up with zeros where the widths
+differ), relative to 768 anchors, and translated.
 
     python -m experiments rr-table5
 """

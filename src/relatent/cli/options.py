@@ -20,10 +20,12 @@ __all__ = [
     "K",
     "Key",
     "Markdown",
+    "MinOverlap",
     "Out",
     "Packed",
     "Scheduler",
     "Seed",
+    "Slices",
     "SourceSpace",
     "TargetKey",
     "TargetSpace",
@@ -61,8 +63,10 @@ Packed = Annotated[bool, typer.Option("--packed", help="OLD holds bytes of eight
 Seed = Annotated[int, typer.Option("--seed", help="The same seed gives the same result.")]
 K = Annotated[int, typer.Option("-k", help="How many neighbors to look at.")]
 Accept = Annotated[bool, typer.Option("--accept", help="Accept spaces that look like another model's.")]
-
-
+MinOverlap = Annotated[
+    float | None, typer.Option("--min-overlap", help="Without --relevant: lower bound of overlap@k that GO takes.")
+]
+Slices = Annotated[str | None, typer.Option("--slices", help="Column to give figures per value of.")]
 EngineName = Annotated[
     str | None, typer.Option("--engine", help="Where to run: serial, processes or dask (extra: dask).")
 ]

@@ -15,7 +15,9 @@ from relatent.cli.options import (
     Force,
     K,
     Key,
+    MinOverlap,
     Seed,
+    Slices,
     SourceSpace,
     TargetKey,
     TargetSpace,
@@ -45,10 +47,8 @@ def report(
     relevant: Annotated[
         Path | None, typer.Option("--relevant", help="Judged pairs of held-out keys, as in evaluate.")
     ] = None,
-    min_overlap: Annotated[
-        float | None, typer.Option("--min-overlap", help="Without --relevant: lower bound of overlap@k that GO takes.")
-    ] = None,
-    slices: Annotated[str | None, typer.Option("--slices", help="Column to give figures per value of.")] = None,
+    min_overlap: MinOverlap = None,
+    slices: Slices = None,
     with_texts: Annotated[
         str | None, typer.Option("--with-texts", help="Column to show of the worst items; else their keys only.")
     ] = None,

@@ -17,10 +17,12 @@ from relatent.cli.options import (
     K,
     Key,
     Markdown,
+    MinOverlap,
     Out,
     Packed,
     Scheduler,
     Seed,
+    Slices,
     SourceSpace,
     TargetKey,
     TargetSpace,
@@ -132,14 +134,12 @@ def evaluate(
             "--relevant", help="Judged pairs of held-out keys: a table of query, item and perhaps grade, or TREC qrels."
         ),
     ] = None,
-    slices: Annotated[str | None, typer.Option("--slices", help="Column to give figures per value of.")] = None,
+    slices: Slices = None,
     k: K = 10,
     margin: Annotated[
         float, typer.Option("--margin", help="How much worse than staying a translation may be, in nDCG@k.")
     ] = 0.01,
-    min_overlap: Annotated[
-        float | None, typer.Option("--min-overlap", help="Without --relevant: lower bound of overlap@k that GO takes.")
-    ] = None,
+    min_overlap: MinOverlap = None,
     candidates: Annotated[
         int, typer.Option("--candidates", "--cascade", help="Items that the cascade ranks by the new model, per query.")
     ] = 200,
