@@ -60,7 +60,7 @@ class Task:
 
 
 def load_task(name: str, seed: int = 0, most: int | None = None, encoders: int | None = None) -> Task:
-    """Return one of TASKS. The seed draws the rows: where data come with a split, only those within each part.
+    """Return one of TASKS. The seed draws the rows; no seed tests with rows that another one fits on or chooses by.
 
     ``most`` bounds the rows of each part, ``encoders`` the spaces: the first so many.
     """
@@ -72,14 +72,13 @@ def load_task(name: str, seed: int = 0, most: int | None = None, encoders: int |
 
 
 def split(n: int, train: int | None, seed: int, most: int | None = None) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Draw the rows to fit on, to choose by and to test with, none in two of them.
+    """Draw the rows to fit on, to choose by and to test with, none in two of them, whatever their seeds.
 
     >>> [len(part) for part in split(100, None, 0)], [len(part) for part in split(100, 90, 0, most=20)]
     ([60, 15, 25], [20, 18, 10])
     """
+    known = np.arange(n) < train if train is not None else np.random.default_rng(0).permutation(n) >= TEST_SHARE * n
     order = np.random.default_rng(seed).permutation(n)
-    train_rows, test = order[round(TEST_SHARE * n) :], order[: round(TEST_SHARE * n)]
-    if train is not None:
-        train_rows, test = order[order < train], order[order >= train]
+    train_rows, test = order[known[order]], order[~known[order]]
     held = round(CHOICE_SHARE * len(train_rows))
     return train_rows[held:][:most], train_rows[:held][:most], test[:most]

@@ -7,14 +7,15 @@ anchors: what ``relatent.RelativeTranslator("cosine", delta=δ, omega=ω)`` does
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from experiments.data.tasks import Task
+from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import Pipeline, make_pipeline
-from sklearn.preprocessing import Normalizer
+from sklearn.preprocessing import Normalizer, StandardScaler
 
 import relatent as rl
 
@@ -72,9 +73,14 @@ def condition_number(anchors: np.ndarray) -> float:
     return float(np.sqrt(squares[-1] / squares[squares > CUTOFF**2 * squares[-1]][0]))
 
 
-def linear_head() -> Pipeline:
-    """Return an unfitted classifier of directions: it cannot see norms, which a relative code has lost."""
-    return make_pipeline(Normalizer(), LogisticRegression(C=10, max_iter=300))
+def head_of_directions(strength: float) -> Pipeline:
+    """Return an unfitted classifier that cannot see norms, which a relative code has lost."""
+    return make_pipeline(Normalizer(), LogisticRegression(C=strength, max_iter=300))
+
+
+def standardizing_head() -> Pipeline:
+    """Return an unfitted classifier that divides every coordinate by its spread, weak ones too."""
+    return make_pipeline(StandardScaler(), LogisticRegression(C=0.1, max_iter=300))
 
 
 def score_grid(
@@ -102,9 +108,9 @@ def score_grid(
     return np.asarray(found).reshape(len(deltas), len(omegas), len(MEASURES)).transpose(2, 0, 1)
 
 
-def fit_heads(task: Task, head: Callable[[], Pipeline] = linear_head) -> dict[str, Pipeline]:
+def fit_heads(task: Task, head: Pipeline) -> dict[str, Pipeline]:
     """Return one fitted head per space of a task."""
-    return {name: head().fit(x[task.fit], task.labels[task.fit]) for name, x in task.spaces.items()}
+    return {name: clone(head).fit(x[task.fit], task.labels[task.fit]) for name, x in task.spaces.items()}
 
 
 def neighbors(names: Sequence[str]) -> list[tuple[str, str]]:
@@ -116,13 +122,29 @@ def neighbors(names: Sequence[str]) -> list[tuple[str, str]]:
     return list(zip(names, [*names[1:], names[0]], strict=True))
 
 
-def choose(task: Task, heads: dict[str, Pipeline], *, anchors: int = ANCHORS, seed: int = 0) -> tuple[float, int]:
-    """Return the δ and ω of the highest accuracy on the rows to choose by, averaged over some pairs."""
-    deltas, omegas = (0.7, 0.8, 0.85, 0.9, 0.95), (8, 32)
+@dataclass(frozen=True)
+class Choice:
+    """What stitches best on the rows to choose by: an unfitted head, and δ and ω."""
+
+    head: Pipeline
+    delta: float
+    omega: int
+    accuracy: float
+
+
+def choose(task: Task, *, anchors: int = ANCHORS) -> Choice:
+    """Return the best head, δ and ω on the rows to choose by, averaged over some pairs."""
+    heads = (*map(head_of_directions, (1, 10, 100)), standardizing_head())
+    return max((choose_grid(task, head, anchors) for head in heads), key=lambda one: one.accuracy)
+
+
+def choose_grid(task: Task, head: Pipeline, anchors: int) -> Choice:
+    """Return the best δ and ω for one head."""
+    deltas, omegas, fitted = (0.6, 0.7, 0.8, 0.85, 0.9, 0.95), (8, 32), fit_heads(task, head)
     grids = [
-        score_grid(task, pair, heads[pair[1]], task.choice, deltas, omegas, anchors=anchors, seed=seed)
+        score_grid(task, pair, fitted[pair[1]], task.choice, deltas, omegas, anchors=anchors)
         for pair in neighbors(list(task.spaces))
     ]
     accuracy = np.mean(grids, axis=0)[MEASURES.index("accuracy")]
     i, j = np.unravel_index(np.argmax(accuracy), accuracy.shape)
-    return deltas[i], omegas[j]
+    return Choice(head, deltas[i], omegas[j], float(accuracy[i, j]))

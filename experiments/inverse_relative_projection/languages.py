@@ -46,7 +46,7 @@ Translate = Callable[[np.ndarray, np.ndarray, np.ndarray], np.ndarray]
 
 def run(setting: Setting) -> Result:
     """Decode Spanish and English into English, over seeds."""
-    group, seeds, most = load_group("languages"), *setting.pick(quick=(3, 600), full=(5, None))
+    group, seeds, most = load_group("languages"), *setting.pick(quick=(5, 600), full=(5, None))
     english = [name for name in group.spaces if name != SPANISH]
     pairs = [(source, target) for target in english for source in (target, SPANISH)]
     delta = choose_delta(group, pairs, most)

@@ -37,7 +37,7 @@ INVERSE, OURS, MEAN = "inverse relative projection", "dual codes (ours)", "mean 
 
 def run(setting: Setting) -> Result:
     """Fill the matrices of every task, over seeds."""
-    seeds, most = setting.pick(quick=(2, 1_000), full=(5, None))
+    seeds, most = setting.pick(quick=(5, 1_000), full=(5, None))
     found: dict[str, dict[str, np.ndarray]] = {}
     chosen: dict[str, float] = {}
     for name in NAMES:

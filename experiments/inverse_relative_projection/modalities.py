@@ -1,7 +1,7 @@
 """Pictures and texts: the cross-modal stitching matrix of Maiorca et al. (2024), on emoji.
 
 A head per encoder tells the category of an emoji from its picture or from its name. Every head then reads every other
-encoder through inverse relative projection, ω and δ chosen on validation rows, and through relatent's dual codes.
+encoder through inverse relative projection, head, ω and δ chosen on validation rows, and through relatent's dual codes.
 
     python -m experiments irp-modalities
 """
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from experiments.data.tasks import STAND_INS, load_task
 from experiments.figures import heat_map, panels
-from experiments.inverse_relative_projection.decoding import ANCHORS, choose, fit_heads, linear_head
+from experiments.inverse_relative_projection.decoding import ANCHORS, choose
 from experiments.results import Finding, Result, Setting, Table, spread
 
 import relatent as rl
@@ -27,16 +27,16 @@ INVERSE, OURS = "inverse relative projection", "dual codes (ours)"
 
 def run(setting: Setting) -> Result:
     """Stitch every head to every encoder, over seeds."""
-    seeds = setting.pick(quick=3, full=5)
+    seeds = setting.pick(quick=5, full=5)
     first = load_task("all emoji")
-    delta, omega = choose(first, fit_heads(first))
+    chosen = choose(first)
     found: dict[str, list[np.ndarray]] = {INVERSE: [], OURS: []}
     for seed in range(seeds):
         task = load_task("all emoji", seed)
-        inverse = rl.RelativeTranslator("cosine", delta=delta, omega=omega, seed=seed)
+        inverse = rl.RelativeTranslator("cosine", delta=chosen.delta, omega=chosen.omega, seed=seed)
         matrix = rl.stitching_matrix(
             task.spaces,
-            linear_head(),
+            chosen.head,
             task.labels,
             anchors=task.anchors(ANCHORS),
             train=task.fit,
@@ -52,7 +52,8 @@ def run(setting: Setting) -> Result:
         findings(values, encoders, chance),
         seeds=seeds,
         data=[
-            f"1,906 emoji in nine categories, {ANCHORS} anchors, chosen on validation rows: δ = {delta}, ω = {omega}"
+            f"1,906 emoji in nine categories, {ANCHORS} anchors, chosen on validation rows: the head, "
+            f"δ = {chosen.delta} and ω = {chosen.omega}"
         ],
         stand_ins={"N24News, pictures and texts": f"{STAND_INS['emoji']}; {STAND_INS['emoji texts']}"},
         series={"encoders": encoders} | {method: m.mean(axis=0) for method, m in values.items()},

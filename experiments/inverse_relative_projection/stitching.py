@@ -1,8 +1,9 @@
 """Zero-shot stitching by inverse relative projection: the table over data sets of Maiorca et al. (2024).
 
-Each encoder has a head of its own, logistic regression on unit vectors. Every head then reads every other encoder,
-whose vectors are decoded into the head's space with the paper's ω and δ, with ω and δ chosen on validation rows, and by
-relatent's dual codes, which keep the two halves as independent.
+Each encoder has a head of its own, logistic regression on unit or on standardized vectors. Every head then reads every
+other encoder, whose vectors are decoded into the head's space with the paper's ω and δ, with ω and δ chosen on
+validation rows, and by relatent's dual codes, which keep the two halves as independent. The head is chosen together
+with ω and δ.
 
     python -m experiments irp-stitching
 """
@@ -14,9 +15,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from experiments.data.tasks import STAND_INS, TASKS, Task, load_task
 from experiments.figures import COLORS, panels
-from experiments.inverse_relative_projection.decoding import choose, fit_heads, linear_head
+from experiments.inverse_relative_projection.decoding import Choice, choose
 from experiments.published import MISSING, published
 from experiments.results import Finding, Result, Setting, Table, spread
+from sklearn.pipeline import Pipeline
 
 import relatent as rl
 
@@ -54,30 +56,34 @@ NOTES = (
 
 def run(setting: Setting) -> Result:
     """Stitch every pair of every task, over seeds."""
-    seeds = setting.pick(quick=2, full=5)
+    seeds = setting.pick(quick=5, full=5)
     most, anchors = setting.pick(quick=(1_500, 500), full=(None, 768))
     scores: dict[str, Scores] = {}
-    settings: dict[str, tuple[float, int]] = {}
+    settings: dict[str, Choice] = {}
     for name in NAMES:
         scores[name] = {column: [] for column in COLUMNS}
         for seed in range(seeds):
             task = load_task(name, seed, most)
             if name not in settings:
-                settings[name] = choose(task, fit_heads(task), anchors=anchors)
-            for column, values in stitched(task, methods(name, settings[name], seed), anchors, seed).items():
+                settings[name] = choose(task, anchors=anchors)
+            for column, values in stitched(
+                task, settings[name], methods(name, settings[name], seed), anchors, seed
+            ).items():
                 scores[name][column] += values
     return Result(
         [table(scores, settings)],
         findings(scores),
         seeds=seeds,
-        data=[f"{anchors} anchors, ω and δ chosen on validation rows of the first seed"],
+        data=[
+            f"{anchors} anchors; head, ω and δ by validation rows of the first seed; the same test rows for all seeds"
+        ],
         stand_ins={TASKS[name].title: STAND_INS[name] for name in NAMES},
         notes=NOTES,
         series={TASKS[name].title: found for name, found in scores.items()},
     )
 
 
-def methods(name: str, chosen: tuple[float, int], seed: int) -> dict[str, Any]:
+def methods(name: str, chosen: Choice, seed: int) -> dict[str, Any]:
     """Return what translates: nothing, the paper's setting, ours of its steps, and dual codes."""
     found = published("irp-stitching", name)
     given = found if isinstance(found, dict) else {"omega": OMEGA, "delta": DELTA}
@@ -85,16 +91,16 @@ def methods(name: str, chosen: tuple[float, int], seed: int) -> dict[str, Any]:
     return {
         ABSOLUTE: None,
         PAPER: rl.RelativeTranslator("cosine", **paper, seed=seed),
-        CHOSEN: rl.RelativeTranslator("cosine", delta=chosen[0], omega=chosen[1], seed=seed),
+        CHOSEN: rl.RelativeTranslator("cosine", delta=chosen.delta, omega=chosen.omega, seed=seed),
         OURS: rl.RelativeTranslator(),
     }
 
 
-def stitched(task: Task, methods: dict[str, Any], anchors: int, seed: int) -> Scores:
+def stitched(task: Task, head: Pipeline, methods: dict[str, Any], anchors: int, seed: int) -> Scores:
     """Return the accuracies of one seed: of heads on their own encoder, and of every pair by every method."""
     matrix = rl.stitching_matrix(
         task.spaces,
-        linear_head(),
+        head,
         task.labels,
         anchors=task.anchors(anchors),
         train=task.fit,
@@ -107,16 +113,15 @@ def stitched(task: Task, methods: dict[str, Any], anchors: int, seed: int) -> Sc
     return {OWN: [matrix.own(name) for name in task.spaces], **by_method}
 
 
-def table(scores: dict[str, Scores], settings: dict[str, tuple[float, int]]) -> Table:
+def table(scores: dict[str, Scores], settings: dict[str, Choice]) -> Table:
     """Lay out ours beside the published figures."""
     rows = []
     for name in (*scores, *LACKING):
         theirs = [published("irp-stitching", name, key) for key in ("own", "absolute", "stitched")]
         cells: list[Any] = [name, *[MISSING] * (len(COLUMNS) + 1)]
         if name in scores:
-            delta, omega = settings[name]
             found = [spread(values) if values else MISSING for values in scores[name].values()]
-            cells = [TASKS[name].title, f"{omega}, {delta}", *found]
+            cells = [TASKS[name].title, f"{settings[name].omega}, {settings[name].delta}", *found]
         rows.append([*cells, *theirs])
     columns = ("data", "chosen ω, δ", *COLUMNS, *PUBLISHED)
     return Table("Accuracy of heads on other encoders, mean ± std over pairs and seeds", columns, rows)

@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 NAMES = ("cifar10", "fashion", "emoji", "emoji texts", "trec", "newsgroups")
 SCALINGS = {"standard": "Table 2: standard scaling", "l2": "Table 3: L2 normalization"}
 MAPS = {"LSS": "least_squares", "OLSS": "orthogonal_least_squares", "SVD": "orthogonal"}
-APART = ("cifar10", "fashion")
 OWN, ABSOLUTE, OURS = "own", "absolute", "stitching (ours)"
 NOTE = (
     "Where this falls short of the paper: own heads see a thousand training rows here, and one of the three "
@@ -46,7 +45,7 @@ Scores = dict[str, list[float]]
 
 def run(setting: Setting) -> Result:
     """Stitch every pair of every task by every map, over seeds."""
-    seeds, encoders, most = setting.pick(quick=(2, 3, 1_000), full=(5, None, None))
+    seeds, encoders, most = setting.pick(quick=(5, 3, 1_000), full=(5, None, None))
     methods = {ABSOLUTE: None, OURS: rl.Translator("stitching", max_cost="affine")} | {
         f"{name}, {scaling}": rl.Translator(map=rule, normalize=scaling)
         for scaling in SCALINGS
@@ -114,24 +113,21 @@ def cell(values: list[float]) -> Cell:
 def findings(scores: dict[str, Scores]) -> Iterable[Finding]:
     """Judge the order of the maps, and absolute stitching."""
     mean = {n: {m: float(np.mean(v)) if v else np.nan for m, v in found.items()} for n, found in scores.items()}
+    ordered, told = [], []
     for scaling, title in SCALINGS.items():
-        svd, lss, olss = (
-            float(np.mean([m[f"{rule}, {scaling}"] for m in mean.values()])) for rule in ("SVD", "LSS", "OLSS")
-        )
-        wins = sum(m[f"SVD, {scaling}"] >= m[f"LSS, {scaling}"] - 0.005 for m in mean.values())
-        yield Finding(
-            f"SVD ≥ LSS ≥ OLSS with {scaling} scaling",
-            svd >= lss >= olss,
-            f"{title}: means over data sets {svd:.2f}, {lss:.2f}, {olss:.2f}; SVD ≥ LSS on {wins} of {len(mean)}.",
-            headline=True,
-        )
+        by_map = {rule: [m[f"{rule}, {scaling}"] for m in mean.values()] for rule in ("SVD", "LSS", "OLSS")}
+        svd, lss, olss = (float(np.mean(values)) for values in by_map.values())
+        wins = np.sum(np.asarray(by_map["SVD"]) >= np.asarray(by_map["LSS"]) - 0.005)
+        ordered.append(svd >= lss >= olss)
+        told.append(f"{title}: means {svd:.2f}, {lss:.2f}, {olss:.2f}; SVD ≥ LSS on {wins} of {len(mean)} data sets.")
+    yield Finding("SVD ≥ LSS ≥ OLSS with either scaling", all(ordered), " ".join(told), headline=True)
     absolute = {n: m[ABSOLUTE] for n, m in mean.items() if np.isfinite(m[ABSOLUTE])}
     yield Finding(
-        "absolute stitching of networks that were trained apart is near chance",
-        max(value for n, value in absolute.items() if n in APART) < 0.2,
-        ", ".join(f"{TASKS[n].title} {value:.2f} (own {mean[n][OWN]:.2f})" for n, value in absolute.items())
-        + ". Not trained apart are the two MiniLMs of TREC, which share an ancestor, and the one network that sees the "
-        "emoji of both vendors.",
+        "absolute stitching is at chance",
+        all(value < chance(n) + 0.1 for n, value in absolute.items()),
+        ", ".join(f"{TASKS[n].title} {value:.2f} (guessing {chance(n):.2f})" for n, value in absolute.items())
+        + ". High where the spaces were not made apart: two MiniLMs of TREC share an ancestor, and one network sees "
+        "the emoji of both vendors.",
         headline=True,
     )
     best = {n: np.nanmax([v for m, v in found.items() if m not in (OWN, OURS)]) for n, found in mean.items()}
@@ -140,6 +136,12 @@ def findings(scores: dict[str, Scores]) -> Iterable[Finding]:
         all(mean[n][OURS] >= best[n] - 0.01 for n in mean),
         "; ".join(f"{TASKS[n].title} {mean[n][OURS]:.2f} against {best[n]:.2f}" for n in mean),
     )
+
+
+def chance(name: str) -> float:
+    """Return the share of the most frequent class: the accuracy of always guessing it."""
+    labels = load_task(name).labels
+    return float(np.bincount(labels).max() / len(labels))
 
 
 def draw(result: Result) -> Figure:

@@ -35,7 +35,7 @@ ANCHORS, ORTHOGONAL, OURS = 2_000, "SVD", "dual codes (ours)"
 
 def run(setting: Setting) -> Result:
     """Stitch every head to every encoder, over seeds."""
-    seeds = setting.pick(quick=2, full=5)
+    seeds = setting.pick(quick=5, full=5)
     methods = {ORTHOGONAL: rl.Translator(map="orthogonal", normalize="standard"), OURS: rl.RelativeTranslator()}
     found: dict[str, list[np.ndarray]] = {method: [] for method in methods}
     for seed in range(seeds):

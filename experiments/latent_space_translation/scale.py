@@ -57,7 +57,7 @@ Curve = dict[str, list[Any]]
 
 def run(setting: Setting) -> Result:
     """Inject at the input of MLPs, then at the layers of a transformer."""
-    seeds, most = setting.pick(quick=(3, 1_200), full=(5, 5_000))
+    seeds, most = setting.pick(quick=(5, 1_200), full=(5, 5_000))
     curves = {}
     for name, space in NAMES.items():
         task = load_task(name)

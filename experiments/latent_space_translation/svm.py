@@ -43,7 +43,7 @@ NOTE = (
 
 def run(setting: Setting) -> Result:
     """Stitch every pair of every task, over seeds."""
-    seeds, encoders, most = setting.pick(quick=(2, 3, 1_000), full=(5, None, None))
+    seeds, encoders, most = setting.pick(quick=(5, 3, 1_000), full=(5, None, None))
     scores = {}
     for name in NAMES:
         scores[name] = stitched((load_task(name, seed, most, encoders) for seed in range(seeds)), SVC(), METHODS)

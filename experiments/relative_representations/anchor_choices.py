@@ -48,7 +48,7 @@ CHOICES: dict[str, Choice] = {
 
 def run(setting: Setting) -> Result:
     """Look words up with anchors of every choice, over seeds."""
-    spaces, seeds = load_group("words").spaces, setting.pick(quick=3, full=10)
+    spaces, seeds = load_group("words").spaces, setting.pick(quick=5, full=10)
     n = len(spaces[SPACES[0]])
     queries = sample(n, setting.pick(quick=1_000, full=20_000))
     scores: dict[tuple[str, str, str], np.ndarray] = {}

@@ -36,7 +36,7 @@ Scores = Mapping[str, Mapping[int, np.ndarray]]
 
 def run(setting: Setting) -> Result:
     """Score frozen and trained encoders with more and more anchors, over seeds."""
-    seeds = setting.pick(quick=3, full=5)
+    seeds = setting.pick(quick=5, full=5)
     frozen = {name: frozen_scores(name, seeds, setting) for name in FROZEN}
     digits, how = load_images("digits"), Training(steps=setting.pick(quick=250, full=1_500), rate=5e-3)
     trained = {

@@ -53,7 +53,7 @@ def run(setting: Setting) -> Result:
     group, beside = load_group("newsgroups"), anchor_sentences()
     assert group.labels is not None
     assert beside.keys is not None
-    n, seeds = len(group.labels), range(setting.pick(quick=3, full=5))
+    n, seeds = len(group.labels), range(setting.pick(quick=5, full=5))
     train, test = split(n, None, setting.pick(quick=(1_500, 400), full=(3_200, 800)))
     pools = {INSIDE: train} | {domain: n + np.flatnonzero(beside.keys == domain) for domain in DOMAINS}
     options = {"train": train, "test": test, "epochs": setting.pick(quick=EPOCHS, full=20)}

@@ -47,7 +47,7 @@ Runs = Mapping[str, list[StitchingMatrix]]
 
 def run(setting: Setting) -> Result:
     """Stitch all pairs of encoders on every set of images, over seeds."""
-    sizes, seeds = setting.pick(quick=(1_500, 500), full=(10_000, 5_000)), setting.pick(quick=3, full=5)
+    sizes, seeds = setting.pick(quick=(1_500, 500), full=(10_000, 5_000)), setting.pick(quick=5, full=5)
     epochs = setting.pick(quick=EPOCHS, full=20)
     runs: dict[str, list[StitchingMatrix]] = {}
     chance = {}

@@ -50,7 +50,7 @@ Scores = Mapping[Case, np.ndarray]
 def run(setting: Setting) -> Result:
     """Look images up in the other space, over seeds."""
     names = setting.pick(quick=PICTURED, full=tuple(PAIRS))  # large networks take long to encode the photos of CIFAR
-    groups, seeds = {name: load_group(name) for name in names}, setting.pick(quick=3, full=10)
+    groups, seeds = {name: load_group(name) for name in names}, setting.pick(quick=5, full=10)
     scores: dict[Case, np.ndarray] = {}
     for name, group in groups.items():
         queries = sample(len(group.spaces[PAIRS[name][0]]), setting.pick(quick=500, full=20_000))

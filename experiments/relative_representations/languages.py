@@ -84,7 +84,7 @@ Read = Mapping[str, Mapping[str, Mapping[str, list[float]]]]
 
 def run(setting: Setting) -> Result:
     """Stitch every language to the head of every other, over anchors of both kinds and seeds."""
-    tasks, seeds = labelled(), range(setting.pick(quick=3, full=5))
+    tasks, seeds = labelled(), range(setting.pick(quick=5, full=5))
     runs, read = stitch_languages(tasks, seeds)
     chance = {name: guessing(*task) for name, task in tasks.items()}
     return Result(

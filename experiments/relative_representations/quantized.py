@@ -36,7 +36,7 @@ Pair = tuple[np.ndarray, np.ndarray]
 def run(setting: Setting) -> Result:
     """Describe the words in both spaces by every similarity, over seeds of the anchors."""
     group, near = load_group("words"), setting.pick(quick=75, full=200)
-    seeds = setting.pick(quick=3, full=10)
+    seeds = setting.pick(quick=5, full=10)
     assert group.keys is not None
     x, y = (group.spaces[name] for name in SPACES)
     pivots = rl.anchors.by_keys(group.keys, PIVOTS)

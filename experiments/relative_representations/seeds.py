@@ -36,7 +36,7 @@ COLUMNS = ("as they are", "rotated and scaled", "distances correlate", "relative
 def run(setting: Setting) -> Result:
     """Train from each seed, compare every two spaces, and keep a sample of each."""
     torch.set_num_threads(1)
-    how, seeds = setting.pick(quick=(QUICK, 3), full=(FULL, 5))
+    how, seeds = setting.pick(quick=(QUICK, 5), full=(FULL, 5))
     images = load_images("MNIST", how.images, TESTED)
     settings = {2: replace(how, latent=2, steps=3 * how.steps), how.latent: how}
     spaces = {

@@ -55,7 +55,7 @@ Runs = Mapping[str, list[StitchingMatrix]]
 
 def run(setting: Setting) -> Result:
     """Stitch all pairs of encoders on every data set, over seeds."""
-    sizes, seeds = setting.pick(quick=(1_500, 500), full=(10_000, 2_000)), setting.pick(quick=3, full=5)
+    sizes, seeds = setting.pick(quick=(1_500, 500), full=(10_000, 2_000)), setting.pick(quick=5, full=5)
     runs: dict[str, list[StitchingMatrix]] = {}
     chance = {}
     for name in GROUPS:

@@ -35,7 +35,7 @@ CHANGES = ("other first weights", "other order of the data", "other learning rat
 def run(setting: Setting) -> Result:
     """Train the toy again and again, and compare."""
     torch.set_num_threads(1)
-    seeds, steps = setting.pick(quick=(3, 1_000), full=(10, 5_000), smoke=(1, 40))
+    seeds, steps = setting.pick(quick=(5, 1_000), full=(10, 5_000), smoke=(1, 40))
     images, series, rows = load_images("digits"), {}, []
     mean = {}
     for width in WIDTHS:

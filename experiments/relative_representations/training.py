@@ -86,7 +86,7 @@ class Size:
     graph_epochs: int
 
 
-QUICK = Size(3, Training(100, 5e-3, images=5_000, anchors=150), graph_layers=4, graph_width=64, graph_epochs=80)
+QUICK = Size(5, Training(100, 5e-3, images=5_000, anchors=150), graph_layers=4, graph_width=64, graph_epochs=80)
 FULL = Size(6, Training(4_700, 1e-3, anchors=300), graph_layers=32, graph_width=300, graph_epochs=500)
 
 
