@@ -17,6 +17,7 @@ from pathlib import Path
 from experiments.data.groups import SOURCE
 from experiments.figures import save
 from experiments.items import ITEMS, PAPERS, Item
+from experiments.models.logs import LOGGER, find_logger
 from experiments.results import SIZES, Record, Setting, path_of, read_record, versions, write_record
 from experiments.show import print_record
 from rich.console import Console
@@ -63,6 +64,7 @@ def options() -> argparse.Namespace:
     parser.add_argument("--source", choices=("packages", "hub"), default="packages", help="where spaces come from")
     parser.add_argument("--out", type=Path, default=OUT, help=f"folder of results (default: {OUT})")
     parser.add_argument("--models", type=Path, default=Setting().models, help="folder of trained models")
+    parser.add_argument("--logger", help="class of lightning.pytorch.loggers to log trainings to, e.g. CSVLogger")
     given = parser.parse_args()
     unknown = [name for name in given.items if name not in ITEMS]
     if unknown:
@@ -78,6 +80,9 @@ def main() -> None:
     if given.list:
         return list_items(given.out, console)
     SOURCE.set(given.source)
+    if given.logger:
+        find_logger(given.logger)
+        LOGGER.set(given.logger)
     setting = Setting(given.size or "quick", given.source, given.models)
     failed = []
     for name in given.items or ITEMS:

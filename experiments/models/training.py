@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import torch
+from experiments.models.logs import open_log
 from rich.progress import track
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
@@ -48,12 +49,18 @@ def train(
         model = build().train()
         optimizer = torch.optim.Adam(model.parameters(), lr=how.rate)
         schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, how.rate, how.steps)
-        rows = batches(len(x), how.batch, how.steps)
-        for chosen in track(rows, title, how.steps, transient=True, disable=not sys.stdout.isatty()):
-            optimizer.zero_grad()
-            loss(model, x[chosen], labels[chosen]).backward()
-            optimizer.step()
-            schedule.step()
+        rows = track(
+            batches(len(x), how.batch, how.steps), title, how.steps, transient=True, disable=not sys.stdout.isatty()
+        )
+        with open_log(title, asdict(how) | {"seed": seed}) as log:
+            for step, chosen in enumerate(rows):
+                optimizer.zero_grad()
+                error = loss(model, x[chosen], labels[chosen])
+                error.backward()
+                optimizer.step()
+                schedule.step()
+                if log is not None:
+                    log({"loss": error.item()}, step)
     return model.eval()
 
 

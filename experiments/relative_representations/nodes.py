@@ -15,6 +15,7 @@ import numpy as np
 import torch
 from experiments.data.graphs import Citations
 from experiments.models.graph import Graph, NodeClassifier, sparse
+from experiments.models.logs import open_log
 from torch import Tensor, nn
 
 import relatent as rl
@@ -80,16 +81,25 @@ class Epoch:
 
 def train(model: NodeClassifier, optimizer: torch.optim.Optimizer, task: Task, epochs: int) -> Iterator[Epoch]:
     """Train full batch, with one look at the model after every epoch."""
-    for _ in range(epochs):
-        model.train()
-        optimizer.zero_grad()
-        loss = nn.functional.cross_entropy(model(task.graph)[task.train], task.labels[task.train])
-        loss.backward()
-        optimizer.step()
-        model.eval()
-        with torch.no_grad():
-            embedding = model.encode(task.graph)
-            yield Epoch(loss.item(), embedding, model.decode(embedding).argmax(dim=1))
+    with open_log("nodes", {"epochs": epochs, "layers": len(model.convs)}) as log:
+        for number in range(epochs):
+            epoch = step(model, optimizer, task)
+            if log is not None:
+                log({"loss": epoch.loss, "accuracy": accuracy(epoch, task, task.validation)}, number)
+            yield epoch
+
+
+def step(model: NodeClassifier, optimizer: torch.optim.Optimizer, task: Task) -> Epoch:
+    """Take one step on all training nodes, and look at the model."""
+    model.train()
+    optimizer.zero_grad()
+    loss = nn.functional.cross_entropy(model(task.graph)[task.train], task.labels[task.train])
+    loss.backward()
+    optimizer.step()
+    model.eval()
+    with torch.no_grad():
+        embedding = model.encode(task.graph)
+        return Epoch(loss.item(), embedding, model.decode(embedding).argmax(dim=1))
 
 
 def accuracy(epoch: Epoch, task: Task, rows: np.ndarray) -> float:

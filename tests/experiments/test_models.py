@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from experiments.models import logs
 from experiments.models.autoencoder import Gaussian, autoencoder, reconstruction_loss
 from experiments.models.classifier import ARCHITECTURES, classification_loss, classifier
 from experiments.models.heads import norm_head, tanh_head
@@ -128,3 +129,23 @@ def test_a_rotated_and_rescaled_encoder_fits_the_old_decoder_only_when_relative(
     if relative:
         model.encoder[1].refresh()
     assert torch.allclose(before, model(x), atol=1e-4) is relative
+
+
+def test_a_training_logs_its_loss_to_a_logger_of_lightning(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    x, labels = torch.eye(8), torch.arange(8) % 2
+    monkeypatch.setattr(logs, "FOLDER", tmp_path)
+    token = logs.LOGGER.set("CSVLogger")
+    try:
+        train(lambda: nn.Linear(8, 2), x, labels, classification_loss, Training(5, batch=8), seed=3, title="small")
+    finally:
+        logs.LOGGER.reset(token)
+    run = tmp_path / "small" / "version_0"
+    losses = np.genfromtxt(run / "metrics.csv", delimiter=",", names=True)
+    assert list(losses["step"]) == [0, 1, 2, 3, 4]
+    assert losses["loss"][-1] < losses["loss"][0]
+    assert "seed: 3" in (run / "hparams.yaml").read_text()
+
+
+def test_a_logger_that_does_not_exist_is_named_with_those_that_do() -> None:
+    with pytest.raises(SystemExit, match=r"no logger Csv: choose from .*CSVLogger"):
+        logs.find_logger("Csv")
