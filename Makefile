@@ -47,7 +47,7 @@ bench: .venv/bench
 
 # Every table and figure of the papers, in the quick size; started again, it goes on where it was stopped.
 reproduce: .venv/experiments
-	OMP_NUM_THREADS=1 $(BIN)/python -m experiments --all
+	OMP_NUM_THREADS=1 $(BIN)/python -m experiments --all --jobs 2
 
 # The page of `relatent explore`, which is bundled from web/ and never committed.
 PAGE := src/relatent/explore/static/explorer.html

@@ -10,15 +10,17 @@ Each run writes NAME.json, and NAME.png where there is a picture, into the folde
 from __future__ import annotations
 
 import argparse
+import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 
 from experiments.data.groups import SOURCE
 from experiments.figures import save
 from experiments.items import ITEMS, PAPERS, Item
 from experiments.models.logs import LOGGER, find_logger
-from experiments.results import SIZES, Record, Setting, path_of, read_record, versions, write_record
+from experiments.results import SIZES, Record, Setting, read_record, versions, write_record
 from experiments.show import print_record
 from rich.console import Console
 from rich.table import Table
@@ -60,6 +62,7 @@ def options() -> argparse.Namespace:
     size = parser.add_mutually_exclusive_group()
     for name in SIZES:
         size.add_argument(f"--{name}", dest="size", action="store_const", const=name)
+    parser.add_argument("--jobs", type=int, default=1, help="how many items --all runs at a time (default: 1)")
     parser.add_argument("--again", action="store_true", help="run also what is in the folder of --out")
     parser.add_argument("--source", choices=("packages", "hub"), default="packages", help="where spaces come from")
     parser.add_argument("--out", type=Path, default=OUT, help=f"folder of results (default: {OUT})")
@@ -74,28 +77,61 @@ def options() -> argparse.Namespace:
     return given
 
 
-def main() -> None:
-    """List, or run what is asked for and not there yet."""
-    given, console = options(), Console(width=140)
-    if given.list:
-        return list_items(given.out, console)
+def run_apart(name: str, given: argparse.Namespace) -> subprocess.CompletedProcess[str]:
+    """Run one item in a process of its own."""
+    command = [sys.executable, "-m", "experiments", name, f"--{given.size or 'quick'}", "--source", given.source]
+    command += ["--out", str(given.out), "--models", str(given.models)]
+    command += ["--logger", given.logger] if given.logger else []
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def run_all(names: list[str], given: argparse.Namespace, console: Console) -> list[str]:
+    """Run items, several at a time; print each when it is done, and return what was said by those that failed."""
+    failed = []
+    with ThreadPoolExecutor(given.jobs) as pool:
+        running = {pool.submit(run_apart, name, given): name for name in names}
+        for count, done in enumerate(as_completed(running), 1):
+            name, ended = running[done], done.result()
+            console.rule(f"{count} of {len(names)}")
+            record = read_record(given.out, name)
+            if ended.returncode or record is None:
+                failed.append(f"{name}: {ended.stderr.strip()}")
+                console.print(failed[-1], markup=False)
+            else:
+                print_record(record, console)
+    return failed
+
+
+def run_missing(given: argparse.Namespace, console: Console) -> None:
+    """Run all items that the folder of results does not hold in this size."""
+    size, kept = given.size or "quick", {name: read_record(given.out, name) for name in ITEMS}
+    waiting = [name for name, record in kept.items() if given.again or record is None or record.size != size]
+    console.print(f"{len(ITEMS) - len(waiting)} of {len(ITEMS)} items are kept in {given.out}.")
+    failed = run_all(waiting, given, console)
+    if failed:
+        sys.exit("\n".join(["Not run:", *failed]))
+
+
+def run_here(given: argparse.Namespace, console: Console) -> None:
+    """Run the items that are named, one after the other."""
     SOURCE.set(given.source)
     if given.logger:
         find_logger(given.logger)
         LOGGER.set(given.logger)
     setting = Setting(given.size or "quick", given.source, given.models)
-    failed = []
-    for name in given.items or ITEMS:
-        kept = read_record(given.out, name)
-        if kept is not None and kept.size == setting.size and not given.again and given.all:
-            console.print(f"{name}: kept from {path_of(given.out, name)}")
-            continue
-        try:
-            print_record(run_item(ITEMS[name], setting, given.out), console)
-        except SystemExit as stop:  # data that cannot be had: the other items still can
-            failed.append(f"{name}: {stop}")
-            console.print(failed[-1])
-    sys.exit("\n".join(["Not run:", *failed]) if failed else 0)
+    for name in given.items:
+        print_record(run_item(ITEMS[name], setting, given.out), console)
+
+
+def main() -> None:
+    """List or run."""
+    given, console = options(), Console(width=140)
+    if given.list:
+        list_items(given.out, console)
+    elif given.all:
+        run_missing(given, console)
+    else:
+        run_here(given, console)
 
 
 if __name__ == "__main__":

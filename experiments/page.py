@@ -44,7 +44,8 @@ def _headlines(records: dict[str, Record]) -> Iterator[str]:
     for name, record in records.items():
         for finding in (one for one in record.result.findings if one.headline):
             yield f"- **{verdict(finding)}**: {_sentences(finding)} ([{name}](#{name}))"
-    yield ""
+    every = [one.held for record in records.values() for one in record.result.findings]
+    yield f"\nThese are the main ones. Of all {len(every)} claims that the items below judge, {sum(every)} held.\n"
 
 
 def _section(item: Item, record: Record) -> str:

@@ -19,6 +19,7 @@ from pathlib import Path
 
 import numpy as np
 from experiments.data import packages
+from experiments.data.cache import cache_folder, made_once
 from experiments.data.words import glove, glove_50
 
 from relatent import Space
@@ -135,11 +136,10 @@ process.stdout.write(JSON.stringify(found));
 
 
 def _run_node(texts: Sequence[str]) -> np.ndarray:
-    folder, purpose = packages.cache_folder() / "node", "The Universal Sentence Encoder lite needs Node.js and npm"
-    if not (folder / "ready").is_file():
-        archives = [str(package.path()) for package in packages.ENERGETIC]
-        packages.run_tool(["npm", "install", "--silent", "--prefix", str(folder), *archives], purpose)
-        (folder / "ready").touch()
+    purpose = "The Universal Sentence Encoder lite needs Node.js and npm"
+    archives = [str(package.path()) for package in packages.ENERGETIC]
+    install = ["npm", "install", "--silent", *archives, "--prefix"]
+    folder = made_once(cache_folder() / "modules", lambda beside: packages.run_tool([*install, str(beside)], purpose))
     command = ["node", "--input-type=module", "--eval", USE_LITE]
     said = packages.run_tool(command, purpose, cwd=folder, input=json.dumps(list(texts)))
     return np.asarray(json.loads(said.stdout), dtype=np.float32)

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import numpy as np
 from experiments.data import packages, pictures, texts, words
+from experiments.data.cache import cache_folder, made_once
 from experiments.data.encoders import load_encoder
 from rich.progress import track
 
@@ -54,10 +55,8 @@ def load_group(name: str) -> Group:
 
 def cached(name: str, build: Callable[[], Group]) -> Group:
     """Return a group from the cache, built on first use."""
-    path = packages.cache_folder() / "spaces" / f"{name}.npz"
-    if not path.is_file():
-        _save(path, build())
-    with np.load(path) as kept:
+    path = cache_folder() / "spaces" / f"{name}.npz"
+    with np.load(made_once(path, lambda beside: _save(beside, build()))) as kept:
         spaces = {key: kept[key].astype(np.float32) for key in kept.files if key not in BESIDE}
         beside = {key: kept[key] for key in BESIDE if key in kept.files}
     return Group(spaces, **beside | ({"train": int(beside["train"])} if "train" in beside else {}))
@@ -216,11 +215,8 @@ def _latent_semantics(corpus: list[str], axes: int = 200) -> Callable[[list[str]
 
 
 def _save(path: Path, group: Group) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    beside = path.with_suffix(".part.npz")
     more = {key: value for key in BESIDE if (value := getattr(group, key)) is not None}
-    np.savez(beside, **group.spaces, **more)
-    beside.replace(path)
+    np.savez(path, **group.spaces, **more)
 
 
 def main() -> None:

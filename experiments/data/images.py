@@ -6,9 +6,11 @@ import io
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 from experiments.data import packages
+from experiments.data.cache import cache_folder, made_once
 from sklearn.datasets import load_digits
 from sklearn.model_selection import train_test_split
 
@@ -98,17 +100,16 @@ def fashion_pixels() -> tuple[np.ndarray, np.ndarray]:
 
     The package has one JSON file per class, slow to parse, so that what comes out is kept in the cache.
     """
-    path = packages.cache_folder() / "fashion-mnist.npz"
-    if not path.is_file():
-        parts = [json.loads(packages.FASHION.read(f"package/src/clothes/{i}.json"))["data"] for i in range(CLASSES)]
-        parts = [[row for row in part if row] for part in parts]  # two rows are empty
-        labels = np.repeat(np.arange(CLASSES), [len(part) for part in parts])
-        beside = path.with_suffix(".part.npz")
-        pixels = np.concatenate([np.asarray(part, dtype=np.uint8) for part in parts])
-        np.savez_compressed(beside, pixels=pixels.reshape(-1, 28, 28), labels=labels)
-        beside.replace(path)
-    with np.load(path) as kept:
+    with np.load(made_once(cache_folder() / "fashion-mnist.npz", _parse_fashion)) as kept:
         return kept["pixels"], kept["labels"]
+
+
+def _parse_fashion(path: Path) -> None:
+    parts = [json.loads(packages.FASHION.read(f"package/src/clothes/{i}.json"))["data"] for i in range(CLASSES)]
+    parts = [[row for row in part if row] for part in parts]  # two rows are empty
+    labels = np.repeat(np.arange(CLASSES), [len(part) for part in parts])
+    pixels = np.concatenate([np.asarray(part, dtype=np.uint8) for part in parts])
+    np.savez_compressed(path, pixels=pixels.reshape(-1, 28, 28), labels=labels)
 
 
 def read_idx(content: bytes) -> np.ndarray:

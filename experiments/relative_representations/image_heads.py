@@ -107,7 +107,6 @@ def findings(mean: Mapping[str, Mapping[str, float]], chance: Mapping[str, float
         all(mean[name][ABSOLUTE] < chance[name] + 0.1 for name in mean),
         "; ".join(f"{name}: {mean[name][ABSOLUTE]:.2f}, guessing {chance[name]:.2f}" for name in mean)
         + " (paper .05 to .06 of 20 classes)",
-        headline=True,
     )
     yield Finding(
         "a head that reads relative vectors works under an image encoder that it never saw",
@@ -118,7 +117,6 @@ def findings(mean: Mapping[str, Mapping[str, float]], chance: Mapping[str, float
         + " centered, "
         + ", ".join(f"{mean[name][TRANSLATED]:.2f}" for name in mean)
         + " translated",
-        headline=True,
     )
 
 

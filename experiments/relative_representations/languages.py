@@ -217,7 +217,6 @@ def findings(runs: Runs, read: Read, chance: Mapping[str, float]) -> Iterator[Fi
         mean("emoji", ABSOLUTE) < chance["coarse"] + 0.1,
         f"weighted F1 {mean('emoji', ABSOLUTE):.2f} over three languages, guessing {chance['coarse']:.2f} (paper .49 "
         "of two classes)",
-        headline=True,
     )
     own = float(np.mean(read["emoji"]["relative"]["en"]))
     yield Finding(
@@ -225,7 +224,6 @@ def findings(runs: Runs, read: Read, chance: Mapping[str, float]) -> Iterator[Fi
         mean("emoji", "relative") > 0.6 * own,
         f"{mean('emoji', 'relative'):.2f} with raw cosines, {mean('emoji', CENTERED):.2f} centered, "
         f"{mean('emoji', TRANSLATED):.2f} translated, English itself {own:.2f} (paper .76 and .90)",
-        headline=True,
     )
     for domain, languages in (("sentences", ["es"]), ("names", ABROAD)):
         found, inside = (mean(one, "relative", languages) for one in (domain, "emoji"))

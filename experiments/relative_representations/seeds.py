@@ -80,7 +80,6 @@ def findings(plane: np.ndarray, wide: np.ndarray) -> list[Finding]:
             bool(abs(wide[0]) < 0.3 and wide[1] > 0.8),
             f"500 coordinates: cosine {wide[0]:.2f} as they are, {wide[1]:.2f} rotated; "
             f"in the plane {plane[0]:.2f} and {plane[1]:.2f}",
-            headline=True,
         ),
         Finding(
             "relative representations of two trainings agree",

@@ -149,7 +149,6 @@ def findings(mean: dict[str, np.ndarray]) -> list[Finding]:
             bool(student[1] > 0.9 * teacher[1]),
             f"the teacher's head reads the student at {student[1]:.3f}, the teacher at {teacher[1]:.3f}, "
             f"a student before training at {before[1]:.3f}",
-            headline=True,
         ),
         Finding(
             "a student trained on labels does not end up as close to the teacher",

@@ -239,7 +239,6 @@ def findings(cost: Scores, stitched: Scores) -> list[Finding]:
             apart["absolute"] < 0.3 and apart["relative"] > 0.9 * apart["own relative"],
             f"F1 {apart['absolute']:.2f} absolute, {apart['relative']:.2f} relative (own {apart['own relative']:.2f}), "
             f"{apart['translated (ours)']:.2f} translated",
-            headline=True,
         ),
     ]
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from importlib.util import find_spec
 
 import numpy as np
@@ -13,6 +15,8 @@ from experiments.page import PAGE, PICTURES, RECORDS, render
 from experiments.published import MISSING, published, source
 from experiments.results import Finding, Record, Result, Setting, Table, read_record, spread, write_record
 from experiments.show import markdown_table
+
+from experiments import __main__ as frame
 
 LARGEST = 100_000
 
@@ -71,6 +75,26 @@ def test_items_that_need_no_download_run(tmp_path, name):
     record = run_item(ITEMS[name], Setting("smoke", models=tmp_path), tmp_path)
     assert record.result.tables
     assert read_record(tmp_path, name) is not None
+
+
+def test_what_failed_is_told_and_run_again_and_what_is_kept_is_not(tmp_path, monkeypatch, capsys):
+    asked, offline = [], {"rr-table1"}
+
+    def run_apart(name, given):
+        asked.append(name)
+        if name not in offline:
+            write_record(tmp_path, Record(name, "quick", "command", 1.0, {}, Result([Table("t", ("a",), [["x"]])])))
+        return subprocess.CompletedProcess([], int(name in offline), "", "is this computer offline?")
+
+    monkeypatch.setattr(frame, "run_apart", run_apart)
+    monkeypatch.setattr(sys, "argv", ["experiments", "--all", "--jobs", "2", "--out", str(tmp_path)])
+    with pytest.raises(SystemExit, match=r"Not run:\nrr-table1: is this computer offline\?"):
+        frame.main()
+    assert sorted(asked) == sorted(ITEMS)
+    asked.clear()
+    offline.clear()
+    frame.main()
+    assert asked == ["rr-table1"]
 
 
 def test_pictures_are_small_and_colors_tell_cells(tmp_path):

@@ -4,10 +4,11 @@ import hashlib
 import io
 import json
 import zipfile
+from pathlib import Path
 
 import numpy as np
 import pytest
-from experiments.data import groups, packages, texts
+from experiments.data import cache, groups, packages, texts
 from experiments.latent_space_translation import baselines
 from experiments.latent_space_translation.quality_parts import PARTS, Split, train_heads
 from experiments.latent_space_translation.quality_report import PROMISES, Cell, Key, read_cells, write_cells
@@ -86,7 +87,7 @@ WHEEL = packages.Package("pip", "toy==1.0", "toy-1.0-py3-none-any.whl", "")
 @pytest.fixture
 def registry(tmp_path, monkeypatch):
     """Stand in for a registry: what it delivers is told by a list."""
-    monkeypatch.setenv(packages.VARIABLE, str(tmp_path))
+    monkeypatch.setenv(cache.VARIABLE, str(tmp_path))
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w") as archive:
         archive.writestr("toy/data.json", json.dumps([1, 2]))
@@ -94,7 +95,7 @@ def registry(tmp_path, monkeypatch):
 
     def deliver(command, purpose, **_):
         asked.append(command)
-        (tmp_path / "packages" / f"{WHEEL.file}.part" / WHEEL.file).write_bytes(packed.getvalue())
+        (Path(command[command.index("--dest") + 1]) / WHEEL.file).write_bytes(packed.getvalue())
 
     monkeypatch.setattr(packages, "run_tool", deliver)
     return packed.getvalue(), asked
@@ -128,7 +129,7 @@ def test_openings_are_short_and_plain():
 
 
 def test_a_group_is_built_once(tmp_path, monkeypatch, rng):
-    monkeypatch.setenv(packages.VARIABLE, str(tmp_path))
+    monkeypatch.setenv(cache.VARIABLE, str(tmp_path))
     built = []
 
     def toy():
