@@ -1,15 +1,17 @@
 """What was tried where training with relative representations falls short of absolute (``rr-table2``).
 
 On Cora with raw cosines: anchors without gradient, another learning rate, activation and dropout, and centering. On
-Fashion-MNIST with the residual network: longer training, more anchors, gradient through the anchors, and centering.
+Fashion-MNIST with the residual network and on CIFAR-10 with the plain one: longer training, more anchors, gradient
+through the anchors, and centering.
 
-    python -m experiments.relative_representations.training_attempts [cora | fashion]
+    python -m experiments.relative_representations.training_attempts [cora | fashion | cifar]
 """
 
 from __future__ import annotations
 
 import sys
 from collections import OrderedDict
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -17,7 +19,7 @@ import numpy as np
 import torch
 from experiments.data.graphs import load_citations
 from experiments.data.images import load_images
-from experiments.models.classifier import LATENT, classification_loss, residual
+from experiments.models.classifier import ARCHITECTURES, LATENT, classification_loss
 from experiments.models.graph import NodeClassifier
 from experiments.models.heads import norm_head
 from experiments.models.training import Training, train
@@ -40,7 +42,7 @@ CORA: dict[str, tuple[dict[str, bool] | None, dict[str, Any]]] = {
     "centered": (GRADIENT | {"center": True}, {}),
 }
 # Anchors, options of the relative layer, and steps.
-FASHION: dict[str, tuple[int | None, dict[str, Any], int]] = {
+IMAGES: dict[str, tuple[int | None, dict[str, Any], int]] = {
     "absolute, 100 steps": (None, {}, 100),
     "relative, 150 anchors, 100 steps": (150, {}, 100),
     "relative, 300 anchors, 100 steps": (300, {}, 100),
@@ -75,24 +77,25 @@ def spread_at_start(papers: Any) -> float:
     return float(rl.relative_projection(vectors, vectors).mean())
 
 
-def try_fashion() -> None:
+def try_images(data: str, architecture: str) -> None:
     """Print weighted F1 of every variant."""
-    images = load_images("Fashion-MNIST", 5_000, 2_000)
+    images = load_images(data, 5_000, 2_000)
     x, labels = torch.from_numpy(images.train), torch.from_numpy(images.train_labels)
-    for name, (k, options, steps) in FASHION.items():
+    for name, (k, options, steps) in IMAGES.items():
         anchors = None if k is None else torch.from_numpy(images.anchors(k))
-        build, scores = partial(residual_classifier, anchors, options), []
+        encoder = partial(ARCHITECTURES[architecture], images.side, LATENT, images.colors)
+        build, scores = partial(network, encoder, anchors, options), []
         for seed in range(3):
             model = train(build, x, labels, classification_loss, Training(steps, 5e-3), seed=seed)
             with torch.no_grad():
                 predicted = model(torch.from_numpy(images.test)).argmax(dim=1).numpy()
             scores.append(weighted_f1(images.test_labels, predicted))
-        report(name, scores)
+        report(f"{data}: {name}", scores)
 
 
-def residual_classifier(anchors: Tensor | None, options: dict[str, Any]) -> nn.Sequential:
-    """Return the residual network, with options of its relative layer."""
-    encoder = residual(28, LATENT, 1)
+def network(build: Callable[[], nn.Module], anchors: Tensor | None, options: dict[str, Any]) -> nn.Sequential:
+    """Return an encoder and its head, with options of the relative layer between them."""
+    encoder = build()
     if anchors is None:
         return nn.Sequential(OrderedDict(encoder=encoder, decoder=norm_head(LATENT, 10)))
     relative = nn.Sequential(encoder, rl.nn.RelativeProjection(anchors, encoder=encoder, **options))
@@ -106,5 +109,10 @@ def report(name: str, scores: list[float]) -> None:
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
-    for part in sys.argv[1:] or ("cora", "fashion"):
-        {"cora": try_cora, "fashion": try_fashion}[part]()
+    attempts = {
+        "cora": try_cora,
+        "fashion": partial(try_images, "Fashion-MNIST", "residual"),
+        "cifar": partial(try_images, "CIFAR-10", "plain"),
+    }
+    for part in sys.argv[1:] or attempts:
+        attempts[part]()
