@@ -1,7 +1,8 @@
 """Make the pictures that README and docs show and the repository holds: ``python docs/make_pictures.py``.
 
-The idea is the second picture of the gallery's first script; the demo's picture is what ``relatent demo`` leaves. The
-front page of the documentation is photographed where ``make docs`` has built it and chromium is installed.
+The idea is the second picture of the gallery's first script; the demo's picture is what ``relatent demo`` leaves. Where
+chromium is installed, the report of the demo's two files is photographed, and the front page of the documentation if
+``make docs`` has built it.
 """
 
 from __future__ import annotations
@@ -17,7 +18,6 @@ import matplotlib as mpl
 HERE = Path(__file__).parent
 PICTURES = HERE / "pictures"
 SITE = HERE / "_build" / "html" / "index.html"
-WINDOW = (1280, 1180)
 
 
 def main() -> None:
@@ -26,8 +26,10 @@ def main() -> None:
     idea(PICTURES / "idea.png")
     demo(PICTURES / "demo.png")
     chromium = shutil.which("chromium")
+    if chromium:
+        report(chromium, PICTURES / "report.png")
     if chromium and SITE.exists():
-        front_page(chromium, PICTURES / "docs.png")
+        photograph(chromium, SITE, PICTURES / "docs.png", (1280, 1180), colors=128)
 
 
 def idea(path: Path) -> None:
@@ -47,16 +49,33 @@ def demo(path: Path) -> None:
         shutil.copy(run_demo(folder).files["picture"], path)
 
 
-def front_page(chromium: str, path: Path) -> None:
-    """Photograph the front page, at half its size and in few colors."""
+def report(chromium: str, path: Path) -> None:
+    """Run the demo, write its report, and photograph the top of the page."""
+    from relatent import load, read_space
+    from relatent.deliver import read_relevance, report_spaces, write_report
+    from relatent.demo import run_demo
+
+    with tempfile.TemporaryDirectory() as folder:
+        files = run_demo(folder).files
+        pair = read_space(files["old"]), read_space(files["new"])
+        found = report_spaces(*pair, translator=load(files["translator"]), relevant=read_relevance(files["relevant"]))
+        page = Path(folder, "report.html")
+        write_report(found, page)
+        photograph(chromium, page, path, (940, 960), sharpness=2, colors=64)
+
+
+def photograph(
+    chromium: str, page: Path, path: Path, window: tuple[int, int], *, sharpness: float = 0.5, colors: int
+) -> None:
+    """Photograph the top of a page in few colors, ``sharpness`` times the size of the window."""
     from PIL import Image
 
-    size = "--window-size={},{}".format(*WINDOW)
-    options = ["--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", size, f"--screenshot={path}"]
-    subprocess.run([chromium, *options, SITE.as_uri()], check=True, capture_output=True)
+    size = [f"--window-size={window[0]},{window[1]}", f"--force-device-scale-factor={max(sharpness, 1)}"]
+    options = ["--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", *size, f"--screenshot={path}"]
+    subprocess.run([chromium, *options, page.as_uri()], check=True, capture_output=True)
     with Image.open(path) as photo:
-        small = photo.convert("RGB").resize([side // 2 for side in WINDOW], Image.Resampling.LANCZOS)
-    small.quantize(128).save(path, optimize=True)
+        sides = [round(side * sharpness) for side in window]
+        photo.convert("RGB").resize(sides, Image.Resampling.LANCZOS).quantize(colors).save(path, optimize=True)
 
 
 if __name__ == "__main__":
