@@ -67,7 +67,10 @@ NOTES = (
     "The residual network on Fashion-MNIST: after 100 steps it is 9 points behind (.728 against .816), after 300 steps "
     "2.3 points (.843 against .866), so that most of the loss is slower learning. Centering does not help (.723, and "
     ".831 after 300 steps); letting gradients through the anchors does, and closes the gap (.797, and .864 after 300 "
-    "steps), which the paper's text rules out. The loss on CIFAR-10 was not looked into further.",
+    "steps), which the paper's text rules out.",
+    "CIFAR-10: slower learning as well. After 100 steps the relative network is 5.5 points behind (.426 against .481), "
+    "after 300 steps half a point (.494 against .499). More anchors (.430), centering (.385) and gradients through the "
+    "anchors (.428) change little after 100 steps.",
 )
 
 Name = tuple[str, int]  # architecture and seed
