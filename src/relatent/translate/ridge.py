@@ -10,7 +10,7 @@ import numpy as np
 
 from relatent._linalg import spectrum
 from relatent.summary import Summary
-from relatent.translate.pairs import NormalizedPairs
+from relatent.translate.frames import NormalizedPairs
 
 __all__ = ["LeaveOneOut", "RidgeFit", "RidgePath", "best_penalty", "first_valley", "trace"]
 

@@ -9,10 +9,11 @@ import numpy as np
 
 from relatent._array import random_generator
 from relatent.translate.folded import FoldedMap, fold
+from relatent.translate.frames import Frame, NormalizedPairs
 from relatent.translate.goals.choice import Choice, Selection, Settings, Solution, per_pair
 from relatent.translate.kernel import Kernel, Regression, Rows, leave_one_out, regress
 from relatent.translate.maps import Affine
-from relatent.translate.pairs import Frame, NormalizedPairs, Pairs
+from relatent.translate.pairs import Pairs
 from relatent.translate.ridge import LeaveOneOut, RidgeFit
 
 __all__ = ["RidgeChoice", "choose", "folded", "needs", "solve"]
