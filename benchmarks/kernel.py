@@ -33,7 +33,7 @@ def translating(x: np.ndarray, y: np.ndarray) -> list[str]:
 SUITE = Suite(
     title="kernel ridge, float32",
     setup=setup,
-    size={"n": 4_000, "d": 768},
+    size={"n": 3_000, "d": 384},
     quick={"n": 400, "d": 64},
     contenders={
         "vectors (auto)": lambda x, y: Translator().fit(x, y),

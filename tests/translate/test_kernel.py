@@ -81,6 +81,32 @@ def test_landmarks_approximate_all_anchors_and_hold_none(curved, monkeypatch):
     np.testing.assert_allclose(doubled, predicted(found, new), rtol=1e-6)
 
 
+def test_landmarks_that_miss_most_of_a_narrow_kernel_do_no_harm(rng, monkeypatch):
+    """They explain some rows, and would be overfitted to with the penalty of a kernel that tells all rows apart."""
+    x = rng.normal(size=(600, 30))
+    y = x @ rng.normal(size=(30, 5)) + 2 * rng.normal(size=(600, 5))
+    rows, narrow = Rows(x[:400], y[:400]), Kernel(60.0, 100.0)
+    monkeypatch.setattr(kernels, "ALL_ANCHORS", 100)
+    monkeypatch.setattr(kernels, "LANDMARKS", 150)
+
+    def error(penalty):
+        return np.mean((predicted(regress(narrow, penalty, rows), x[400:]) - y[400:]) ** 2)
+
+    assert error(1e-3) < 1.1 * min(error(penalty) for penalty in (1e-3, 1.0, 10.0, 100.0, 1e3))
+
+
+@pytest.mark.parametrize("beyond", [False, True])
+def test_every_anchor_is_a_center_up_to_a_number_of_them(rng, beyond, monkeypatch):
+    assert kernels.ALL_ANCHORS == 3_000  # what the documentation says
+    monkeypatch.setattr(kernels, "ALL_ANCHORS", 60)
+    monkeypatch.setattr(kernels, "LANDMARKS", 20)
+    n = 60 + beyond
+    x = rng.normal(size=(n, 2))
+    found = regress(MIXED, 1.0, Rows(x, x[:, :1] ** 2))
+    assert len(found.features.centers) == (20 if beyond else 60)
+    assert found.features.mixed is beyond
+
+
 def test_similarities_are_scikit_learns_also_far_from_the_origin(rng):
     x, centers = rng.normal(size=(30, 5)), rng.normal(size=(7, 5))
     expected = rbf_kernel(x, centers, 1 / 3.0)

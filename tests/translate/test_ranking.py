@@ -106,7 +106,20 @@ def test_a_rule_that_is_only_luckier_gives_way_to_canonical_queries(rng):
     base, noise = rng.random(100), 0.01 * rng.normal(size=100)
     ranks = dict.fromkeys(known.values(), base)
     lucky, sure = known["orthogonal"], known["ridge"]
-    ranks[lucky], ranks[sure] = base + noise - noise.mean() + 0.0005, base + noise + 0.1
+    ranks[lucky], ranks[sure] = base + noise - noise.mean() + 0.0003, base + noise + 0.1
     scores = frozen_target._cautious(ranks, 100)
     canonical = max(scores[known[rule]] for rule in frozen_target.CANONICAL)
     assert scores[lucky] < canonical < scores[sure]
+
+
+def test_a_choice_that_is_only_luckier_gives_way_to_the_expected_one(rng):
+    name, penalty = retrieval.EXPECTED
+    expected, lucky, sure = (
+        retrieval.RankingChoice(name, 100, None, share * penalty, share * penalty, 0.5) for share in (0.5, 1.0, 2.0)
+    )
+    base, noise = rng.random(100), 0.01 * rng.normal(size=100)
+    ranks = {expected: base, lucky: base + noise - noise.mean() + 0.0003, sure: base + noise + 0.1}
+    scores = retrieval._cautious(ranks, 0.5, 100)
+    assert scores[lucky] < scores[expected] < scores[sure]
+    assert scores[expected] == pytest.approx(base.mean())
+    assert retrieval._cautious(ranks, 0.3, 100)[lucky] > base.mean()  # where the expected one is not among them

@@ -11,9 +11,10 @@ from relatent._array import BLOCK_ROWS, Array, array_namespace, is_followed, lik
 from relatent._linalg import rows_per_chunk
 from relatent.spaces.normalize import Normalizer, live_dimensions, scaled
 from relatent.translate.bank import Bank, with_bias
+from relatent.translate.frames import Frame
 from relatent.translate.kernel import Features
 from relatent.translate.maps import Affine
-from relatent.translate.pairs import Frame, Pairs
+from relatent.translate.pairs import Pairs
 
 __all__ = ["FoldedMap", "fold"]
 

@@ -25,8 +25,9 @@ from relatent.spaces.normalize import Normalizer
 from relatent.spaces.space import Space
 from relatent.summary import summarize
 from relatent.translate.folded import FoldedMap, fold
+from relatent.translate.frames import Frame
 from relatent.translate.maps import Affine, ridge
-from relatent.translate.pairs import Frame, Pairs
+from relatent.translate.pairs import Pairs
 from relatent.translate.ridge import RidgePath
 
 __all__ = ["Hub", "Spoke"]

@@ -10,15 +10,15 @@ import numpy as np
 import pyarrow as pa
 
 from relatent._array import Array, as_parallel, random_generator, to_numpy
-from relatent._linalg import spectrum, thin_svd
 from relatent._saved import Saved, from_bytes, to_bytes
 from relatent.spaces.batches import batch_column, batch_vectors
 from relatent.spaces.keys import key_hashes
 from relatent.spaces.normalize import UNIT_ROWS, Normalizer
 from relatent.summary import Summary, accumulate, check_weights, needs_double
+from relatent.translate.frames import Frame, NormalizedPairs
 from relatent.translate.sample import Sample, all_rows, checked_ids, merged
 
-__all__ = ["SAMPLE_SIZE", "Frame", "NormalizedPairs", "Pairs"]
+__all__ = ["SAMPLE_SIZE", "Pairs"]
 
 SAMPLE_SIZE = 10_000
 # An array of up to this many times the sample is kept alive, where allowed, instead of copying the sample out of it.
@@ -299,66 +299,3 @@ class Pairs:
             raise ValueError(
                 f"Pairs were sampled with (seed, size, full) {mine} and {theirs}: expected the same in every shard."
             )
-
-
-@dataclass(frozen=True)
-class Frame:
-    """The coordinates that one side is solved in: normalized, and in a basis of the anchors' span where that is small.
-
-    Directions that no anchor reaches map to nothing, so nothing is lost, and decompositions are small.
-    """
-
-    normalizer: Normalizer
-    basis: np.ndarray | None = None
-    """(d, r), orthonormal columns."""
-
-    @staticmethod
-    def of(rows: np.ndarray, name: str, spanned: bool) -> Frame:
-        """Fit to rows."""
-        normalizer = Normalizer.fit(rows, name)
-        if not spanned:
-            return Frame(normalizer)
-        ready = Frame(normalizer).apply(rows)
-        _, s, vt = thin_svd(ready)
-        return Frame(normalizer, vt[s > max(ready.shape) * np.finfo(np.float64).eps * s[0]].T)
-
-    def apply(self, rows: np.ndarray) -> np.ndarray:
-        """Bring rows of the space into these coordinates."""
-        ready = self.normalizer.applied(rows.astype(np.float64, copy=False))
-        return np.asarray(ready if self.basis is None else ready @ self.basis)
-
-
-@dataclass(frozen=True, eq=False)
-class NormalizedPairs:
-    """Pairs as a map sees them: two frames, the summary of all pairs in these, and the sampled rows."""
-
-    sample: Sample
-    complete: bool
-    """Whether the sample is all of the pairs."""
-    source: Frame
-    target: Frame
-    summary: Summary
-
-    @cached_property
-    def x(self) -> np.ndarray:
-        """Sampled source rows."""
-        return self.source.apply(self.sample.x)
-
-    @cached_property
-    def y(self) -> np.ndarray:
-        """Sampled target rows."""
-        return self.target.apply(self.sample.y)
-
-    @cached_property
-    def spectrum_x(self) -> tuple[np.ndarray, np.ndarray]:
-        """Eigenvalues and eigenvectors of the scatter of the source."""
-        return spectrum(self.summary.xx)
-
-    @cached_property
-    def spectra(self) -> tuple[tuple[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]:
-        """Eigenvalues and eigenvectors of the scatter of both sides."""
-        return self.spectrum_x, spectrum(self.summary.yy)
-
-    def of(self, held: Sample) -> tuple[np.ndarray, np.ndarray]:
-        """Return other pairs of the same spaces in these coordinates."""
-        return self.source.apply(held.x), self.target.apply(held.y)

@@ -10,7 +10,7 @@ import numpy as np
 
 from relatent._linalg import spectrum
 from relatent.summary import Summary
-from relatent.translate.pairs import NormalizedPairs
+from relatent.translate.frames import NormalizedPairs
 
 __all__ = ["LeaveOneOut", "RidgeFit", "RidgePath", "best_penalty", "first_valley", "trace"]
 
@@ -125,7 +125,8 @@ class LeaveOneOut:
 
     def error(self, penalty: float) -> float:
         """Return the mean squared norm of the errors."""
-        return float(np.sum((self.root * self._errors(penalty)) ** 2) / np.sum(self.root**2))
+        errors, weights = self._errors(penalty), self.root[:, 0] ** 2
+        return float(weights @ np.vecdot(errors, errors) / np.sum(weights))
 
     def best(self, penalties: Sequence[float] = PENALTIES[::3]) -> float:
         """Return the penalty of least error."""
@@ -134,8 +135,11 @@ class LeaveOneOut:
     def _errors(self, penalty: float) -> np.ndarray:
         kept = self.values / (self.values + penalty * self.unit)
         leverage = self._squares @ kept + self.share
-        residual = self.y - self.left @ (kept[:, None] * self.coordinates) / self.root
-        return np.asarray(residual / np.maximum(1 - leverage, 1e-12)[:, None])
+        errors = self.left @ (kept[:, None] * self.coordinates)
+        errors /= -self.root  # in place: this is what choosing a penalty spends its time on
+        errors += self.y
+        errors /= np.maximum(1 - leverage, 1e-12)[:, None]
+        return np.asarray(errors)
 
     @cached_property
     def _squares(self) -> np.ndarray:

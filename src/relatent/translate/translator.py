@@ -66,7 +66,7 @@ class Translator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         that ranks held-out anchors best under the cosine. ``transform_target`` then changes nothing.
     max_cost : None or "affine"
         "affine" forbids maps that cost more than one matrix product: "vectors" and "stitching" then leave out the
-        kernel, which compares each row with up to 4,000 anchors and keeps these (see :meth:`save`).
+        kernel, which compares each row with up to 3,000 anchors and keeps these (see :meth:`save`).
     bank_size : int
         For retrieval: most source vectors kept in the fitted map, and in its file, to tell which items of an index
         crowd out others (:class:`relatent.translate.bank.Bank`), where that ranks held-out anchors better. 0: none.
@@ -346,9 +346,9 @@ class Translator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write one safetensors file: the map and what is known about it.
 
-        An affine map holds no anchor vectors. A kernel map of up to 4,000 anchors holds the source vectors of all of
+        An affine map holds no anchor vectors. A kernel map of up to 3,000 anchors holds the source vectors of all of
         them, and whoever has it can work out their target vectors, too: what the map gives plus λ times what each
-        anchor adds to it. ``summary()`` says so. Beyond 4,000 it holds landmarks, each mixed from two anchors. Where
+        anchor adds to it. ``summary()`` says so. Beyond 3,000 it holds landmarks, each mixed from two anchors. Where
         anchors must not be passed on, fit with ``max_cost="affine"``.
 
         A retrieval map with a bank (``selection_`` says so) holds up to ``bank_size`` translated source vectors, from

@@ -4,13 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import TypeVar
+
+import numpy as np
 
 from relatent.translate.bank import BankRows
 from relatent.translate.folded import FoldedMap
 from relatent.translate.goals.judging import Judge
 from relatent.translate.pairs import Pairs
 
-__all__ = ["Choice", "Selection", "Settings", "Solution", "per_pair"]
+__all__ = ["Choice", "Selection", "Settings", "Solution", "cautious_means", "per_pair", "smoothed"]
+
+# Standard errors of its gain that a candidate must exceed the expected winner by: few pairs make many candidates lucky.
+CAUTION = 0.5
+
+K = TypeVar("K")
 
 
 @dataclass(frozen=True)
@@ -85,3 +93,19 @@ class Solution:
 def per_pair(penalty: float, choice: Choice, pairs: Pairs) -> float:
     """Return the penalty, in units of these pairs' mean eigenvalue, that is the chosen one in absolute terms."""
     return penalty * choice.pairs / len(pairs)
+
+
+def cautious_means(scores: Mapping[K, np.ndarray], expected: np.ndarray, queries: int) -> dict[K, float]:
+    """Return the mean score of each candidate, less half a standard error of its gain over the expected winner.
+
+    ``scores`` and ``expected`` are those of the same held-out queries, of which ``queries`` are different: repeated
+    trials ask the same ones again.
+    """
+    root = min(queries, len(expected)) ** 0.5
+    return {name: float(np.mean(s) - CAUTION * np.std(s - expected) / root) for name, s in scores.items()}
+
+
+def smoothed(scores: np.ndarray) -> np.ndarray:
+    """Average each score with its neighbors along the first axis: of a broad summit the middle, and no lucky spike."""
+    padded = np.concatenate([scores[:1], scores, scores[-1:]])
+    return np.asarray(padded[:-2] + padded[1:-1] + padded[2:]) / 3

@@ -11,11 +11,11 @@ import numpy as np
 from relatent._linalg import unit_norm
 from relatent.evaluate.retrieval import reciprocal_ranks
 from relatent.translate.folded import FoldedMap, fold
-from relatent.translate.goals.choice import Choice, Selection, Settings, Solution
-from relatent.translate.goals.retrieval import smoothed
+from relatent.translate.frames import NormalizedPairs
+from relatent.translate.goals.choice import Choice, Selection, Settings, Solution, cautious_means, smoothed
 from relatent.translate.likelihood import LikelihoodPath
 from relatent.translate.maps import Affine, orthogonal, ridge, whitened
-from relatent.translate.pairs import NormalizedPairs, Pairs
+from relatent.translate.pairs import Pairs
 
 __all__ = ["FrozenChoice", "choose", "needs", "solve"]
 
@@ -126,10 +126,7 @@ def _candidates(pairs: Pairs, settings: Settings) -> Iterator[FrozenChoice]:
 
 
 def _cautious(ranks: dict[FrozenChoice, np.ndarray], queries: int) -> dict[FrozenChoice, float]:
-    """Return the mean reciprocal ranks, of other rules less one standard error of what they gain over canonical ones.
-
-    ``queries`` are different: repeated trials rank the same ones again.
-    """
+    """Return the mean reciprocal ranks. Canonical queries are expected to win, and other rules must do so clearly."""
     path = [choice for choice in ranks if choice.rule in CANONICAL]
     others = {choice: r for choice, r in ranks.items() if choice not in path}
     plain = {choice: float(np.mean(r)) for choice, r in others.items()}
@@ -137,8 +134,5 @@ def _cautious(ranks: dict[FrozenChoice, np.ndarray], queries: int) -> dict[Froze
         return plain
     means = np.reshape([np.mean(ranks[choice]) for choice in path], (len(PENALTIES), len(SHARES)))
     smooth = smoothed(means).ravel()
-    base = ranks[path[int(np.argmax(smooth))]]
-    root = min(queries, len(base)) ** 0.5
-    return dict(zip(path, smooth.tolist(), strict=True)) | {
-        choice: float(np.mean(r) - np.std(r - base) / root) for choice, r in others.items()
-    }
+    expected = ranks[path[int(np.argmax(smooth))]]
+    return dict(zip(path, smooth.tolist(), strict=True)) | cautious_means(others, expected, queries)

@@ -12,16 +12,27 @@ from relatent.evaluate.retrieval import reciprocal_ranks
 from relatent.spaces.normalize import UNIT_ROWS
 from relatent.translate.bank import BankRows
 from relatent.translate.folded import fold
-from relatent.translate.goals.choice import Choice, Selection, Settings, Solution, per_pair
+from relatent.translate.frames import NormalizedPairs
+from relatent.translate.goals.choice import (
+    Choice,
+    Selection,
+    Settings,
+    Solution,
+    cautious_means,
+    per_pair,
+    smoothed,
+)
 from relatent.translate.likelihood import LikelihoodPath, LikelihoodRatio, rotation
-from relatent.translate.pairs import MANY, NormalizedPairs, Pairs
+from relatent.translate.pairs import MANY, Pairs
 from relatent.translate.sample import Sample
 
-__all__ = ["RankingChoice", "choose", "needs", "smoothed", "solve"]
+__all__ = ["RankingChoice", "choose", "needs", "solve"]
 
 # What is tried where the user keeps the default normalization: for likelihood ratios, and for rotations.
 NORMALIZATIONS, ROTATED = ("iso", "center+l2"), ("l2", "center+l2")
 PENALTIES = tuple(float(p) for p in np.logspace(-3, 1, 9))
+# What wins most often where anchors are few.
+EXPECTED = (NORMALIZATIONS[1], PENALTIES[7])
 # Of a bank: none, and the weight that items have in CSLS. Rotations, which rank by cosine, are not tried without.
 WEIGHTS = (0.0, 0.5)
 # By how much a rotation must rank better than a likelihood ratio, which wins more often than few anchors show.
@@ -81,24 +92,38 @@ def choose(pairs: Pairs, settings: Settings) -> RankingChoice:
 
     The two penalties are the same multiple of each side's mean eigenvalue, or of one unit for both, which suits
     spaces of different dimensions. A penalty that suits the share of the pairs which a trial leaves is, per pair, that
-    much smaller for all of them. In a trial, the bank is made of the pairs that are not held out.
+    much smaller for all of them. In a trial, the bank is made of the pairs that are not held out. Few pairs make some
+    choice look better than it is, so what wins most often on other spaces must be beaten by half a standard error.
     """
     tried = list(_candidates(pairs, settings))
-    scores: list[list[np.ndarray]] = [[] for _ in tried]
+    ranks: list[list[np.ndarray]] = [[] for _ in tried]
     shares = []
     for rest, rows in pairs.trials(settings.seed):
         shares.append(len(rest) / len(pairs))
         held, bank = pairs.sample.part(rows), settings.bank.of(rest)
         trials = {path.normalize: _Trial(rest.normalized(path.normalize), held, bank) for path in tried}
-        for path, found_so_far in zip(tried, scores, strict=True):
-            found_so_far.append(trials[path.normalize].scores(path))
-    found: dict[RankingChoice, float] = {}
-    for path, per_trial in zip(tried, scores, strict=True):
+        for path, found_so_far in zip(tried, ranks, strict=True):
+            found_so_far.append(trials[path.normalize].ranks(path))
+    found: dict[RankingChoice, np.ndarray] = {}
+    for path, per_trial in zip(tried, ranks, strict=True):
         choices = path.choices(len(pairs), float(np.mean(shares)), settings.bank)
-        found |= zip(choices, smoothed(np.mean(per_trial, axis=0)).ravel() - path.hurdle, strict=True)
-    best = max(found, key=found.__getitem__)
-    named = {choice.title: float(score) for choice, score in found.items()}
-    return replace(best, selection=Selection.best("out-of-fold reciprocal rank", named))
+        smooth = smoothed(np.concatenate(per_trial, axis=2)) - path.hurdle
+        found |= zip(choices, smooth.reshape(len(choices), -1), strict=True)
+    scores = _cautious(found, float(np.mean(shares)), len(pairs.sample))
+    named = {choice.title: score for choice, score in scores.items()}
+    return replace(max(scores, key=scores.__getitem__), selection=Selection.best("out-of-fold reciprocal rank", named))
+
+
+def _cautious(ranks: dict[RankingChoice, np.ndarray], share: float, queries: int) -> dict[RankingChoice, float]:
+    """Return the mean reciprocal ranks. One choice is expected to win where it is tried, and others must do so clearly.
+
+    It takes the bank, if there is one.
+    """
+    name, penalty = EXPECTED
+    alike = [c for c in ranks if (c.normalize, c.penalty_x, c.penalty_y) == (name, share * penalty, share * penalty)]
+    if not alike:
+        return {choice: float(np.mean(r)) for choice, r in ranks.items()}
+    return cautious_means(ranks, ranks[max(alike, key=lambda choice: choice.weight)], queries)
 
 
 def solve(pairs: Pairs, choice: RankingChoice) -> Solution:
@@ -167,11 +192,11 @@ class _Trial:
     def bank_rows(self) -> np.ndarray:
         return self.p.source.apply(self.bank)
 
-    def scores(self, path: _Path) -> np.ndarray:
-        """Return the mean reciprocal rank for each pair of penalties and each weight of the bank."""
-        return np.stack([self._scores(penalties, path.weights) for penalties in path.penalties])
+    def ranks(self, path: _Path) -> np.ndarray:
+        """Return the reciprocal ranks for each pair of penalties and each weight of the bank, and each query."""
+        return np.stack([self._ranks(penalties, path.weights) for penalties in path.penalties])
 
-    def _scores(self, penalties: Penalties, weights: tuple[float, ...]) -> list[float]:
+    def _ranks(self, penalties: Penalties, weights: tuple[float, ...]) -> np.ndarray:
         ratio = rotation(self.p.summary) if penalties == ROTATION else self.path.at(*penalties)
         queries, targets = ratio.vectors(*self.rows)
         scores, own = queries @ targets.T, np.arange(len(queries))
@@ -180,10 +205,4 @@ class _Trial:
             bank = ratio.with_bank(self.bank_rows, 1.0).bank
             assert bank is not None
             crowd = bank.crowding(targets[:, :-1], targets[:, -1:]).T
-        return [float(np.mean(reciprocal_ranks(scores - weight * crowd, own))) for weight in weights]
-
-
-def smoothed(scores: np.ndarray) -> np.ndarray:
-    """Average each score with its neighbors along the path: of a broad summit the middle, and no lucky spike."""
-    padded = np.pad(scores, ((1, 1), (0, 0)), mode="edge")
-    return np.asarray(padded[:-2] + padded[1:-1] + padded[2:]) / 3
+        return np.stack([reciprocal_ranks(scores - weight * crowd, own) for weight in weights])

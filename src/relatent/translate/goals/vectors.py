@@ -3,26 +3,31 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
 from relatent._array import random_generator
 from relatent.translate.folded import FoldedMap, fold
+from relatent.translate.frames import Frame, NormalizedPairs
 from relatent.translate.goals.choice import Choice, Selection, Settings, Solution, per_pair
 from relatent.translate.kernel import Kernel, Regression, Rows, leave_one_out, regress
 from relatent.translate.maps import Affine
-from relatent.translate.pairs import Frame, NormalizedPairs, Pairs
+from relatent.translate.pairs import Pairs
 from relatent.translate.ridge import LeaveOneOut, RidgeFit
 
 __all__ = ["RidgeChoice", "choose", "folded", "needs", "solve"]
 
 # σ² in median squared distances, and weights beside the linear kernel, in mean squared norms.
 BANDWIDTHS, WEIGHTS, FIRST_WEIGHT = (0.125, 0.25, 0.5, 1.0), (2.0, 32.0), 8.0
-# In mean eigenvalues of the centered kernel.
+# In mean eigenvalues of the centered kernel: coarse ones to choose the kernel by, all for the chosen one.
 PENALTIES = tuple(float(p) for p in np.logspace(-6, 3, 19))
-# Anchors to choose the kernel on, and the penalty of the chosen one. How many there are changes the best kernel little,
-# and the best penalty, which is the variance of the noise, hardly more.
-KERNEL_ROWS, PENALTY_ROWS = 500, 1_000
+COARSE = PENALTIES[::2]
+# Anchors to choose the kernel and its penalty on. How many there are changes the best kernel little, and the best
+# penalty, which is the variance of the noise, hardly more.
+KERNEL_ROWS = 500
+# Anchors to tell by how much the predictions shrink.
+LEFT_OUT_ROWS = 1_000
 # A kernel map holds a matrix between all coordinates; that of more entries than this is not formed.
 MOST_ENTRIES = 2**26
 
@@ -54,7 +59,7 @@ class RidgeChoice(Choice):
         if self.kernel is None:
             errors, penalty = LeaveOneOut.of(RidgeFit.of(p, self.penalty).path, p), self.penalty
         else:
-            errors = leave_one_out(self.kernel, _drawn(p, self.seed))
+            errors = leave_one_out(self.kernel, _drawn(p, self.seed, LEFT_OUT_ROWS))
             penalty = self.penalty / errors.unit
         return errors.predictions(penalty), errors.y
 
@@ -74,37 +79,42 @@ def needs(settings: Settings) -> tuple[bool, bool]:
 def choose(pairs: Pairs, settings: Settings) -> RidgeChoice:
     """Choose between a linear ridge and kernels, unless a penalty or the cost says that a linear one is wanted."""
     p = pairs.normalized(settings.normalize)
-    linear = RidgeFit.of(p, settings.penalty)
-    choice = RidgeChoice(settings.normalize, len(pairs), None, linear.penalty, None, settings.seed)
     too_wide = pairs.dims[0] * pairs.dims[1] > MOST_ENTRIES
     if settings.penalty is not None or settings.max_cost == "affine" or not pairs.complete or too_wide:
+        linear = RidgeFit.of(p, settings.penalty)
         selection = Selection.best("cross-validation error", {"ridge": linear.error(p)}, smallest=True)
-        return replace(choice, selection=selection)
-    rows = _drawn(p, settings.seed)
-    errors = kernel_errors(rows.part(np.arange(min(len(rows), KERNEL_ROWS))))
-    kernel = min(errors, key=errors.__getitem__)
-    if kernel.weight:
-        left_out = leave_one_out(kernel, rows)
-        choice = replace(choice, kernel=kernel, penalty=left_out.best(PENALTIES) * left_out.unit)
-    named = {str(kernel): error for kernel, error in errors.items()}
-    return replace(choice, selection=Selection.best("leave-one-out error", named, smallest=True))
+        return RidgeChoice(settings.normalize, len(pairs), selection, linear.penalty, None, settings.seed)
+    tried = kernel_trials(_drawn(p, settings.seed, KERNEL_ROWS))
+    best = min(tried, key=lambda trial: trial.error)
+    selection = Selection.best("leave-one-out error", {str(t.kernel): t.error for t in tried}, smallest=True)
+    kernel = best.kernel if best.kernel.weight else None
+    penalty = RidgeFit.of(p).penalty if kernel is None else best.left_out.best(PENALTIES) * best.left_out.unit
+    return RidgeChoice(settings.normalize, len(pairs), selection, penalty, kernel, settings.seed)
 
 
-def kernel_errors(rows: Rows) -> dict[Kernel, float]:
-    """Return the leave-one-out error of each kernel: the linear one, bandwidths, then weights at the best bandwidth."""
-    errors: dict[Kernel, float] = {}
+@dataclass(frozen=True)
+class KernelTrial:
+    """A kernel, and its leave-one-out errors."""
 
-    def tried(*settings: tuple[float, float]) -> tuple[float, float]:
-        found = {pair: Kernel.relative(rows.x, *pair) for pair in settings}
-        for kernel in found.values():
-            left_out = leave_one_out(kernel, rows)
-            errors[kernel] = left_out.error(left_out.best(PENALTIES))
-        return min(found, key=lambda pair: errors[found[pair]])
+    kernel: Kernel
+    left_out: LeaveOneOut
 
-    tried((1.0, 0.0))
-    bandwidth, _ = tried(*((b, FIRST_WEIGHT) for b in BANDWIDTHS))
-    tried(*((bandwidth, weight) for weight in WEIGHTS))
-    return errors
+    @cached_property
+    def error(self) -> float:
+        """With the penalty that suits it."""
+        return self.left_out.error(self.left_out.best(COARSE))
+
+
+def kernel_trials(rows: Rows) -> list[KernelTrial]:
+    """Return trials of the linear kernel, of bandwidths, then of weights at the best bandwidth."""
+
+    def tried(bandwidth: float, weight: float) -> KernelTrial:
+        kernel = Kernel.relative(rows.x, bandwidth, weight)
+        return KernelTrial(kernel, leave_one_out(kernel, rows))
+
+    by_bandwidth = {bandwidth: tried(bandwidth, FIRST_WEIGHT) for bandwidth in BANDWIDTHS}
+    best = min(by_bandwidth, key=lambda bandwidth: by_bandwidth[bandwidth].error)
+    return [tried(1.0, 0.0), *by_bandwidth.values(), *(tried(best, weight) for weight in WEIGHTS)]
 
 
 def solve(pairs: Pairs, choice: RidgeChoice) -> Solution:
@@ -120,9 +130,9 @@ def folded(found: Regression, p: NormalizedPairs, dtype: np.dtype) -> FoldedMap:
     return fold(solved, source, p.target, dtype=dtype, features=found.features)
 
 
-def _drawn(p: NormalizedPairs, seed: int) -> Rows:
-    """Return as many rows as choosing takes, in random order."""
-    return _rows(p).part(random_generator(seed).permutation(len(p.sample))[:PENALTY_ROWS])
+def _drawn(p: NormalizedPairs, seed: int, size: int) -> Rows:
+    """Return at most so many rows, in random order."""
+    return _rows(p).part(random_generator(seed).permutation(len(p.sample))[:size])
 
 
 def _rows(p: NormalizedPairs) -> Rows:
