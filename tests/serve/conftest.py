@@ -6,6 +6,7 @@ import asyncio
 import threading
 from contextlib import contextmanager
 
+import httpx
 import numpy as np
 import pytest
 import uvicorn
@@ -17,12 +18,21 @@ import relatent as rl
 from relatent.serve import Settings, make_app
 
 OLD, NEW = 24, 20
+TEXTS = ["a first text", "another one", "and a third"]
 
 
 def embedded(texts):
     """Embed texts by their letters: what the stub's model is."""
     rows = [np.bincount(np.frombuffer(text.encode(), dtype=np.uint8) % NEW, minlength=NEW) for text in texts]
     return np.asarray(rows, dtype=np.float32) + np.float32(0.25)
+
+
+def rows(n=3):
+    return embedded(TEXTS * n)[:n]
+
+
+def post(address, content=None, path="/v1/translate", **options):
+    return httpx.post(f"{address}{path}", json=content, timeout=20, **options)
 
 
 @pytest.fixture(scope="session")
@@ -105,4 +115,11 @@ def start(translator, stub_server):
 @pytest.fixture
 def address(start):
     with start() as address:
+        yield address
+
+
+@pytest.fixture(scope="module")
+def small(translator, stub_server):
+    """A service of narrow limits."""
+    with running(make_app(translator, Settings(max_rows=32, max_body=200_000, upstream=stub_server[1]))) as address:
         yield address

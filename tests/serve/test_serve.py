@@ -3,38 +3,23 @@
 import base64
 import json
 import logging
-import os
-import signal
 import socket
-import subprocess
-import sys
-import time
 from concurrent.futures import ThreadPoolExecutor
 
 import httpx
 import numpy as np
 import openai
 import pytest
-from starlette.responses import JSONResponse, PlainTextResponse
-from tests.serve.conftest import NEW, OLD, embedded
+from starlette.responses import JSONResponse
+from tests.serve.conftest import NEW, OLD, TEXTS, embedded, post, rows
 
 import relatent as rl
 from relatent._linalg import unit_norm
 from relatent.serve import Settings, make_app
 
-TEXTS = ["a first text", "another one", "and a third"]
-
 
 def client(address, **options):
     return openai.OpenAI(base_url=f"{address}/v1", api_key="none", max_retries=0, **options)
-
-
-def post(address, content=None, path="/v1/translate", **options):
-    return httpx.post(f"{address}{path}", json=content, timeout=20, **options)
-
-
-def rows(n=3):
-    return embedded(TEXTS * n)[:n]
 
 
 # What it is for.
@@ -157,14 +142,6 @@ BAD = {
 }
 
 
-@pytest.fixture(scope="module")
-def small(translator, stub_server):
-    from tests.serve.conftest import running
-
-    with running(make_app(translator, Settings(max_rows=32, max_body=200_000, upstream=stub_server[1]))) as address:
-        yield address
-
-
 @pytest.mark.parametrize(("content", "status"), BAD.values(), ids=BAD)
 def test_bad_input_gets_a_clear_answer(small, content, status):
     answer = httpx.post(f"{small}/v1/translate", content=content)
@@ -198,60 +175,6 @@ def test_unknown_paths_and_methods_are_refused_as_json(address):
     refused = httpx.get(f"{address}/v1/translate")
     assert (refused.status_code, refused.json()["error_type"]) == (405, "method_not_allowed")
     assert "POST" in refused.headers["allow"]
-
-
-# The embedder behind it.
-
-
-UPSTREAM = {
-    "an error": (JSONResponse({"error": "secret text"}, 500), 424),
-    "overloaded": (PlainTextResponse("", 429, headers={"Retry-After": "9"}), 429),
-    "no JSON": (PlainTextResponse("secret text"), 424),
-    "no object": (JSONResponse([1]), 424),
-    "no data": (JSONResponse({}), 424),
-    "another width": (JSONResponse({"data": [{"index": 0, "embedding": [1.0, 2.0]}]}), 424),
-    "too many": (JSONResponse({"data": [{"index": i, "embedding": [1.0] * NEW} for i in (0, 1)]}), 424),
-    "NaN": (PlainTextResponse('{"data": [{"index": 0, "embedding": [' + ",".join(["NaN"] * NEW) + "]}]}"), 424),
-    "huge": (PlainTextResponse(" " * 200_001), 424),
-}
-
-
-@pytest.mark.parametrize(("answer", "status"), UPSTREAM.values(), ids=UPSTREAM)
-def test_a_failing_upstream_is_said_and_not_repeated(small, stub, answer, status):
-    stub.answer = answer
-    found = post(small, {"input": "one"}, "/v1/embeddings")
-    assert found.status_code == status, found.text
-    assert "secret" not in found.text
-    if status == 429:
-        assert found.headers["retry-after"] == "9"
-    stub.answer = None
-    assert post(small, {"input": "one"}, "/v1/embeddings").status_code == 200
-
-
-def test_a_slow_and_a_dead_upstream_are_424(start, stub):
-    stub.wait = 1.0
-    with start(upstream_timeout=0.2) as address:
-        slow = post(address, {"input": "one"}, "/v1/embeddings")
-    with socket.socket() as taken:  # a port on which nobody answers
-        taken.bind(("127.0.0.1", 0))
-        with start(upstream=f"http://127.0.0.1:{taken.getsockname()[1]}/v1") as address:
-            dead = post(address, {"input": "one"}, "/v1/embeddings")
-    assert [a.status_code for a in (slow, dead)] == [424, 424]
-    assert "within 0.2 s" in slow.json()["error"]
-    assert "cannot be reached" in dead.json()["error"]
-
-
-def test_without_an_upstream_there_are_no_embeddings(start):
-    with start(upstream=None) as address:
-        assert post(address, {"input": "x"}, "/v1/embeddings").json()["error_type"] == "no_upstream"
-
-
-def test_the_upstream_is_asked_for_its_model_with_its_key(start, stub):
-    with start(upstream_model="new-model", upstream_key="upstream-key", api_key="my-key") as address:
-        done = post(address, {"input": "x", "model": "m"}, "/v1/embeddings", headers={"Authorization": "Bearer my-key"})
-    assert done.status_code == 200
-    given, key = stub.asked[0]
-    assert (given["model"], key) == ("new-model", "Bearer upstream-key")
 
 
 # Who may ask, and how many.
@@ -373,59 +296,3 @@ def test_a_fault_of_ours_is_500_and_the_process_lives(start, translator, monkeyp
         monkeypatch.undo()
         assert (broken.status_code, broken.json()["error_type"]) == (500, "internal")
         assert post(address, {"vectors": rows().tolist()}).status_code == 200
-
-
-# The process.
-
-
-@pytest.fixture
-def port():
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return free.getsockname()[1]
-
-
-def test_the_command_serves_and_stops_after_what_is_in_progress(translator, stub, stub_server, tmp_path, port):
-    translator.save(tmp_path / "t.safetensors")
-    words = ["serve", str(tmp_path / "t.safetensors"), "--port", str(port), "--upstream", stub_server[1], "--quiet"]
-    command = [sys.executable, "-c", "from relatent.cli import app; app(prog_name='relatent')", *words]
-    with subprocess.Popen(command, env={**os.environ, "RELATENT_API_KEY": "k"}) as process:
-        address, headers = f"http://127.0.0.1:{port}", {"Authorization": "Bearer k"}
-        for _ in range(200):
-            try:
-                assert httpx.get(f"{address}/health").status_code == 200
-                break
-            except httpx.TransportError:
-                time.sleep(0.1)
-        assert post(address, {"vectors": rows().tolist()}).status_code == 401
-        stub.wait = 1.0
-        with ThreadPoolExecutor(1) as pool:
-            asked = pool.submit(post, address, {"input": TEXTS}, "/v1/embeddings", headers=headers)
-            while not stub.asked:
-                time.sleep(0.02)
-            process.send_signal(signal.SIGTERM)
-            assert asked.result().status_code == 200
-        process.wait(timeout=20)
-    with pytest.raises(httpx.TransportError):
-        httpx.get(f"{address}/health")
-
-
-@pytest.mark.slow
-def test_memory_stays_flat(start):
-    """100,000 requests, good and bad, over a few connections."""
-    good = json.dumps({"vectors": rows(1).tolist()}).encode()
-    with start() as address, httpx.Client(base_url=address) as session:
-
-        def ask(n):
-            for i in range(n):
-                session.post("/v1/translate", content=b"{" if i % 10 == 0 else good)
-
-        ask(5_000)
-        before = _resident()
-        ask(100_000)
-        assert _resident() - before < 20
-
-
-def _resident():
-    with open("/proc/self/status") as status:  # noqa: PTH123 (not a file)
-        return next(int(line.split()[1]) for line in status if line.startswith("VmRSS")) / 1024

@@ -6,6 +6,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
+from threadpoolctl import threadpool_limits
+
 from relatent._extras import needs
 from relatent.serve.errors import Refused
 from relatent.serve.openapi import description
@@ -61,10 +63,12 @@ def run(
 ) -> None:
     """Serve until the process is told to stop; requests in progress are answered first.
 
-    Logs hold no texts and no vectors.
+    Logs hold no texts and no vectors. Each request is computed on one core: the threads of a matrix product wait for
+    one another, which costs more than the product where few rows come at a time and the machine is busy.
     """
     app = make_app(translator, settings)
-    run_app(app, host=host, port=port, extra="serve", log_level=log_level, access_log=access_log)
+    with threadpool_limits(limits=1, user_api="blas"):
+        run_app(app, host=host, port=port, extra="serve", log_level=log_level, access_log=access_log)
 
 
 def _handlers(service: Service) -> dict[Any, Any]:

@@ -85,10 +85,12 @@ def texts_of(given: Any, max_rows: int) -> int:
 def decoded(given: list[str]) -> np.ndarray | None:
     """Return rows of base64, or None if it is none, or ragged."""
     try:
-        rows = [np.frombuffer(base64.b64decode(row, validate=True), dtype=LITTLE) for row in given]
-        return np.stack(rows).astype(np.float32)
+        packed = [base64.b64decode(row, validate=True) for row in given]
     except (binascii.Error, ValueError):
         return None
+    if len({len(row) for row in packed}) != 1 or len(packed[0]) % LITTLE.itemsize:
+        return None
+    return np.frombuffer(b"".join(packed), dtype=LITTLE).reshape(len(packed), -1).astype(np.float32, copy=False)
 
 
 def encoded(rows: np.ndarray, encoding: str) -> list[Any]:

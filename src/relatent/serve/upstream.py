@@ -22,15 +22,19 @@ class Upstream:
 
     def __init__(self, settings: Settings, width: int) -> None:
         self.httpx = needs("httpx", "serve", "ask an embedder")
-        key = settings.upstream_key
-        self.client = self.httpx.AsyncClient(
-            headers={} if key is None else {"Authorization": f"Bearer {key}"},
-            timeout=settings.upstream_timeout,
-            limits=self.httpx.Limits(max_connections=settings.max_requests, keepalive_expiry=KEPT_IDLE),
-            trust_env=False,  # the address that was given is the one that is asked
-        )
+        self.kept = self._client(settings, keepalive_expiry=KEPT_IDLE)
+        self.fresh = self._client(settings, max_keepalive_connections=0)
         self.url = f"{str(settings.upstream).rstrip('/')}/embeddings"
         self.settings, self.width = settings, width
+
+    def _client(self, settings: Settings, **limits: float) -> Any:
+        key = settings.upstream_key
+        return self.httpx.AsyncClient(
+            headers={} if key is None else {"Authorization": f"Bearer {key}"},
+            timeout=settings.upstream_timeout,
+            limits=self.httpx.Limits(max_connections=settings.max_requests, **limits),
+            trust_env=False,  # the address that was given is the one that is asked
+        )
 
     async def embed(self, given: dict[str, Any], count: int) -> tuple[np.ndarray, dict[str, Any]]:
         """Return one row per input, and the usage that the upstream reports."""
@@ -65,15 +69,20 @@ class Upstream:
         except Refused as error:
             raise Refused("upstream_failed", "The upstream's answer is not a JSON object.") from error
 
-    async def _posted(self, content: dict[str, Any], again: bool = True) -> bytes:
-        """Ask, and once more where the upstream closed the connection just then: texts may be embedded twice."""
+    async def _posted(self, content: dict[str, Any]) -> bytes:
+        """Ask over a kept connection, and once more over a new one if it was closed before any answer.
+
+        An upstream may close an idle connection just as a request is sent. Texts are then embedded twice at worst.
+        """
+        request = self.kept.build_request("POST", self.url, json=content)
         try:
-            async with self.client.stream("POST", self.url, json=content) as response:
-                return await self._read(response)
+            response = await self.kept.send(request, stream=True)
         except (self.httpx.RemoteProtocolError, self.httpx.ReadError, self.httpx.WriteError):
-            if not again:
-                raise
-        return await self._posted(content, again=False)
+            response = await self.fresh.send(request, stream=True)
+        try:
+            return await self._read(response)
+        finally:
+            await response.aclose()
 
     async def _read(self, response: Any) -> bytes:
         """Read an answer that is one, and not too large. What it says about an error may hold texts, and is dropped."""
@@ -92,4 +101,5 @@ class Upstream:
 
     async def close(self) -> None:
         """Close all connections."""
-        await self.client.aclose()
+        await self.kept.aclose()
+        await self.fresh.aclose()
