@@ -23,6 +23,7 @@ test-docs: .venv/docs
 # an environment of their own.
 test-exports: .venv-exports/ready
 	OMP_NUM_THREADS=1 .venv-exports/bin/python -m pytest tests/exports tests/serve tests/experiments/test_hub.py
+	OMP_NUM_THREADS=1 .venv-exports/bin/python -m pytest -m slow tests/exports
 
 # Engines and stores that are heavy have an environment of their own, too.
 test-stores: .venv-stores/ready

@@ -73,6 +73,9 @@ def test_what_to_embed_next(run, pair, tmp_path):
     assert found["gain"]["low"] <= found["gain"]["value"] <= found["gain"]["high"]
     known = set(rl.read_space(tmp_path / "some.parquet").keys)
     assert not known & set(rl.read_space(tmp_path / "next.parquet").keys)
+    rl.write_space(rl.read_space(tmp_path / "old.parquet")[:150], tmp_path / "some old.parquet")
+    refused = run("anchors", "old.parquet", "-k", 60, "--known", "some old.parquet", "-o", "n.parquet", code=1)
+    assert "expected what the new model gave" in refused
 
 
 def test_the_order_of_a_backfill(run, pair, tmp_path):

@@ -13,9 +13,7 @@ from relatent.cli import NO_GO, NO_VERDICT, OK, app
 DOCS = Path(__file__).parents[2] / "docs"
 PAGES = sorted(
     [
-        DOCS / "start.md",
-        DOCS / "networks.md",
-        DOCS / "security.md",
+        *(DOCS / f"{name}.md" for name in ("exports", "networks", "running", "scale", "security", "start")),
         *DOCS.glob("tutorials/*.md"),
         *DOCS.glob("rooms/*.md"),
     ]

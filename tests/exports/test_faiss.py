@@ -1,9 +1,13 @@
+import json
+
 import faiss
 import numpy as np
 import pytest
 from tests.exports.translators import AFFINE, fitted, near, nonlinear, spaces
+from typer.testing import CliRunner
 
 from relatent._linalg import unit_norm
+from relatent.cli import app
 from relatent.exports import export
 from relatent.exports.faiss import transforms, wrap
 
@@ -67,3 +71,19 @@ def test_what_faiss_cannot_do_is_refused(tmp_path):
     with pytest.raises(ValueError, match="cannot be read as a FAISS index"):
         export(fitted("orthogonal", "digits"), tmp_path / "t.faiss", "faiss", index=tmp_path / "no.faiss")
     assert not (tmp_path / "t.faiss").exists()
+
+
+def test_the_command_writes_beside_an_index_and_never_over_it(tmp_path, monkeypatch):
+    """A path that ends in .faiss is a store to other commands, which must not write there."""
+    monkeypatch.chdir(tmp_path)
+    t = fitted("frozen", "digits")
+    t.save("t.safetensors")
+    faiss.write_index(faiss.IndexFlatIP(t.map_.width), "old.faiss")
+    words = ["export", "t.safetensors", "--to", "faiss", "--index", "old.faiss", "--json", "-o"]
+    done = CliRunner().invoke(app, [*words, "new.faiss"])
+    assert done.exit_code == 0, done.output
+    assert json.loads(done.stdout)["dims"] == [48, 32]
+    assert faiss.read_index("new.faiss").d == 48
+    refused = CliRunner().invoke(app, [*words, "old.faiss", "--force"])
+    assert (refused.exit_code, faiss.read_index("old.faiss").d) == (1, 32)
+    assert "is what is read" in refused.output

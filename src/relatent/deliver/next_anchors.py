@@ -12,7 +12,7 @@ from relatent._terminal import duration
 from relatent.deliver.anchors import candidate_count
 from relatent.evaluate.interval import Estimate
 from relatent.spaces.files import AnyPath, check_new, write_space
-from relatent.spaces.join import match_keys
+from relatent.spaces.join import Matched, match_keys
 from relatent.spaces.space import Space
 from relatent.translate import Translator
 
@@ -22,6 +22,7 @@ __all__ = ["NextAnchors", "plan_anchors"]
 MOST_PAIRS = 5_000
 # A gain whose best case is smaller than this is not worth an embedding.
 WORTH = 0.005
+SMALLEST_PRICE = 0.01
 
 
 @dataclass(frozen=True)
@@ -88,10 +89,7 @@ def plan_anchors(
     rows = _next_rows(source, known, budget, seed)
     now = gain = None
     if matched is not None and target is not None:
-        kept = np.random.default_rng(seed).permutation(len(matched))[:MOST_PAIRS]
-        pair = source.take(matched.x_rows[kept]), target.take(matched.y_rows[kept])
-        quality = Translator(goal, seed=seed).fit(*pair).expected_quality()
-        now, gain = quality["mrr"], quality.more(budget)
+        now, gain = _outlook(source, target, matched, Translator(goal, seed=seed), budget)
     write_space(source.subset(rows), path, overwrite=overwrite)
     hours = None if rows_per_second is None else budget / rows_per_second / 3_600
     return NextAnchors(rows, len(known), "MRR", now, gain, hours, None if price is None else budget * price / 1_000_000)
@@ -107,5 +105,22 @@ def _next_rows(source: Space, known: np.ndarray, budget: int, seed: int) -> np.n
     return np.asarray(rows[chosen])
 
 
+def _outlook(
+    source: Space, target: Space, matched: Matched, translator: Translator, budget: int
+) -> tuple[Estimate, Estimate]:
+    """Return the MRR to expect with the known pairs, and what so many more would add."""
+    kept = np.random.default_rng(translator.seed).permutation(len(matched))[:MOST_PAIRS]
+    x, y = source.take(matched.x_rows[kept]), target.take(matched.y_rows[kept])
+    if np.array_equal(x, y):
+        raise ValueError(
+            f"{target.name} holds the vectors of {source.name} itself: expected what the new model gave for the items "
+            "that it embedded already."
+        )
+    quality = translator.fit(x, y).expected_quality()
+    return quality["mrr"], quality.more(budget)
+
+
 def _price(cost: float | None) -> str:
-    return "" if cost is None else f"at a price of {cost:,.2f}"
+    if cost is None:
+        return ""
+    return f"at a price of {cost:,.2f}" if cost >= SMALLEST_PRICE else f"at a price below {SMALLEST_PRICE}"

@@ -1,7 +1,7 @@
 """HOLD: vectors with keys, in memory or on disk, and the normalizations that are fitted on anchors."""
 
 from relatent.spaces.chunks import Chunk
-from relatent.spaces.files import SpaceWriter, check_new, read_space, space_writer, write_space
+from relatent.spaces.files import SpaceWriter, check_new, check_output, read_space, space_writer, write_space
 from relatent.spaces.fingerprint import Fingerprint, Match, Probe, SpaceWarning
 from relatent.spaces.inspect import Inspection, inspect_space
 from relatent.spaces.join import Matched, Parallel, duplicate_keys, match_keys, parallel
@@ -26,6 +26,7 @@ __all__ = [
     "SpaceWarning",
     "SpaceWriter",
     "check_new",
+    "check_output",
     "duplicate_keys",
     "held_out",
     "inspect_space",

@@ -28,6 +28,7 @@ from relatent.spaces.space import Space
 __all__ = [
     "SpaceWriter",
     "check_new",
+    "check_output",
     "file_row",
     "input_identity",
     "read_defaults",
@@ -260,11 +261,16 @@ class SpaceWriter:
 
 
 def check_new(path: AnyPath, *inputs: Space | AnyPath | None, overwrite: bool = False) -> None:
+    """Refuse to write vectors to a store, and whatever :func:`check_output` refuses."""
+    refuse_store(path)
+    check_output(path, *inputs, overwrite=overwrite)
+
+
+def check_output(path: AnyPath, *inputs: Space | AnyPath | None, overwrite: bool = False) -> None:
     """Refuse to write over what is there, unless allowed, and over anything that is being read in any case.
 
     ``inputs`` are the spaces that are read and the paths of other files that are, such as a translator's.
     """
-    refuse_store(path)
     place = _place(path)
     for given in inputs:
         source = given.path if isinstance(given, Space) else given
