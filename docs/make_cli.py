@@ -66,7 +66,8 @@ def page() -> str:
 def leaves(group: Any, prefix: str = "") -> dict[str, Any]:
     """Return every command by its full name, those of groups after the name of their group."""
     found: dict[str, Any] = {}
-    for name, command in group.commands.items():
+    for name in group.list_commands(None):
+        command = group.commands[name]
         found |= leaves(command, f"{prefix}{name} ") if hasattr(command, "commands") else {f"{prefix}{name}": command}
     return found
 

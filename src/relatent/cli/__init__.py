@@ -3,7 +3,7 @@
 Nothing heavy is imported before a command runs, so that help and completion answer at once.
 """
 
-from relatent.cli import migrate, report, running, services, spaces, tokens, translators
+from relatent.cli import judging, migrate, running, services, spaces, tokens, translators
 from relatent.cli.frame import ERROR, NO_GO, NO_VERDICT, OK, USAGE, app
 
 __all__ = [
@@ -13,8 +13,8 @@ __all__ = [
     "OK",
     "USAGE",
     "app",
+    "judging",
     "migrate",
-    "report",
     "running",
     "services",
     "spaces",

@@ -47,8 +47,26 @@ Exit codes: 0 done, or GO; 1 an error, said in one line; 2 wrong usage;
 3 NO-GO and 4 no verdict, from evaluate and migrate plan.
 """
 
+# In the order in which one comes to need them; help and reference follow it.
+ORDER = (
+    *("demo", "fit", "evaluate", "translate", "report", "explore"),
+    *("info", "compare", "encode", "anchors", "project", "stitch", "tokens"),
+    *("export", "serve", "thresholds", "canary", "watch"),
+    *("migrate", "mixed", "backfill"),
+)
+
+
+class InOrder(typer.core.TyperGroup):
+    """Commands in the order of ORDER, whichever module was imported first."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """Return their names."""
+        return sorted(self.commands, key=ORDER.index)
+
+
 app = typer.Typer(
     name="relatent",
+    cls=InOrder,
     help=ABOUT,
     no_args_is_help=True,
     rich_markup_mode=None,  # plain help starts faster and reads the same in a file

@@ -1,4 +1,4 @@
-"""Commands that translate: fit, evaluate, translate, export, stitch, demo."""
+"""Commands that translate: fit, translate, export, stitch, demo."""
 
 from __future__ import annotations
 
@@ -7,22 +7,19 @@ from typing import Annotated
 
 import typer
 
-from relatent.cli.frame import NO_GO, NO_VERDICT, OK, Answer, command
+from relatent.cli.frame import Answer, command
 from relatent.cli.options import (
     Accept,
     ByRow,
     EngineName,
     Force,
     Html,
-    K,
     Key,
     Markdown,
-    MinOverlap,
     Out,
     Packed,
     Scheduler,
     Seed,
-    Slices,
     SourceSpace,
     TargetKey,
     TargetSpace,
@@ -35,9 +32,7 @@ from relatent.cli.options import (
 )
 from relatent.cli.options import spaces as two_spaces
 
-__all__ = ["demo", "evaluate", "export", "fit", "stitch", "translate"]
-
-EXIT_CODES = {"GO": OK, "NO-GO": NO_GO, "no verdict": NO_VERDICT}
+__all__ = ["demo", "export", "fit", "stitch", "translate"]
 
 
 @command
@@ -115,127 +110,6 @@ def fit(
         ),
     )
     return Answer(f"{done}\nWrote {out}.{pages}", {"out": out, **done.to_dict()})
-
-
-@command
-def evaluate(
-    translator: TranslatorFile,
-    old: SourceSpace,
-    new: TargetSpace,
-    side: Annotated[
-        str | None,
-        typer.Option(
-            "--side", help="documents (OLD becomes the index) or queries (OLD asks); by the goal if not said."
-        ),
-    ] = None,
-    relevant: Annotated[
-        Path | None,
-        typer.Option(
-            "--relevant", help="Judged pairs of held-out keys: a table of query, item and perhaps grade, or TREC qrels."
-        ),
-    ] = None,
-    slices: Slices = None,
-    k: K = 10,
-    margin: Annotated[
-        float, typer.Option("--margin", help="How much worse than staying a translation may be, in nDCG@k.")
-    ] = 0.01,
-    min_overlap: MinOverlap = None,
-    candidates: Annotated[
-        int, typer.Option("--candidates", "--cascade", help="Items that the cascade ranks by the new model, per query.")
-    ] = 200,
-    reembed_rows: Annotated[
-        int | None, typer.Option("--reembed-rows", help="Rows that re-embedding would encode, to weigh its cost.")
-    ] = None,
-    rows_per_second: Annotated[
-        float | None, typer.Option("--rows-per-second", help="How fast the new model encodes.")
-    ] = None,
-    price: Annotated[float | None, typer.Option("--price", help="What a million rows cost to encode.")] = None,
-    max_hours: Annotated[float, typer.Option("--max-hours", help="Hours that re-embedding may take.")] = 24.0,
-    budget: Annotated[float, typer.Option("--budget", help="What re-embedding may cost.")] = 100.0,
-    quantize: Annotated[
-        str | None,
-        typer.Option("--quantize", help="Storage of the index to try: float16, int8, uint8, binary, by commas."),
-    ] = None,
-    truncate: Annotated[
-        str | None, typer.Option("--truncate", help="Numbers of first coordinates to try, such as 256,128.")
-    ] = None,
-    max_rows: Annotated[int, typer.Option("--rows", help="Held-out rows to search among at most.")] = 10_000,
-    seed: Seed = 0,
-    vector: Vector = None,
-    key: Key = None,
-    target_vector: TargetVector = None,
-    target_key: TargetKey = None,
-    by_row: ByRow = False,
-    packed: Packed = False,
-    accept: Accept = False,
-    html: Html = None,
-    markdown: Markdown = None,
-    progress: bool | None = None,
-) -> Answer:
-    """Recommend to stay, translate, cascade or re-embed.
-
-    Each is tried on held-out items: staying is the old model with the old index; the cascade takes candidates from
-    the translated search and ranks them by the new model's own vectors; re-embedding uses the new model throughout.
-    With --relevant, nDCG@k decides by 95 % intervals of paired differences; the rule is printed with the verdict.
-    Without it, overlap@k says how alike the results are to re-embedding, not how good: no verdict, unless
-    --min-overlap makes it a gate. Exits with 0 for GO (translate or cascade), 3 for NO-GO (stay or re-embed) and 4 for
-    no verdict.
-
-    Examples:
-      relatent evaluate t.safetensors old.parquet new.parquet --relevant clicks.tsv
-      relatent evaluate t.safetensors old.parquet new.parquet --relevant test.qrels --slices language
-      relatent evaluate t.safetensors old.parquet new.parquet --min-overlap 0.6 --quantize int8,binary --truncate 256
-      relatent evaluate queries.safetensors new.parquet old.parquet --side queries --json
-      relatent evaluate t.safetensors old.parquet new.parquet --relevant clicks.tsv --html verdict.html
-    """
-    from relatent.deliver import evaluate_spaces, load, read_relevance, report_translator
-    from relatent.evaluate import Cost, Rule, storages
-
-    source, target = two_spaces(old, new, vector, key, target_vector, target_key, by_row, packed)
-    cost = None if reembed_rows is None else Cost(reembed_rows, rows_per_second, price, max_hours, budget)
-    fitted = load(translator)
-    verdict = evaluate_spaces(
-        fitted,
-        source,
-        target,
-        side=side,
-        relevant=None if relevant is None else read_relevance(relevant),
-        slices=slices,
-        k=k,
-        candidates=candidates,
-        max_rows=max_rows,
-        rule=Rule(margin, min_overlap=min_overlap),
-        cost=cost,
-        stored=storages(_listed(quantize), [_count(part) for part in _listed(truncate)]),
-        accept=accept,
-        seed=seed,
-        progress=progress,
-    )
-    pages = write_pages(
-        (html, markdown),
-        lambda words: report_translator(
-            fitted,
-            source,
-            target,
-            verdict=verdict,
-            side=side,
-            slices=slices,
-            seed=seed,
-            command=words,
-            progress=progress,
-        ),
-    )
-    return Answer(f"{verdict}{pages}", verdict.to_dict(), EXIT_CODES[verdict.decision.verdict])
-
-
-def _listed(text: str | None) -> list[str]:
-    return [] if text is None else [part.strip() for part in text.split(",") if part.strip()]
-
-
-def _count(text: str) -> int:
-    if not text.isdigit():
-        raise typer.BadParameter(f"{text!r} is no number of coordinates.")
-    return int(text)
 
 
 @command
