@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve
@@ -61,13 +62,6 @@ class Kernel:
     """2σ²."""
     weight: float
 
-    @staticmethod
-    def relative(x: np.ndarray, bandwidth: float, weight: float) -> Kernel:
-        """Return a kernel in units of rows: σ² in median squared distances, the weight in mean squared norms."""
-        distances = squared_distances(x, x)[np.triu_indices(len(x), 1)]
-        typical = float(np.median(distances)) or float(np.mean(distances)) or 1.0
-        return Kernel(2 * bandwidth * typical, weight * float(np.sum(np.var(x, axis=0))))
-
     def similarities(self, gram: np.ndarray) -> np.ndarray:
         """Return the Gaussian similarity of every two rows from their inner products."""
         squares = np.diagonal(gram)
@@ -109,6 +103,16 @@ class Rows:
     def root(self) -> np.ndarray:
         """Root of the weight of each row, a column."""
         return np.ones((len(self), 1)) if self.weights is None else np.sqrt(self.weights)[:, None]
+
+    @cached_property
+    def typical_square(self) -> float:
+        """Median squared distance between two rows, or the mean where most are the same."""
+        distances = squared_distances(self.x, self.x)[np.triu_indices(len(self), 1)]
+        return float(np.median(distances)) or float(np.mean(distances)) or 1.0
+
+    def kernel(self, bandwidth: float, weight: float) -> Kernel:
+        """Return a kernel in units of the rows: σ² in median squared distances, the weight in mean squared norms."""
+        return Kernel(2 * bandwidth * self.typical_square, weight * float(np.sum(np.var(self.x, axis=0))))
 
     def system(self, kernel: Kernel) -> System:
         """Return the kernel of every two rows about their mean, each weighed by its root."""

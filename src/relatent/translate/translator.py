@@ -14,7 +14,7 @@ from sklearn.utils import Tags
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import validate_data
 
-from relatent._array import Array, as_matrix, as_parallel, as_rows, as_same_space, like, to_numpy
+from relatent._array import Array, as_matrix, as_parallel, as_rows, like, to_numpy
 from relatent._linalg import pseudo_inverse
 from relatent._saved import Saved, read_saved, understood, write_saved
 from relatent.evaluate.fidelity import r2
@@ -25,6 +25,7 @@ from relatent.spaces.keys import key_hashes
 from relatent.spaces.space import Space
 from relatent.translate.bank import BANK_SIZE, BankRows
 from relatent.translate.batches import BatchTranslator
+from relatent.translate.checks import check_judge, check_pairs, checked_bank, refuse_labels
 from relatent.translate.endpoints import Endpoints, check_side
 from relatent.translate.folded import FoldedMap
 from relatent.translate.goals import Choice, Goal, Judge, Selection, Settings, Solution, check_settings, find_goal
@@ -147,8 +148,8 @@ class Translator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         how the map is blended: by what the head reads right in held-out anchors. Either is enough. Neither is kept.
         """
         self._forget()
-        self.bank_ = self._checked_bank(X, bank)
-        self._check_judge(head, labels, X)
+        self.bank_ = None if bank is None else checked_bank(X, bank, wanted=self._has_bank)
+        check_judge(head, labels, X, blends=self.goal == "stitching" and self.map == "auto")
         self._take(X, y, sample_weight, copy=False)
         judged = head is not None or labels is not None
         return self._solve(Judge.of(head, labels, X.shape[0]) if judged else None)
@@ -196,7 +197,7 @@ class Translator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
             joined = parallel(X, y)
             ids = key_hashes(joined.keys) if X.has_keys else None
             X, y = joined
-        x, y = as_parallel(X=X, Y=_refuse_labels(y))
+        x, y = as_parallel(X=X, Y=refuse_labels(y))
         validate_data(self, X, reset=first, skip_check_array=True)
         if first:
             self.endpoints_ = endpoints or Endpoints.of(to_numpy(x), to_numpy(y))
@@ -219,7 +220,7 @@ class Translator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         pairs = Pairs.total(self.parts_)
         self.pairs_ = pairs.without_views()
         self.parts_, self.n_pairs_ = [self.pairs_], len(pairs)
-        _check_pairs(pairs)
+        check_pairs(pairs)
         self.choice_ = self.goal_.choose(pairs, replace(self._settings, judge=judge))
         solved: Solution = self.goal_.solve(pairs, self.choice_)
         self.map_, self.target_map_, self.selection_ = solved.source, solved.target, self.choice_.selection
@@ -388,34 +389,14 @@ class Translator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         return t
 
     @property
+    def _has_bank(self) -> bool:
+        both_sides = self.goal == "retrieval" and not self.frozen_target and self.map == "auto"
+        return both_sides and self.bank_size > 0
+
+    @property
     def _settings(self) -> Settings:
         rows = BankRows(getattr(self, "bank_", None), self.bank_size, self.seed)
         return Settings(self.map, self.normalize, self.penalty, self.rank, self.seed, self.max_cost, rows)
-
-    def _checked_bank(self, X: Array | Space, bank: Array | Space | None) -> np.ndarray | None:
-        if bank is None:
-            return None
-        if self.goal != "retrieval" or self.frozen_target or self.map != "auto" or not self.bank_size:
-            raise ValueError(
-                'bank was given, and only goal="retrieval" with both sides moved and a bank_size above 0 has use for '
-                "it: leave it out."
-            )
-        given = [a.vectors if isinstance(a, Space) else a for a in (X, bank)]
-        return to_numpy(as_same_space(X=given[0], bank=given[1])[1])
-
-    def _check_judge(self, head: Any, labels: Any, X: Array | Space) -> None:
-        """Refuse a head and labels where they settle nothing, or cannot be told apart."""
-        given = [name for name, value in (("head", head), ("labels", labels)) if value is not None]
-        if given and (self.goal != "stitching" or self.map != "auto"):
-            raise ValueError(
-                f"{' and '.join(given)} were given, and goal {self.goal!r} with map {self.map!r} does not blend by "
-                'them: use goal="stitching", or leave them out.'
-            )
-        if labels is not None and isinstance(X, Space):
-            raise ValueError(
-                "labels were given for spaces, whose rows are joined on keys first: join them (rl.parallel) and give "
-                "arrays with one label per pair."
-            )
 
     def _check_parameters(self) -> None:
         check_settings(self.goal, self._settings, self.frozen_target)
@@ -471,29 +452,3 @@ class Translator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         tags.target_tags.multi_output = True
         tags.target_tags.single_output = False
         return tags
-
-
-def _refuse_labels(Y: Any) -> Any:
-    """Class labels are no vectors, though a scikit-learn pipeline would pass them on to be fitted on."""
-    if Y is None:
-        raise ValueError("A Translator requires y to be passed, but the target y is None: give the target's vectors.")
-    y = Y if hasattr(Y, "ndim") and hasattr(Y, "dtype") else np.asarray(Y)
-    if y.ndim == 1 or "int" in str(y.dtype) or "bool" in str(y.dtype):
-        raise ValueError(
-            f"Y has shape {tuple(y.shape)} and dtype {y.dtype}, like class labels: expected the target's vectors, one "
-            "float row per row of X. In a scikit-learn pipeline, fit the translator first and pass it in a "
-            "sklearn.frozen.FrozenEstimator. For quantized vectors, convert them with Y.astype('float32')."
-        )
-    return Y
-
-
-def _check_pairs(pairs: Pairs) -> None:
-    if len(pairs) < 2:
-        raise ValueError(
-            f"n_samples={len(pairs)}: too few pairs of anchors to show how two spaces relate. Give at least 2, and "
-            "for a good translation about as many as the spaces have coordinates."
-        )
-    x = pairs.sample.all_x
-    # Two different rows settle it; only rows that begin alike are looked at to the end.
-    if not (np.any(x[:2] != x[0]) or np.any(x != x[0])):
-        raise ValueError(f"All {len(pairs)} source anchors are the same vector: give at least two different ones.")

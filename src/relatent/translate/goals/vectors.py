@@ -20,7 +20,7 @@ __all__ = ["RidgeChoice", "choose", "folded", "needs", "solve"]
 
 # σ² in median squared distances, and weights beside the linear kernel, in mean squared norms.
 BANDWIDTHS, WEIGHTS, FIRST_WEIGHT = (0.125, 0.25, 0.5, 1.0), (2.0, 32.0), 8.0
-# In mean eigenvalues of the centered kernel: coarse ones to choose the kernel by, all for the chosen one.
+# In mean eigenvalues of the centered kernel: powers of ten to choose the kernel by, halves of them for the chosen one.
 PENALTIES = tuple(float(p) for p in np.logspace(-6, 3, 19))
 COARSE = PENALTIES[::2]
 # Anchors to choose the kernel and its penalty on. How many there are changes the best kernel little, and the best
@@ -88,7 +88,7 @@ def choose(pairs: Pairs, settings: Settings) -> RidgeChoice:
     best = min(tried, key=lambda trial: trial.error)
     selection = Selection.best("leave-one-out error", {str(t.kernel): t.error for t in tried}, smallest=True)
     kernel = best.kernel if best.kernel.weight else None
-    penalty = RidgeFit.of(p).penalty if kernel is None else best.left_out.best(PENALTIES) * best.left_out.unit
+    penalty = RidgeFit.of(p).penalty if kernel is None else best.penalty
     return RidgeChoice(settings.normalize, len(pairs), selection, penalty, kernel, settings.seed)
 
 
@@ -100,19 +100,34 @@ class KernelTrial:
     left_out: LeaveOneOut
 
     @cached_property
+    def coarse(self) -> float:
+        """The penalty that suits it, to the nearest power of ten."""
+        return self.left_out.best(COARSE)
+
+    @cached_property
     def error(self) -> float:
-        """With the penalty that suits it."""
-        return self.left_out.error(self.left_out.best(COARSE))
+        """With that penalty."""
+        return self.left_out.error(self.coarse)
+
+    @property
+    def penalty(self) -> float:
+        """The penalty that suits it, to half a power of ten, as it is."""
+        near = [penalty for penalty in PENALTIES if 0.3 < penalty / self.coarse < 4]
+        return min(near, key=self.left_out.error) * self.left_out.unit
 
 
 def kernel_trials(rows: Rows) -> list[KernelTrial]:
     """Return trials of the linear kernel, of bandwidths, then of weights at the best bandwidth."""
 
     def tried(bandwidth: float, weight: float) -> KernelTrial:
-        kernel = Kernel.relative(rows.x, bandwidth, weight)
+        kernel = rows.kernel(bandwidth, weight)
         return KernelTrial(kernel, leave_one_out(kernel, rows))
 
-    by_bandwidth = {bandwidth: tried(bandwidth, FIRST_WEIGHT) for bandwidth in BANDWIDTHS}
+    narrowest, narrow, wide, widest = BANDWIDTHS
+    by_bandwidth = {bandwidth: tried(bandwidth, FIRST_WEIGHT) for bandwidth in (narrow, wide)}
+    # The error has one valley: beyond the worse of the two it only rises.
+    outer = narrowest if by_bandwidth[narrow].error < by_bandwidth[wide].error else widest
+    by_bandwidth[outer] = tried(outer, FIRST_WEIGHT)
     best = min(by_bandwidth, key=lambda bandwidth: by_bandwidth[bandwidth].error)
     return [tried(1.0, 0.0), *by_bandwidth.values(), *(tried(best, weight) for weight in WEIGHTS)]
 
@@ -132,7 +147,7 @@ def folded(found: Regression, p: NormalizedPairs, dtype: np.dtype) -> FoldedMap:
 
 def _drawn(p: NormalizedPairs, seed: int, size: int) -> Rows:
     """Return at most so many rows, in random order."""
-    return _rows(p).part(random_generator(seed).permutation(len(p.sample))[:size])
+    return _rows(replace(p, sample=p.sample.part(random_generator(seed).permutation(len(p.sample))[:size])))
 
 
 def _rows(p: NormalizedPairs) -> Rows:
