@@ -302,12 +302,45 @@ def test_views_need_not_be_contiguous(rng):
 
 def test_a_plan_goes_first_where_no_anchor_is():
     rng = np.random.default_rng(0)
-    centers = 20 * rng.normal(size=(8, 5))
-    x = np.concatenate([center + rng.normal(size=(30 - 2 * i, 5)) for i, center in enumerate(centers)])
-    cluster = np.repeat(np.arange(8), [30 - 2 * i for i in range(8)])
+    centers = 20 * rng.normal(size=(8, 60))
+    sizes = [60, 55, 30, 30, 30, 30, 30, 30]
+    x = np.concatenate([center + rng.normal(size=(size, 60)) for center, size in zip(centers, sizes, strict=True)])
+    cluster = np.repeat(np.arange(8), sizes)
     known = [int(np.flatnonzero(cluster == c)[0]) for c in (0, 3)]
-    rows = anchors.plan(x, 6, known, seed=0)
-    assert cluster[rows].tolist() == [1, 2, 4, 5, 6, 7]  # the largest first
+    found = cluster[anchors.plan(x, 6, known)].tolist()
+    assert found[0] == 1  # the largest
+    assert sorted(found) == [1, 2, 4, 5, 6, 7]
+
+
+def test_a_plan_is_what_its_formula_says():
+    x = np.random.default_rng(3).normal(size=(50, 4)) + 5
+    z = x - x.mean(axis=0)
+    alike = np.abs(np.corrcoef(np.c_[z, -z])[:50, :50]) ** 3  # (z, −z) has mean zero, so that correlation is cosine
+    taken = [7, 11]
+    for _ in range(9):
+        gain = alike.mean(axis=1) - alike[:, taken].sum(axis=1) / (len(taken) + 1)
+        taken.append(max(set(range(50)) - set(taken), key=lambda i: gain[i]))
+    assert anchors.plan(x, 9, known=[7, 11]).tolist() == taken[2:]
+
+
+@pytest.mark.parametrize(
+    ("change", "survives"), [("rotate", True), ("rescale", True), ("shift", True), ("stretch", False)]
+)
+def test_what_a_plan_does_not_see(change, survives):
+    rng = np.random.default_rng(5)
+    x = rng.normal(size=(80, 6))
+    changed = {
+        "rotate": x @ np.linalg.qr(rng.normal(size=(6, 6)))[0],
+        "rescale": 3 * x,
+        "shift": x + 4,
+        "stretch": x * np.linspace(1, 5, 6),
+    }[change]
+    assert np.array_equal(anchors.plan(x, 20), anchors.plan(changed, 20)) is survives
+
+
+def test_rows_that_repeat_an_anchor_come_last():
+    x = np.random.default_rng(0).normal(size=(40, 30)).repeat(3, axis=0)
+    assert len(set(anchors.plan(x, 39, known=[0]) // 3) | {0}) == 40
 
 
 def test_a_plan_uses_its_budget_and_never_a_known_row():

