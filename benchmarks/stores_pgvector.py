@@ -87,6 +87,7 @@ def scan_and_write(url: str, vectors: np.ndarray, **_: Any) -> None:
         store.add(new)
         for chunk in store.scan(store.served):
             store.write(new, chunk.keys, chunk.vectors)
+        store.flush()
 
 
 def _drop(url: str) -> None:
@@ -108,7 +109,7 @@ def update(connection: Any, vectors: np.ndarray, indexed_rows: int, **_: Any) ->
 SUITE = Suite(
     title="A new field of a PostgreSQL table (UPDATE: only indexed_rows of the rows)",
     setup=setup,
-    size={"rows": 100_000, "dim": 384, "indexed_rows": 1_000},
+    size={"rows": 200_000, "dim": 384, "indexed_rows": 1_000},
     quick={"rows": 4_000, "dim": 64, "indexed_rows": 200},
     contenders={
         "COPY of rows that are ready": copy,
