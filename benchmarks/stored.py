@@ -8,7 +8,7 @@ import numpy as np
 
 from relatent import Translator
 
-__all__ = ["embeddings", "save_translator"]
+__all__ = ["embeddings", "rotation", "save_translator"]
 
 FITTED = 4_000
 
@@ -25,5 +25,9 @@ def embeddings(rows: int, dim: int) -> np.ndarray:
 def save_translator(path: Path, vectors: np.ndarray) -> None:
     """Save an affine translator of these vectors: a rotation."""
     x = vectors[:FITTED]
-    turn = np.linalg.qr(np.random.default_rng(1).normal(size=(x.shape[1],) * 2))[0].astype(np.float32)
-    Translator(map="affine").fit(x, x @ turn).save(path)
+    Translator(map="affine").fit(x, x @ rotation(x.shape[1])).save(path)
+
+
+def rotation(dim: int) -> np.ndarray:
+    """Return a random orthogonal matrix."""
+    return np.linalg.qr(np.random.default_rng(1).normal(size=(dim, dim)))[0].astype(np.float32)

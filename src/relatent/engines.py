@@ -200,7 +200,7 @@ class Dask(Engine):
             self._quiet.enter_context(self._distributed.utils.silence_logging_cmgr(logging.WARNING))
             # The dashboard on any free port, for this machine only.
             self._cluster = self._distributed.LocalCluster(
-                workers, threads_per_worker=1, dashboard_address="127.0.0.1:0"
+                n_workers=workers, threads_per_worker=1, dashboard_address="127.0.0.1:0"
             )
         self._client = self._connected(scheduler)
         self.workers = sum(self._client.ncores().values()) or 1

@@ -68,6 +68,10 @@ class RoleKeeper(Closing):
         """Return None: only reading tells whether something has changed."""
         return None
 
+    def flush(self) -> None:
+        """Do nothing: every write is durable when it returns."""
+        return
+
     def _current(self) -> HasRoles:
         """Return the roles as the store has them now."""
         raise NotImplementedError

@@ -127,10 +127,14 @@ class Store(Protocol):
         ...
 
     def write(self, into: Field, keys: pa.Array, vectors: np.ndarray) -> None:
-        """Set the vectors of these keys in the new field. Durable when it returns; writing twice is writing once.
+        """Set the vectors of these keys in the new field. Writing twice is writing once.
 
         Keys that the store does not have (an item was deleted meanwhile) are ignored.
         """
+        ...
+
+    def flush(self) -> None:
+        """Return when all that was written is durable."""
         ...
 
     def remove_orphans(self, of: Field) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import warnings
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -27,10 +28,10 @@ __all__ = ["Applied", "apply_migration"]
 
 # A run that is killed loses at most the work on so many rows.
 SHARD_ROWS = 50_000
-# The rows of more shards than that are not counted one by one.
-MANY_SHARDS = 100
 # The source is looked at again until nothing has changed, and at most so often.
 LOOKS = 5
+# Shards that a store is asked about at once, whether they have changed.
+ASKED_AT_ONCE = 2
 
 
 @dataclass(frozen=True)
@@ -145,7 +146,7 @@ class _Run:
         done = [one for one in self.work.manifests(self.plan) if one is not None]
         known = {one.shard for one in done}
         todo = [number for number in range(len(self.plan.shards)) if number not in known]
-        self._copy(todo, "apply")
+        self._copy(todo, "apply: shards")
         return len(done)
 
     def look_again(self, most: int, fresh: bool) -> tuple[int, int, bool]:
@@ -159,21 +160,22 @@ class _Run:
             changed = self._changed()
             if not changed:
                 return redone, removed, True
-            self._copy(changed, "what has changed")
+            self._copy(changed, "apply: shards that have changed")
             redone, removed = redone + len(changed), removed + self.store.remove_orphans(self.plan.field)
         return redone, removed, False
 
     def _changed(self) -> list[int]:
         """Return the shards of which the source is no longer what was read."""
         manifests = self.work.manifests(self.plan)
-        unsure = [number for number, manifest in enumerate(manifests) if not self._is_surely_same(manifest)]
+        with ThreadPoolExecutor(ASKED_AT_ONCE) as pool:
+            unsure = [number for number, same in enumerate(pool.map(self._is_surely_same, manifests)) if not same]
         changed = []
-        with progress_bar(self._rows(unsure), "look for changes", self.progress) as advance:
+        with progress_bar(len(unsure), "look for changes: shards", self.progress) as advance:
             for number, digest in zip(unsure, self.engine.map(self.shards.digest, unsure), strict=True):
                 manifest = manifests[number]
                 if manifest is None or digest != manifest.read:
                     changed.append(number)
-                advance(digest.rows)
+                advance(1)
         return changed
 
     def _is_surely_same(self, manifest: Manifest | None) -> bool:
@@ -186,15 +188,11 @@ class _Run:
         """Write shards, and each one's manifest after it; until then it counts as not done."""
         for number in numbers:
             self.work.undo(number)
-        with progress_bar(self._rows(numbers), title, self.progress) as advance:
-            for manifest in self.engine.map(self.shards.copy, numbers):
+        with progress_bar(len(numbers), title, self.progress) as advance:
+            alone = type(self.engine) is Serial  # then a shard is read while the one before is written
+            for manifest in self.shards.copies(numbers) if alone else self.engine.map(self.shards.copy, numbers):
                 self.work.done(manifest)
-                advance(manifest.read.rows)
-
-    def _rows(self, numbers: list[int]) -> int:
-        if len(numbers) == len(self.plan.shards) or len(numbers) > MANY_SHARDS:
-            return self.store.count(self.plan.served)
-        return sum(self.store.count(self.plan.served, self.plan.shards[number]) for number in numbers)
+                advance(1)
 
 
 def _check_store(store: Store, side: StoredSide, translator: str, accept: bool) -> None:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -14,17 +15,20 @@ import numpy as np
 import pyarrow as pa
 
 from relatent._remedy import with_remedy
-from relatent.deliver.migration.digest import Digest
+from relatent.deliver.migration.digest import Digest, hashed_keys
 from relatent.deliver.migration.records import Manifest, Plan
 from relatent.deliver.migration.side import translated
-from relatent.spaces.keys import key_hashes
-from relatent.stores import Field, Shard, Store, StoreError, open_store
+from relatent.spaces.keys import as_column
+from relatent.stores import Shard, Store, StoreError, open_store
+from relatent.stores.prefetch import read_ahead
 from relatent.translate.batches import BatchTranslator
 
 __all__ = ["Pace", "Part", "ShardWork", "Skipped", "read_shard"]
 
 # Rows that were left out are all counted, and so many of them named.
 NAMED = 20
+# Chunks that are read and wait to be translated, and that are translated and wait to be written.
+AHEAD = 2
 
 
 @dataclass
@@ -62,7 +66,7 @@ class Skipped:
     @property
     def digest(self) -> Digest:
         """The digest of these rows, by their keys alone."""
-        return Digest.of_keys(key_hashes(self.keys))
+        return Digest.of_keys(hashed_keys(as_column(self.keys)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,7 +87,7 @@ class Part:
 
     @cached_property
     def _hashes(self) -> np.ndarray:
-        return key_hashes(self.keys)
+        return hashed_keys(self.keys)
 
 
 def read_shard(
@@ -126,20 +130,45 @@ class ShardWork:
 
     def copy(self, number: int) -> Manifest:
         """Translate a shard into the new field; return its manifest once all of it is durable."""
-        skipped = Skipped() if self._skip else None
-        store, plan, read, written = self._opened(), self._plan, Digest(), Digest()
-        state = store.state(plan.shards[number])
-        with _writer(store, plan.field) as write:
-            for part in read_shard(store, plan, plan.shards[number], skipped):
-                if len(part.keys):
-                    vectors = _translated(store, plan, self._translate, part)
-                    write(part.keys, vectors)
-                    written += part.digest_with(vectors)
-                read += part.digest
+        (manifest,) = self.copies([number])
+        return manifest
+
+    def copies(self, numbers: Iterable[int]) -> Iterator[Manifest]:
+        """Translate shards into the new field one after the other; yield the manifest of each once it is durable.
+
+        Where the store can be read and written at once, the next chunks are read, be they of the next shard, while one
+        is translated and those before it are written.
+        """
+        store, parts = self._opened(), self._parts(numbers)
+        reading = read_ahead(parts, AHEAD) if store.writes_while_read else parts
+        results: deque[Future[Manifest | None]] = deque()
+        with _in_turn(store) as submit, closing(reading):
+            for shard, part in reading:
+                if part is None:
+                    results.append(submit(self._finished, shard))
+                elif len(part.keys):
+                    vectors = _translated(store, self._plan, self._translate, part)
+                    shard.count(part, vectors)
+                    results.append(submit(store.write, self._plan.field, part.keys, vectors))
+                while len(results) > AHEAD:
+                    yield from _manifest(results.popleft())
+            while results:
+                yield from _manifest(results.popleft())
+
+    def _finished(self, shard: _Copied) -> Manifest:
+        """Return the manifest of a shard whose rows are all written, when they are durable."""
+        self._opened().flush()
+        return shard.manifest()
+
+    def _parts(self, numbers: Iterable[int]) -> Generator[tuple[_Copied, Part | None], None, None]:
+        """Yield the parts of shards, and after the last one of each None."""
+        store, plan = self._opened(), self._plan
+        for number in numbers:
+            shard = _Copied(plan.migration, number, store.state(plan.shards[number]))
+            for part in read_shard(store, plan, plan.shards[number], shard.skipped if self._skip else None):
+                yield shard, part
                 self._pace(len(part.keys))
-        left_out = skipped or Skipped()
-        read += left_out.digest
-        return Manifest(plan.migration, number, read, written, len(left_out.keys), tuple(left_out.reasons), state)
+            yield shard, None
 
     def digest(self, number: int) -> Digest:
         """Return the digest of what the source holds now, to compare with :attr:`Manifest.read`."""
@@ -163,23 +192,56 @@ class ShardWork:
         return f"ShardWork({self._plan.store!r})"
 
 
+@dataclass
+class _Copied:
+    """What is known of a shard while it is copied."""
+
+    migration: str
+    number: int
+    state: str | None
+    read: Digest = field(default_factory=Digest)
+    written: Digest = field(default_factory=Digest)
+    skipped: Skipped = field(default_factory=Skipped)
+
+    def count(self, part: Part, vectors: np.ndarray) -> None:
+        """Count rows that were read, and what they became."""
+        self.read += part.digest
+        self.written += part.digest_with(vectors)
+
+    def manifest(self) -> Manifest:
+        """Return the manifest, once all rows are written."""
+        left_out, reasons = len(self.skipped.keys), tuple(self.skipped.reasons)
+        read = self.read + self.skipped.digest
+        return Manifest(self.migration, self.number, read, self.written, left_out, reasons, self.state)
+
+
+Submit = Callable[..., "Future[Any]"]
+
+
 @contextmanager
-def _writer(store: Store, into: Field) -> Iterator[Callable[[pa.Array, np.ndarray], None]]:
-    """Yield what writes a chunk while the next one is read and translated. All is written when it ends."""
+def _in_turn(store: Store) -> Iterator[Submit]:
+    """Yield what runs calls in their order: in a thread, or at once where a store is not written while it is read."""
     if not store.writes_while_read:
-        yield lambda keys, vectors: store.write(into, keys, vectors)
+        yield _done
         return
-    waiting: list[Future[None]] = []
-    with ThreadPoolExecutor(1) as behind:
+    with ThreadPoolExecutor(1) as thread:
+        try:
+            yield thread.submit
+        finally:
+            thread.shutdown(cancel_futures=True)  # after an error, what waits is not written any more
 
-        def write(keys: pa.Array, vectors: np.ndarray) -> None:
-            while waiting:
-                waiting.pop().result()
-            waiting.append(behind.submit(store.write, into, keys, vectors))
 
-        yield write
-        while waiting:
-            waiting.pop().result()
+def _done(function: Callable[..., Any], *arguments: Any) -> Future[Any]:
+    future: Future[Any] = Future()
+    future.set_result(function(*arguments))
+    return future
+
+
+def _manifest(future: Future[Manifest | None]) -> Iterator[Manifest]:
+    """Wait for a call; yield what it returns, if that is a manifest."""
+    result = future.result()
+    if result is not None:
+        yield result
 
 
 def _translated(store: Store, plan: Plan, translate: BatchTranslator, part: Part) -> np.ndarray:

@@ -6,8 +6,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
-__all__ = ["Digest"]
+from relatent.spaces.keys import key_hashes
+
+__all__ = ["Digest", "hashed_keys"]
 
 # The constants of splitmix64.
 STEP, FIRST, SECOND = (np.uint64(n) for n in (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB))
@@ -29,8 +32,7 @@ class Digest:
     References: Bellare & Micciancio, 1997 (sums of hashes); Lemire & Kaser, 2014 (multilinear hashes); Steele et al.,
     2014 (splitmix64).
 
-    >>> from relatent.spaces import key_hashes
-    >>> keys, x = key_hashes(["a", "b"]), np.eye(2, dtype=np.float32)
+    >>> keys, x = hashed_keys(pa.array(["a", "b"])), np.eye(2, dtype=np.float32)
     >>> Digest.of(keys, x) == Digest.of(keys[1:], x[1:]) + Digest.of(keys[:1], x[:1])
     True
     >>> Digest.of(keys, x) == Digest.of(keys[::-1], x)
@@ -42,7 +44,7 @@ class Digest:
 
     @staticmethod
     def of(keys: np.ndarray, vectors: np.ndarray) -> Digest:
-        """Return the digest of rows, from the hashes of their keys (:func:`relatent.spaces.key_hashes`)."""
+        """Return the digest of rows, from the hashes of their keys (:func:`hashed_keys`)."""
         words = _words(vectors)
         return _summed(keys[:, None] ^ (words @ _weights(words.shape[1])))
 
@@ -66,6 +68,13 @@ class Digest:
         """Rebuild from what :meth:`to_json` returned."""
         rows, *sums = saved
         return Digest(int(rows), tuple(int(one, 16) for one in sums))
+
+
+def hashed_keys(keys: pa.Array) -> np.ndarray:
+    """Return a hash of each key of one store, whose keys are all of one kind; integers are hashed all at once."""
+    if pa.types.is_integer(keys.type):
+        return _mixed(keys.to_numpy(zero_copy_only=False).astype(np.int64).view(np.uint64))
+    return key_hashes(keys)
 
 
 def _summed(hashes: np.ndarray) -> Digest:

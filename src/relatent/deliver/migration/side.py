@@ -22,6 +22,8 @@ __all__ = ["StoredSide", "check_fingerprint", "next_name", "sample_vectors", "st
 
 # Rows that are looked at to tell which model made a store's vectors, from so many places.
 SAMPLE_ROWS, SAMPLE_PLACES = 1_024, 8
+# Places are the beginnings of shards of so many rows; a store that has too few of them is counted, and cut finer.
+PLACE_ROWS = 4_096
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,10 +120,12 @@ def translated(translate: BatchTranslator, vectors: np.ndarray) -> np.ndarray:
 
 def sample_vectors(store: Store, rows: int = SAMPLE_ROWS) -> np.ndarray:
     """Read a few rows from all over the field that is served."""
-    total = store.count(store.served)
-    shards = store.shards(max(1, -(-total // SAMPLE_PLACES)))[:SAMPLE_PLACES]
-    take = max(1, rows // max(1, len(shards)))
-    first = (next(iter(_readable(store, shard, take)), None) for shard in shards)
+    shards = store.shards(PLACE_ROWS)
+    if len(shards) < SAMPLE_PLACES:
+        shards = store.shards(max(1, -(-store.count(store.served) // SAMPLE_PLACES)))
+    places = np.unique(np.linspace(0, len(shards) - 1, SAMPLE_PLACES).astype(int))
+    take = max(1, rows // len(places))
+    first = (next(iter(_readable(store, shards[place], take)), None) for place in places)
     found = [chunk for chunk in first if chunk is not None and len(chunk)]
     return np.concatenate(found) if found else np.empty((0, store.served.dim), dtype=np.float32)
 

@@ -63,6 +63,7 @@ def _write_rate(store: Store, new: Field, keys: pa.Array, vectors: np.ndarray) -
         try:
             began = time.perf_counter()
             store.write(field, keys, vectors)
+            store.flush()
             return _rate(len(keys), time.perf_counter() - began)
         finally:
             store.drop_new()

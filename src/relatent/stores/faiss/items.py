@@ -55,6 +55,10 @@ class Items:
 
     def rows_of_keys(self, keys: pa.Array) -> np.ndarray:
         """Return the row of each key; -1 for those that are not there."""
+        if pa.types.is_integer(keys.type) and len(self.keys):
+            sought, known = keys.to_numpy(zero_copy_only=False), self._sortable
+            at = np.minimum(np.searchsorted(known, sought), len(known) - 1)
+            return np.where(known[at] == sought, at, -1)
         found = pc.index_in(keys, value_set=self.keys)
         rows: np.ndarray = pc.fill_null(found, -1).to_numpy(zero_copy_only=False)
         return rows

@@ -250,9 +250,10 @@ class FaissStore(RoleKeeper):
             return
         sample, served = np.empty((0, of.dim), np.float32), self._load(self._file).index
         wanted = TRAINED_PER_LIST * getattr(faiss().try_extract_index_ivf(served), "nlist", 0)
-        for _, vectors in self._written():
-            if len(sample) < wanted:
-                sample = np.concatenate([sample, vectors])
+        for _, vectors in self._written() if wanted else ():
+            sample = np.concatenate([sample, vectors])
+            if len(sample) >= wanted:
+                break
         index = self._gathered(empty_like(served, of, sample))
         target = self._files.index("new", self._served_items().hash)
         write_index(index, target)

@@ -46,15 +46,28 @@ class Queries:
         query = _sql("SELECT count(*), sum(hashtextextended({}, 0))::text FROM {} WHERE {}")
         return query.format(_sql(version), place, self._within(shard))
 
-    def scan(self, roles: Roles, of: Field, shard: Shard | None, wanted: list[str]) -> Any:
-        """Select the vectors of a field and other columns, in order of the keys."""
-        place, vector = self._place(roles, of)
-        names = [
-            _sql("{}::text" if column.is_cast else "{}").format(psycopg().sql.Identifier("b", column.name))
+    def page(self, roles: Roles, of: Field, shard: Shard | None, wanted: list[str], rows: int, after: Any) -> Any:
+        """Select so many rows behind a key as one row: dimensions, the vectors of the field's dimension, other columns.
+
+        Rows that share the last key come, too, so that the next page can begin behind it.
+        """
+        sql, (place, vector) = psycopg().sql, self._place(roles, of)
+        values = [
+            _sql("{}::text" if column.is_cast else "{}").format(sql.Identifier("b", column.name))
             for column in self._table.payload(wanted)
         ]
-        listed = _sql(", ").join([vector, *names])
-        return _sql("SELECT {} FROM {} WHERE {} ORDER BY {}").format(listed, place, self._within(shard), self._key)
+        names = [sql.Identifier(f"column {i}") for i in range(len(values))]
+        dims = _sql("length({})" if of.dtype == "bit" else "vector_dims({})").format(vector)
+        listed = [_sql("{} AS vector, {} AS dims").format(vector, dims), *map(_sql("{} AS {}").format, values, names)]
+        behind = _sql("true") if after is None else _sql("{} > {}").format(self._key, sql.Literal(after))
+        inner = _sql("SELECT {} FROM {} WHERE {} AND {} ORDER BY {} FETCH FIRST {} ROWS WITH TIES").format(
+            _sql(", ").join(listed), place, self._within(shard), behind, self._key, rows
+        )
+        joined = _sql("string_agg({}(vector), '') FILTER (WHERE dims = {})").format(
+            _sql(f"{VECTOR_TYPES[of.dtype]}_send"), of.dim
+        )
+        outer = [_sql("array_agg(dims)"), joined, *map(_sql("array_agg({})").format, names)]
+        return _sql("SELECT {} FROM ({}) AS page").format(_sql(", ").join(outer), inner)
 
     def search(self, roles: Roles, of: Field, k: int, asked: str) -> Any:
         """Select the keys and distances of the k nearest vectors of what is asked, a vector as PostgreSQL writes it.

@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from relatent.spaces.chunks import Chunk, Layout
+from relatent.spaces.chunks import Chunk
 from relatent.stores.address import Address, StoreError
 from relatent.stores.checks import (
     RoleKeeper,
     as_queries,
     as_vectors,
-    cannot_read,
     check_addable,
     check_new,
     check_old,
@@ -27,10 +26,12 @@ from relatent.stores.checks import (
 from relatent.stores.locks import busy
 from relatent.stores.pgvector.connection import Connections, psycopg
 from relatent.stores.pgvector.copying import copy_in, copy_over, possible_keys
+from relatent.stores.pgvector.pages import Page, read_pages
 from relatent.stores.pgvector.queries import Queries
 from relatent.stores.pgvector.roles import beside, read_roles, write_roles
 from relatent.stores.pgvector.table import METRICS, find_table, index_classes
-from relatent.stores.pgvector.wire import VECTOR_TYPES, Rows, copy_rows, decode, value_size
+from relatent.stores.pgvector.wire import VECTOR_TYPES, Rows, copy_rows, value_size
+from relatent.stores.prefetch import read_ahead
 from relatent.stores.roles import Roles
 from relatent.stores.store import Field, Hits, Shard, Unreadable
 
@@ -107,10 +108,13 @@ class PgvectorStore(RoleKeeper):
         return [Shard(low, high) for low, high in zip([None, *bounds], [*bounds, None], strict=True)]
 
     def state(self, shard: Shard) -> str | None:
-        """Return a sum over the versions of the rows: every change of a row gives it another version."""
+        """Return a sum over the versions of the rows: every change of a row gives it another version.
+
+        It has a connection of its own, so that another thread can write meanwhile.
+        """
         if self._table.is_foreign:
             return None
-        with self._connections.transaction(SNAPSHOT) as cursor:
+        with self._connections.another() as connection, connection.cursor(binary=True) as cursor:
             roles = self._roles(cursor)
             return str(cursor.execute(self._queries.state(roles, roles.served, shard)).fetchone())
 
@@ -131,42 +135,26 @@ class PgvectorStore(RoleKeeper):
 
         It has a connection of its own, so that what is written meanwhile is not part of its transaction.
         """
-        key = self._table.key.name
-        wanted = [c.name for c in self._table.columns] if columns is None else [key, *(c for c in columns if c != key)]
-        size, start = rows or max(1, CHUNK_BYTES // value_size(of.dtype, of.dim)), 0
-        with self._connections.another() as connection, connection.transaction():
-            with connection.cursor(binary=True) as cursor:
-                cursor.execute(f"SET TRANSACTION {SNAPSHOT}")
-                query = self._queries.scan(self._roles(cursor), of, shard, wanted)
-            with connection.cursor("relatent_scan", binary=True) as cursor, ThreadPoolExecutor(1) as ahead:
-                cursor.execute(query)
-                waiting = ahead.submit(cursor.fetchmany, size)
-                while found := waiting.result():
-                    waiting = ahead.submit(cursor.fetchmany, size)  # the server reads while this chunk is worked on
-                    chunk = self._chunk(of, start, found, wanted, unreadable)
-                    start += len(chunk)
-                    yield chunk
+        table, start = self._table, 0
+        key = table.key.name
+        wanted = [c.name for c in table.columns] if columns is None else [key, *(c for c in columns if c != key)]
+        for page in read_ahead(self._pages(of, shard, wanted, rows)):  # the server reads while this page is worked on
+            chunk = page.chunk(self.address, table, of, start, unreadable)
+            start += len(chunk)
+            yield chunk
 
-    def _chunk(
-        self, of: Field, start: int, found: list[Any], wanted: list[str], unreadable: Unreadable | None
-    ) -> Chunk:
-        """Make a chunk of rows whose first column is the vector, as bytes."""
-        size, key = value_size(of.dtype, of.dim), wanted.index(self._table.key.name)
-        vectors = [row[0] for row in found]
-        if None in vectors or set(map(len, vectors)) != {size}:
-            found = [row for row in found if self._is_readable(row, size, key, unreadable)]
-        kinds = [column.arrow for column in self._table.payload(wanted)]
-        values = list(zip(*found, strict=True)) or [() for _ in range(1 + len(wanted))]
-        table = pa.table([pa.array(v, kind) for v, kind in zip(values[1:], kinds, strict=True)], names=wanted)
-        layout = Layout(of.name, self._table.key.name, (*wanted, of.name))
-        return Chunk(start, decode(of.dtype, of.dim, values[0]), table, layout)
-
-    def _is_readable(self, row: Any, size: int, key: int, unreadable: Unreadable | None) -> bool:
-        if row[0] is not None and len(row[0]) == size:
-            return True
-        reason = "it is null" if row[0] is None else "it has another dimension than the first"
-        cannot_read(self.address, row[1 + key], reason, unreadable)
-        return False
+    def _pages(
+        self, of: Field, shard: Shard | None, wanted: list[str], rows: int | None
+    ) -> Generator[Page, None, None]:
+        size = rows or max(1, CHUNK_BYTES // value_size(of.dtype, of.dim))
+        with (
+            self._connections.another() as connection,
+            connection.transaction(),
+            connection.cursor(binary=True) as cursor,
+        ):
+            cursor.execute(f"SET TRANSACTION {SNAPSHOT}")
+            ask = partial(self._queries.page, self._roles(cursor), of, shard, wanted, size)
+            yield from read_pages(cursor, ask, wanted, self._table.key.name, size)
 
     # The new field -------------------------------------------------------------------------------------------------
 
@@ -197,15 +185,23 @@ class PgvectorStore(RoleKeeper):
         kept = as_vectors(self.address, into, vectors)
         column = same_kind(self.address, keys, pa.int64() if self._table.key.arrow == pa.int64() else pa.large_string())
         possible = possible_keys(self._table.key.type, column)
-        rows = copy_rows(self._table.key.type, into.dtype, column.filter(pa.array(possible)), kept[possible])
+        if not possible.all():
+            column, kept = column.filter(pa.array(possible)), kept[possible]
+        rows = copy_rows(self._table.key.type, into.dtype, column, kept)
         try:
             self._write(into, rows, copy_in)
         except _AlreadyThereError:
             self._write(into, rows, copy_over)
 
-    def _write(self, into: Field, rows: Rows, how: Callable[[Any, Any, Rows], None]) -> None:
-        """Write rows in one transaction, if the field is the new one."""
+    def flush(self) -> None:
+        """Commit something that the server has to wait for: with it, all that was committed before is on the disk."""
         with self._connections.transaction() as cursor:
+            cursor.execute("SELECT pg_logical_emit_message(true, 'relatent', 'flush')")
+
+    def _write(self, into: Field, rows: Rows, how: Callable[[Any, Any, Rows], None]) -> None:
+        """Write rows in one transaction, if the field is the new one; the server need not wait for its disk."""
+        with self._connections.transaction() as cursor:
+            cursor.execute("SET LOCAL synchronous_commit = off")
             check_new(self.address, self._roles(cursor).new, into)
             try:
                 how(cursor, beside(self._table, into.name), rows)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
 from typing import Any
 from uuid import UUID
 
@@ -26,9 +25,9 @@ def value_size(dtype: str, dim: int) -> int:
     return _value(dtype, dim).itemsize
 
 
-def decode(dtype: str, dim: int, values: Sequence[bytes]) -> np.ndarray:
-    """Return vectors of one size as a matrix; bits as 0 and 1."""
-    body = np.frombuffer(b"".join(values), _value(dtype, dim))["body"]
+def decode(dtype: str, dim: int, values: bytes) -> np.ndarray:
+    """Return vectors of one size that follow each other as a matrix; bits as 0 and 1."""
+    body = np.frombuffer(values, _value(dtype, dim))["body"]
     if dtype == "bit":
         return np.unpackbits(body, axis=1, count=dim).astype(np.float32)
     return body.astype(dtype)
