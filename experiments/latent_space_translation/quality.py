@@ -1,10 +1,12 @@
 """The defaults against the strongest simple baselines, on development pairs and on pairs that nobody tuned to.
 
-Development pairs are the .npz files in the data folder. Confirmation pairs are other encoders on other corpora, built
-from packages by ``experiments.data.groups``. For each ordered pair of spaces, anchor count and seed:
+Development pairs are those that settings were chosen on, confirmation pairs are other encoders on other corpora; both
+are built from packages by ``experiments.data.groups``. For each ordered pair of spaces, anchor count and seed:
 
 - vectors: reconstruction error beside best6 and a kernel ridge tuned by cross-validation (scikit-learn)
-- retrieval, frozen: MRR beside best6, best6 with CSLS, and regularized CCA with CSLS
+- retrieval: MRR beside best6, best6 with CSLS, and regularized CCA with CSLS, from anchors alone and with the test
+  queries as bank, which is what CSLS sees
+- frozen: MRR beside best6, both with and without CSLS
 - stitching: accuracy of SVC, logistic and MLP heads beside best6
 - expected: what ``expected_quality`` foretells against what is found
 - few: 20 known pairs, grown

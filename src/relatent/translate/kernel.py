@@ -14,8 +14,8 @@ from relatent.translate.ridge import LeaveOneOut
 
 __all__ = ["Features", "Kernel", "Regression", "Rows", "leave_one_out", "regress"]
 
-# Up to so many anchors, each is a center: with 384 coordinates or more, that takes no more than ten times as long as a
-# linear ridge (`python -m benchmarks kernel`).
+# Up to so many anchors, each is a center. A fit then takes about ten times as long as a linear ridge where spaces have
+# 384 coordinates, and four times as long where they have 768 (`python -m benchmarks kernel`).
 ALL_ANCHORS = 3_000
 # Beyond, so many landmarks stand for them; more cost more than they give.
 LANDMARKS = 1_024
@@ -62,14 +62,13 @@ class Kernel:
     """2σ²."""
     weight: float
 
-    def similarities(self, gram: np.ndarray) -> np.ndarray:
-        """Return the Gaussian similarity of every two rows from their inner products."""
-        squares = np.diagonal(gram)
-        found = 2 * gram  # these matrices are large: what follows is in place
+    def weighted_similarities(self, gram: np.ndarray) -> np.ndarray:
+        """Return the weight times the Gaussian similarity of every two rows, from their inner products."""
+        squares = np.diagonal(gram) / self.width
+        found = gram * (2 / self.width)  # these matrices are large: what follows is in place
         found -= squares
-        found -= squares[:, None]
-        found /= self.width
-        return np.asarray(np.exp(np.minimum(found, 0.0, out=found), out=found))
+        found -= (squares - np.log(self.weight))[:, None]
+        return np.asarray(np.exp(found, out=found))
 
     def __str__(self) -> str:
         """Name it for a person."""
@@ -121,9 +120,8 @@ class Rows:
         centered = self.x - share @ self.x
         gram, similar = centered @ centered.T, np.zeros(len(self))
         if kernel.weight:
-            close = kernel.similarities(gram)
-            similar = share @ close
-            close *= kernel.weight
+            close = kernel.weighted_similarities(gram)
+            similar = share @ close / kernel.weight
             gram += close
         means = gram @ share
         gram -= means

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cache, cached_property
 
 import numpy as np
 
@@ -14,7 +15,7 @@ from relatent.translate.goals.choice import Choice, Selection, Settings, Solutio
 from relatent.translate.kernel import Kernel, Regression, Rows, leave_one_out, regress
 from relatent.translate.maps import Affine
 from relatent.translate.pairs import Pairs
-from relatent.translate.ridge import LeaveOneOut, RidgeFit
+from relatent.translate.ridge import LeaveOneOut, RidgeFit, first_valley
 
 __all__ = ["RidgeChoice", "choose", "folded", "needs", "solve"]
 
@@ -100,20 +101,25 @@ class KernelTrial:
     left_out: LeaveOneOut
 
     @cached_property
-    def coarse(self) -> float:
-        """The penalty that suits it, to the nearest power of ten."""
-        return self.left_out.best(COARSE)
+    def error_with(self) -> Callable[[float], float]:
+        """The error with a penalty, computed once for each."""
+        return cache(self.left_out.error)
 
     @cached_property
+    def coarse(self) -> float:
+        """The penalty that suits it, to the nearest power of ten."""
+        return first_valley(self.error_with, COARSE)
+
+    @property
     def error(self) -> float:
         """With that penalty."""
-        return self.left_out.error(self.coarse)
+        return self.error_with(self.coarse)
 
     @property
     def penalty(self) -> float:
         """The penalty that suits it, to half a power of ten, as it is."""
         near = [penalty for penalty in PENALTIES if 0.3 < penalty / self.coarse < 4]
-        return min(near, key=self.left_out.error) * self.left_out.unit
+        return min(near, key=self.error_with) * self.left_out.unit
 
 
 def kernel_trials(rows: Rows) -> list[KernelTrial]:
