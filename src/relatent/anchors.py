@@ -44,8 +44,8 @@ MINI_BATCH_ROWS = 20_000
 # farthest_point looks ahead among this many candidate rows between two passes over the data.
 POOL_ROWS = 2_048
 CHUNK_ROWS = 4_096
-# plan: how fast alikeness falls with the angle, found best of 2, 3 and 4 on eight pairs of sentence and word spaces;
-# the rows that each is compared with; and the cosine from which on a row repeats another.
+# plan: how fast alikeness falls with the angle (the best of 2, 3 and 4 on pairs of sentence and of word spaces), the
+# rows that each is compared with, and the cosine from which on a row repeats another.
 POWER = 3
 COMPARED_ROWS = 4_096
 REPEATED = 0.9999
