@@ -16,7 +16,9 @@ import pytest
 from threadpoolctl import threadpool_info
 
 import relatent as rl
-from relatent.engines import Engine, cores, open_engine, threads_per_worker, tree_sum
+from relatent.engines import Engine, cluster, open_engine
+from relatent.engines.engine import tree_sum
+from relatent.engines.threads import cores, threads_per_worker
 
 NAMES = ["serial", "processes", "dask"]
 
@@ -214,10 +216,11 @@ def test_engines_are_chosen_by_name_or_by_what_is_given():
             open_engine(**given)
 
 
-def test_a_scheduler_is_used_by_its_address_and_a_wrong_one_is_named():
+def test_a_scheduler_is_used_by_its_address_and_a_wrong_one_is_named(monkeypatch):
     with open_engine("dask", 1) as local, open_engine(scheduler=local._cluster.scheduler_address) as other:
         assert len(local._cluster.workers) == local.workers == other.workers == 1
         assert list(other.map(squared, range(3))) == [0, 1, 4]
+    monkeypatch.setattr(cluster, "PATIENCE", 1)
     with pytest.raises(ConnectionError, match=r"No Dask scheduler answers at tcp://127\.0\.0\.1:1"):
         open_engine(scheduler="tcp://127.0.0.1:1")
 
