@@ -25,7 +25,7 @@ __all__ = ["MigrationPlan", "plan_migration"]
 # Below about so many rows, with the texts at hand and a cheap embedder, re-embedding is right.
 FEW_ROWS = 10_000_000
 TRIAL_ROWS = 10_000
-BYTES = {"float32": 4.0, "float16": 2.0, "int8": 1.0, "bit": 1 / 8}
+BYTES = {"float32": 4.0, "float16": 2.0, "int8": 1.0, "uint8": 1.0, "bit": 1 / 8}
 # Links of an HNSW graph per row: twice M = 16 at the lowest layer, in four bytes each.
 GRAPH_BYTES = 2 * 16 * 4
 NO_PAIRS = (
