@@ -13,6 +13,9 @@ from tests.stores.case import KEYS, Items
 from tests.stores.cases.qdrant import QdrantAlias, QdrantEdge
 from tests.stores.steps import NEW, fill, new_vectors, read
 
+import relatent as rl
+from relatent.deliver import apply_migration
+from relatent.spaces.quantize import Quantizer
 from relatent.stores import Field, StoreError, open_store
 
 SIZE = models.VectorParams(size=2, distance=models.Distance.DOT)
@@ -60,6 +63,30 @@ def test_a_distance_that_has_no_score_here_is_refused(client, url):
     client(lambda c: c.create_collection("items", config))
     with pytest.raises(StoreError, match="Manhattan"):
         open_store(url)
+
+
+def test_codes_are_read_as_they_are_and_not_written(client, url, tmp_path):
+    """A translator that was fitted on the codes of one model takes a store of them to the vectors of another."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(200, 6)) @ rng.normal(size=(6, 6)) + np.arange(6)
+    codes = Quantizer.fit(x, "uint8").encode(x)
+    y = (x @ np.linalg.qr(rng.normal(size=(6, 6)))[0]).astype(np.float32)
+    rl.Translator(map="affine").fit(codes.astype(np.float32), y).save(tmp_path / "t.safetensors")
+    config = models.VectorParams(size=6, distance=models.Distance.DOT, datatype=models.Datatype.UINT8)
+    client(lambda c: c.create_collection("items", config))
+    stored = [models.PointStruct(id=i, vector=row) for i, row in enumerate(codes.tolist())]
+    client(lambda c: c.upsert("items", stored))
+    with open_store(url) as store:
+        assert (store.served.dtype, store.served.dim) == ("uint8", 6)
+        found = read(store, store.served)[1]
+        assert found.dtype == np.uint8
+        np.testing.assert_array_equal(found, codes)
+        with pytest.raises(StoreError, match=r"asked for uint8 vectors.*float32, float16"):
+            store.add(Field("codes", 6, "uint8", "inner"))
+    apply_migration(url, tmp_path / "t.safetensors", work=tmp_path / "work", progress=False)
+    with open_store(url) as store:  # of cosine, so that Qdrant keeps it at norm 1; codes are off by half a step
+        cosines = np.einsum("ij,ij->i", read(store, store.new)[1], y) / np.linalg.norm(y, axis=1)
+    assert cosines.min() > 0.99
 
 
 def test_keys_that_can_be_no_ids_are_unknown_keys(client, url):

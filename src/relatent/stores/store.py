@@ -27,7 +27,11 @@ class Field:
     name: str
     dim: int
     dtype: str = "float32"
-    """float32, float16, int8 or bit. Bits are read as 0 and 1, and written as 1 where a coordinate is positive."""
+    """float32, float16, int8, uint8 or bit.
+
+    Bits are read as 0 and 1, and written as 1 where a coordinate is positive. Codes of eight bits are read as the
+    integers that they are, since no store keeps their scale: fit on such codes to translate them. None are written.
+    """
     metric: str = "cosine"
     """cosine, inner or l2; hamming for bits. A store without cosines of its own keeps the vectors at norm 1."""
     provenance: Mapping[str, Any] = field(default_factory=dict)

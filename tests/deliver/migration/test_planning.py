@@ -10,7 +10,7 @@ from relatent.deliver.migration import plan_migration
 from relatent.deliver.migration.planning import FEW_ROWS, MigrationPlan
 from relatent.deliver.migration.trial import Rates
 from relatent.evaluate import Cost
-from relatent.stores import Field, StoreError, open_store
+from relatent.stores import Field, Shard, StoreError, open_store
 
 pytestmark = pytest.mark.stores
 
@@ -30,8 +30,11 @@ def test_a_plan_counts_measures_and_leaves_nothing(task):
     plan = plan_migration(task.url, task.translator)
     assert (plan.rows, plan.served.dim, plan.new.dim) == (ROWS, DIM, NEW_DIM)
     assert plan.rates.rows == ROWS
-    assert min(plan.rates.scan, plan.rates.translate, plan.rates.write) > 0
-    assert plan.seconds == pytest.approx(ROWS * (2 / plan.rates.scan + 1 / plan.rates.translate + 1 / plan.rates.write))
+    rates = plan.rates
+    assert min(rates.scan, rates.translate, rates.copy) > 0
+    assert plan.seconds == pytest.approx(ROWS / rates.copy + (ROWS / rates.scan if rates.read_again else 0))
+    with open_store(task.url) as store:
+        assert rates.read_again == (store.state(Shard()) is None)
     assert plan.bytes(plan.new)[0] == ROWS * NEW_DIM * 4
     assert (plan.verdict, plan.recommended, plan.decision) == (None, None, "no verdict")
     assert "No held-out pairs were given" in str(plan)
@@ -45,14 +48,14 @@ def test_read_only_writes_nothing(light, monkeypatch):
         monkeypatch.setattr(type(store), "add", None)
         monkeypatch.setattr(type(store), "write", None)
     plan = plan_migration(light.url, light.translator, trial=False)
-    assert plan.rates.write is None
+    assert plan.rates.copy is None
     assert "Writing was not measured" in str(plan)
 
 
 def test_a_trial_that_was_killed_is_cleaned_up(light):
     with open_store(light.url) as store:
         store.add(Field("left", NEW_DIM, provenance={"trial": True}))
-    assert plan_migration(light.url, light.translator).rates.write is not None
+    assert plan_migration(light.url, light.translator).rates.copy is not None
     with open_store(light.url) as store:
         assert store.new is None
         store.add(Field("left", NEW_DIM, provenance={"trial": True}))
@@ -62,7 +65,7 @@ def test_a_trial_that_was_killed_is_cleaned_up(light):
 def test_a_migration_that_is_under_way_is_not_touched(light):
     light.apply()
     once = contents(light.url)
-    assert plan_migration(light.url, light.translator).rates.write is None
+    assert plan_migration(light.url, light.translator).rates.copy is None
     assert contents(light.url) == once
 
 
@@ -135,9 +138,17 @@ def test_sizes_and_times_are_those_of_the_rows():
     plan = of_rows(10**9)
     assert plan.bytes(plan.served)[0] == 10**9 * 384 * 4
     assert plan.bytes(plan.new)[0] == 10**9 * 768 * 2
-    assert plan.seconds == pytest.approx(10**9 * (2 / 1e4 + 1 / 1e5 + 1 / 2e4))
+    assert plan.seconds == pytest.approx(10**9 * (1 / 1e4 + 1 / 2e4))
     assert "1.54 TB" in str(plan)
-    assert "about 72.2 hours" in str(plan)
+    assert "about 41.7 hours" in str(plan)
+
+
+@pytest.mark.parametrize(
+    ("copy", "read_again", "each"),
+    [(2e4, True, 1.5e-4), (2e4, False, 0.5e-4), (None, False, 1.1e-4), (None, True, 2.1e-4)],
+)
+def test_a_source_that_tells_of_changes_is_read_once(copy, read_again, each):
+    assert Rates(1000, 1e4, 1e5, copy, read_again).seconds(10) == pytest.approx(10 * each)
 
 
 def test_unreadable_rows_do_not_stop_a_plan(light):

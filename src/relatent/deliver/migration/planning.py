@@ -25,7 +25,7 @@ __all__ = ["MigrationPlan", "plan_migration"]
 # Below about so many rows, with the texts at hand and a cheap embedder, re-embedding is right.
 FEW_ROWS = 10_000_000
 TRIAL_ROWS = 10_000
-BYTES = {"float32": 4.0, "float16": 2.0, "int8": 1.0, "bit": 1 / 8}
+BYTES = {"float32": 4.0, "float16": 2.0, "int8": 1.0, "uint8": 1.0, "bit": 1 / 8}
 # Links of an HNSW graph per row: twice M = 16 at the lowest layer, in four bytes each.
 GRAPH_BYTES = 2 * 16 * 4
 NO_PAIRS = (
@@ -108,12 +108,13 @@ class MigrationPlan:
 
     def _time(self) -> str:
         rates = self.rates
-        steps = {"read": rates.scan, "translate": rates.translate, "write": rates.write}
+        steps = {"read": rates.scan, "translate": rates.translate, "all with writing": rates.copy}
         measured = ", ".join(f"{name} {rate:,.0f}" for name, rate in steps.items() if rate is not None)
-        unknown = " Writing was not measured." if rates.write is None else ""
+        unknown = " Writing was not measured." if rates.copy is None else ""
+        again = " The source is read again, to notice changes." if rates.read_again else ""
         return (
             f"Time: {duration(self.seconds)}, and the time to build an index. Rows per second, measured on "
-            f"{rates.rows:,} rows: {measured}. The source is read twice, to notice changes.{unknown}"
+            f"{rates.rows:,} rows: {measured}.{again}{unknown}"
         )
 
     def _alternatives(self) -> list[str]:
@@ -134,7 +135,7 @@ class MigrationPlan:
             "translator": self.translator,
             "served": _about(self.served) | dict(zip(("bytes", "indexed_bytes"), self.bytes(self.served), strict=True)),
             "new": _about(self.new) | dict(zip(("bytes", "indexed_bytes"), self.bytes(self.new), strict=True)),
-            "rates": {name: getattr(self.rates, name) for name in ("rows", "scan", "translate", "write")},
+            "rates": {name: getattr(self.rates, name) for name in ("rows", "scan", "translate", "copy")},
             "seconds": self.seconds,
             "reembed": None if self.cost is None else {"hours": self.cost.hours, "cost": self.cost.total},
             "evaluation": None if self.verdict is None else self.verdict.to_dict(),

@@ -8,25 +8,33 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from relatent.deliver.migration.copying import ShardWork
+from relatent.deliver.migration.records import Plan
 from relatent.deliver.migration.side import StoredSide
-from relatent.stores import Field, Store, StoreError
+from relatent.stores import Field, Shard, Store, StoreError
 
 __all__ = ["Rates", "drop_trial", "measure"]
+
+# Chunks that a trial is cut into, so that they are read and written at once as those of apply are.
+CHUNKS = 8
 
 
 @dataclass(frozen=True)
 class Rates:
-    """Rows per second of each step of a migration, measured on ``rows`` of the store. None: not measured."""
+    """Rows per second of a migration, measured on ``rows`` of the store. None: not measured."""
 
     rows: int
     scan: float
     translate: float
-    write: float | None
+    copy: float | None
+    """Read, translated and written as apply does it: at once, where the store can be read and written at once."""
+    read_again: bool = True
+    """Whether noticing changes takes reading all rows again."""
 
     def seconds(self, rows: int) -> float:
-        """Return how long so many rows take: read twice, since the source is looked at again; then the index."""
-        each = 2 / self.scan + 1 / self.translate + (0.0 if self.write is None else 1 / self.write)
-        return rows * each
+        """Return how long so many rows take, without building an index."""
+        each = 1 / self.scan + 1 / self.translate if self.copy is None else 1 / self.copy
+        return rows * (each + (1 / self.scan if self.read_again else 0.0))
 
 
 def drop_trial(store: Store) -> None:
@@ -38,33 +46,35 @@ def drop_trial(store: Store) -> None:
 def measure(store: Store, side: StoredSide, new: Field, rows: int, *, write: bool) -> Rates:
     """Time the steps on a few rows from the beginning of the store.
 
-    With ``write``, they are also written, into a field that is removed again.
+    With ``write``, they are also copied, into a field that is removed again.
     """
     began = time.perf_counter()
     chunk = next(iter(store.scan(store.served, rows=rows, unreadable=lambda *_: None)), None)
     read = time.perf_counter()
     if chunk is None or not len(chunk):
         raise StoreError(f"{store.address} has no row that can be read: there is nothing to migrate.")
-    finite = np.isfinite(chunk.vectors).all(axis=1)
-    keys, vectors = pa.chunked_array(chunk.keys).combine_chunks().filter(pa.array(finite)), side(chunk.vectors[finite])
+    side(chunk.vectors[np.isfinite(chunk.vectors).all(axis=1)])
     done = time.perf_counter()
     count = len(chunk)
-    written = _write_rate(store, new, keys, vectors) if write else None
-    return Rates(count, _rate(count, read - began), _rate(count, done - read), written)
+    shard = Shard(None, pa.chunked_array(chunk.keys)[-1].as_py())
+    copied = _copy_rate(store, side, new, shard, max(1, count // CHUNKS)) if write else None
+    read_again = store.state(shard) is None
+    return Rates(count, _rate(count, read - began), _rate(count, done - read), copied, read_again)
 
 
-def _write_rate(store: Store, new: Field, keys: pa.Array, vectors: np.ndarray) -> float | None:
+def _copy_rate(store: Store, side: StoredSide, new: Field, shard: Shard, chunk_rows: int) -> float | None:
+    """Return the rate of copying a shard as apply does it; None where a migration is under way."""
     with store.lock():
         drop_trial(store)
         if store.new is not None:
             return None
         field = Field(f"{new.name}_trial", new.dim, new.dtype, new.metric, {"trial": True})
+        plan = Plan("trial", str(store.address), "", side.name, store.served, field, (shard,), chunk_rows)
         store.add(field)
         try:
             began = time.perf_counter()
-            store.write(field, keys, vectors)
-            store.flush()
-            return _rate(len(keys), time.perf_counter() - began)
+            done = ShardWork(plan.store, store, plan, side.translate, skip=True).copy(0)
+            return _rate(done.read.rows, time.perf_counter() - began) if done.read.rows else None
         finally:
             store.drop_new()
 

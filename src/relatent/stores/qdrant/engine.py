@@ -19,6 +19,8 @@ DEFAULT = "default"
 # Qdrant's names of metrics and datatypes.
 DISTANCES = {"cosine": "Cosine", "inner": "Dot", "l2": "Euclid"}
 DTYPES = {"float32": "Float32", "float16": "Float16"}
+# Codes are read as they are; what turns them back into coordinates, Qdrant does not know.
+READ_ONLY = {"uint8": "Uint8"}
 
 
 @dataclass(frozen=True)
@@ -96,12 +98,13 @@ def engine_name(name: str) -> str:
 def field_of(address: Address, name: str, size: int, distance: str, datatype: str | None) -> Field:
     """Describe a vector by Qdrant's words for it."""
     metrics = {theirs: ours for ours, theirs in DISTANCES.items()}
-    dtypes = {theirs.lower(): ours for ours, theirs in DTYPES.items()}
+    known = DTYPES | READ_ONLY
+    dtypes = {theirs.lower(): ours for ours, theirs in known.items()}
     dtype = dtypes.get((datatype or "Float32").lower())
     if distance not in metrics or dtype is None:
         raise StoreError(
             f"The vector {name or DEFAULT!r} of {address} is {datatype or 'Float32'} with the distance {distance}: "
-            f"expected one of {', '.join(DTYPES.values())} and one of {', '.join(metrics)}."
+            f"expected one of {', '.join(known.values())} and one of {', '.join(metrics)}."
         )
     return Field(name or DEFAULT, size, dtype, metrics[distance])
 
