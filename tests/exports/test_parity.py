@@ -174,7 +174,8 @@ def rounding(transform, x):
     return np.max(np.linalg.norm(transform(x) - exact, axis=1) / np.linalg.norm(exact, axis=1))
 
 
-FETCHED = [pytest.param(pair, marks=pytest.mark.slow) for pair in SENTENCES]
+# Warnings are those of the packages that hold the encoders, when they are used for the first time.
+FETCHED = [pytest.param(pair, marks=[pytest.mark.slow, pytest.mark.filterwarnings("ignore")]) for pair in SENTENCES]
 # Its modules are tried on other maps in test_sentence_transformers.py, and take long to import.
 NAMES = [pytest.param(n, marks=pytest.mark.slow) if n == "sentence-transformers" else n for n in EXPORTS]
 
@@ -193,8 +194,7 @@ def test_an_export_gives_what_transform_gives(goal, pair, name, tmp_path):
         near(translated(t, rows, tmp_path / side, side), transform(rows), max(PARITY, 2 * rounding(transform, rows)))
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("pair", SENTENCES)
+@pytest.mark.parametrize("pair", FETCHED)
 @pytest.mark.parametrize("goal", GOALS)
 def test_on_sentence_encoders_single_precision_has_the_digits(goal, pair):
     t = fitted(goal, pair)
