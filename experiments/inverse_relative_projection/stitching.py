@@ -66,9 +66,8 @@ def run(setting: Setting) -> Result:
             task = load_task(name, seed, most)
             if name not in settings:
                 settings[name] = choose(task, anchors=anchors)
-            for column, values in stitched(
-                task, settings[name], methods(name, settings[name], seed), anchors, seed
-            ).items():
+            ways = methods(name, settings[name], seed)
+            for column, values in stitched(task, settings[name].head, ways, anchors, seed).items():
                 scores[name][column] += values
     return Result(
         [table(scores, settings)],
