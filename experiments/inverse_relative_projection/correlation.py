@@ -96,6 +96,6 @@ def draw(result: Result) -> Figure:
         axes[0, 0].scatter(*np.asarray(points), s=16, color=color, marker=marker, label=name, alpha=0.8, linewidth=0)
     axes[0, 0].set_xlabel("cosine of decoded to true vectors")
     axes[0, 0].set_ylabel("accuracy of the target's head")
-    axes[0, 0].set_title("Better reconstructions stitch better")
+    axes[0, 0].set_title("Similarity and accuracy over pairs, ω and δ")
     figure.legend(loc="outside right upper", fontsize=8, frameon=False)
     return figure
