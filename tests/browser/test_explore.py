@@ -7,7 +7,7 @@ import struct
 import numpy as np
 import pytest
 from tests.explore.conftest import make_spaces
-from tests.serve.conftest import running
+from tests.servers import running
 
 from relatent.explore import Exploration, make_app, page, write_page
 

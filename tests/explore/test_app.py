@@ -8,7 +8,7 @@ import sys
 import httpx
 import numpy as np
 import pytest
-from tests.serve.conftest import running
+from tests.servers import running
 from typer.testing import CliRunner
 
 import relatent as rl

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import threading
-from contextlib import contextmanager
 
 import httpx
 import numpy as np
 import pytest
-import uvicorn
 from starlette.applications import Starlette
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
+from tests.servers import running
 
 import relatent as rl
 from relatent.serve import Settings, make_app
@@ -69,22 +67,6 @@ class Stub:
         data = [{"object": "embedding", "index": i, "embedding": row.tolist()} for i, row in enumerate(rows)]
         usage = {"prompt_tokens": 7, "total_tokens": 7}
         return JSONResponse({"object": "list", "data": data[::-1], "model": "new", "usage": usage})
-
-
-@contextmanager
-def running(app, **options):
-    """Run an application on a free port of this machine, and yield its address."""
-    config = uvicorn.Config(app, host="127.0.0.1", port=0, log_level="error", **options)
-    server = uvicorn.Server(config)
-    thread = threading.Thread(target=server.run, daemon=True)
-    thread.start()
-    while not server.started:
-        assert thread.is_alive()
-        threading.Event().wait(0.01)
-    yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
-    server.should_exit = True
-    thread.join(timeout=20)
-    assert not thread.is_alive()
 
 
 @pytest.fixture(scope="session")

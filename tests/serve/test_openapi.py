@@ -8,7 +8,7 @@ import schemathesis
 from hypothesis import HealthCheck, given, settings
 from schemathesis import GenerationMode
 from schemathesis.specs.openapi.checks import negative_data_rejection, positive_data_acceptance
-from tests.serve.conftest import running
+from tests.servers import running
 
 from relatent.serve import Settings, make_app
 
