@@ -62,7 +62,9 @@ class Stub:
         await asyncio.sleep(self.wait)
         if isinstance(self.answer, Response):
             return self.answer
-        texts = [given["input"]] if isinstance(given["input"], str) else given["input"]
+        asked = given["input"]
+        alone = isinstance(asked, str) or all(isinstance(token, int) for token in asked)  # a text, or its tokens
+        texts = [asked] if alone else asked
         rows = embedded([str(text) for text in texts])
         data = [{"object": "embedding", "index": i, "embedding": row.tolist()} for i, row in enumerate(rows)]
         usage = {"prompt_tokens": 7, "total_tokens": 7}
