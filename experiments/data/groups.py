@@ -221,6 +221,9 @@ def _save(path: Path, group: Group) -> None:
 
 def main() -> None:
     """Build the groups named on the command line, or all."""
+    unknown = [name for name in sys.argv[1:] if name not in GROUPS]
+    if unknown:
+        sys.exit(f"there is no group {', '.join(unknown)}: choose from {', '.join(GROUPS)}")
     for name in sys.argv[1:] or GROUPS:
         group = load_group(name)
         shapes = ", ".join(f"{space} {vectors.shape}" for space, vectors in group.spaces.items())

@@ -7,7 +7,7 @@ anchors: what ``relatent.RelativeTranslator("cosine", delta=δ, omega=ω)`` does
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -60,6 +60,22 @@ def decode_grid(
             vectors = target.undo(rl.evaluate.rescale(np.mean(parts[:omega], axis=0), 1.0))
             kept = np.mean([len(rows) for rows in subspaces[:omega]])
             yield Decoded(delta, omega, vectors, float(np.exp(np.mean(np.log(conditions[:omega])))), float(kept))
+
+
+def choose_delta(
+    pairs: Iterable[tuple[np.ndarray, np.ndarray]],
+    anchors: np.ndarray,
+    rows: np.ndarray,
+    deltas: Sequence[float],
+    omega: int,
+    seed: int = 0,
+) -> float:
+    """Return the δ of the highest cosine on rows to choose by, over pairs of a source and a target."""
+    scores = np.zeros(len(deltas))
+    for x, y in pairs:
+        decoded = decode_grid(x[rows], x[anchors], y[anchors], deltas, (omega,), seed)
+        scores += [float(rl.evaluate.cosine(one.vectors, y[rows])) for one in decoded]
+    return deltas[int(np.argmax(scores))]
 
 
 def condition_number(anchors: np.ndarray) -> float:

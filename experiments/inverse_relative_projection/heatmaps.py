@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from experiments.data.tasks import STAND_INS, Task, load_task
 from experiments.figures import heat_map, panels
-from experiments.inverse_relative_projection.decoding import OMEGAS, decode_grid
+from experiments.inverse_relative_projection.decoding import OMEGAS, choose_delta, decode_grid
 from experiments.results import Finding, Result, Setting, Table, spread
 from scipy.stats import spearmanr
 
@@ -72,16 +72,10 @@ def by_count(task: Task, way: str, k: int, seed: int) -> float:
     (x, y), rows = (task.spaces[name] for name in PAIRS["between two spaces"]), task.anchors(k)
     options: dict[str, Any] = {} if way == OURS else {"codes": "cosine"}
     if way in SUBSPACES:
-        options |= {"delta": choose_delta(task, SUBSPACES[way], rows, seed), "omega": SUBSPACES[way]}
+        delta = choose_delta([(x, y)], rows, task.choice, DELTAS, SUBSPACES[way], seed)
+        options |= {"delta": delta, "omega": SUBSPACES[way]}
     translator = rl.RelativeTranslator(**options, seed=seed).fit(x[rows], y[rows])
     return float(rl.evaluate.cosine(translator.transform(x[task.test]), y[task.test]))
-
-
-def choose_delta(task: Task, omega: int, anchors: np.ndarray, seed: int) -> float:
-    """Return the δ of the highest cosine on the rows to choose by."""
-    (x, y), rows = (task.spaces[name] for name in PAIRS["between two spaces"]), task.choice
-    decoded = decode_grid(x[rows], x[anchors], y[anchors], DELTAS, (omega,), seed)
-    return max(decoded, key=lambda one: float(rl.evaluate.cosine(one.vectors, y[rows]))).delta
 
 
 def best(means: dict[str, np.ndarray]) -> tuple[tuple[str, ...], list[list[Any]]]:

@@ -20,7 +20,7 @@ from experiments.data.encoders import load_encoder
 from experiments.data.groups import Group, load_group
 from experiments.data.tasks import split
 from experiments.figures import COLORS, panels
-from experiments.inverse_relative_projection.decoding import ANCHORS, decode_grid
+from experiments.inverse_relative_projection.decoding import ANCHORS, choose_delta
 from experiments.published import published
 from experiments.results import Finding, Result, Setting, Table, spread
 
@@ -49,7 +49,9 @@ def run(setting: Setting) -> Result:
     group, seeds, most = load_group("languages"), *setting.pick(quick=(5, 600), full=(5, None))
     english = [name for name in group.spaces if name != SPANISH]
     pairs = [(source, target) for target in english for source in (target, SPANISH)]
-    delta = choose_delta(group, pairs, most)
+    fit, choice, _ = split(len(group.spaces[SPANISH]), None, 0, most)
+    across = [(group.spaces[SPANISH], group.spaces[target]) for target in english]
+    delta = choose_delta(across, fit[:ANCHORS], choice, DELTAS, OMEGA)
     scores = {
         pair: np.asarray([scored(group, pair, ways(delta, seed), seed, most) for seed in range(seeds)])
         for pair in pairs
@@ -97,17 +99,6 @@ def scored(
 def measured(found: np.ndarray, y: np.ndarray) -> list[float]:
     """Return the cosine to the true vectors, and the MRR among them."""
     return [float(rl.evaluate.cosine(found, y)), rl.evaluate.mrr(found, y, k=NEAR)]
-
-
-def choose_delta(group: Group, pairs: list[tuple[str, str]], most: int | None) -> float:
-    """Return the δ of the highest cosine on validation rows, over the pairs of two languages."""
-    scores = np.zeros(len(DELTAS))
-    for source, target in (pair for pair in pairs if pair[0] != pair[1]):
-        x, y = group.spaces[source], group.spaces[target]
-        fit, choice, _ = split(len(x), None, 0, most)
-        grid = decode_grid(x[choice], x[fit[:ANCHORS]], y[fit[:ANCHORS]], DELTAS, (OMEGA,))
-        scores += [float(rl.evaluate.cosine(one.vectors, y[choice])) for one in grid]
-    return DELTAS[int(np.argmax(scores))]
 
 
 def multilingual(group: Group, most: int | None) -> list[float]:

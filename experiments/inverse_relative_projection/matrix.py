@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from experiments.data.tasks import STAND_INS, TASKS, Task, load_task
 from experiments.figures import heat_map, panels
-from experiments.inverse_relative_projection.decoding import ANCHORS, decode_grid, neighbors
+from experiments.inverse_relative_projection.decoding import ANCHORS, choose_delta, neighbors
 from experiments.published import published
 from experiments.results import Finding, Result, Setting, Table, spread
 
@@ -42,7 +42,9 @@ def run(setting: Setting) -> Result:
     chosen: dict[str, float] = {}
     for name in NAMES:
         tasks = [load_task(name, seed, most) for seed in range(seeds)]
-        chosen[name] = choose_delta(tasks[0])
+        spaces = tasks[0].spaces
+        pairs = [(spaces[source], spaces[target]) for source, target in neighbors(list(spaces))]
+        chosen[name] = choose_delta(pairs, tasks[0].anchors(ANCHORS), tasks[0].choice, DELTAS, OMEGA)
         filled = [matrices(task, chosen[name], seed) for seed, task in enumerate(tasks)]
         found[name] = {way: np.stack([one[way] for one in filled]) for way in filled[0]}
     encoders = {name: list(load_task(name).spaces) for name in NAMES}
@@ -58,17 +60,6 @@ def run(setting: Setting) -> Result:
             for name, by_way in found.items()
         },
     )
-
-
-def choose_delta(task: Task) -> float:
-    """Return the δ of the highest cosine on the rows to choose by, between different encoders."""
-    rows, anchors = task.choice, task.anchors(ANCHORS)
-    scores = np.zeros(len(DELTAS))
-    for source, target in neighbors(list(task.spaces)):
-        x, y = task.spaces[source], task.spaces[target]
-        decoded = decode_grid(x[rows], x[anchors], y[anchors], DELTAS, (OMEGA,))
-        scores += [float(rl.evaluate.cosine(one.vectors, y[rows])) for one in decoded]
-    return DELTAS[int(np.argmax(scores))]
 
 
 def matrices(task: Task, delta: float, seed: int) -> dict[str, np.ndarray]:
