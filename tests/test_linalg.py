@@ -108,6 +108,16 @@ def test_polar_is_the_nearest_semi_orthogonal_matrix(xp, rng, shape):
         assert np.linalg.norm(m - q) < np.linalg.norm(m - u @ vt)
 
 
+@pytest.mark.parametrize("weakest", [0.5, 1e-2, 0.9e-3, 1.1e-3, 1e-4, 1e-6, 1e-9])
+@pytest.mark.parametrize("shape", [(30, 30), (30, 20), (20, 30)])
+def test_polar_keeps_its_digits_however_weak_a_direction_is(rng, shape, weakest):
+    k = min(shape)
+    u, v = (np.linalg.qr(rng.normal(size=(n, k)))[0] for n in shape)
+    m = (u * np.geomspace(1, weakest, k)) @ v.T
+    # What rounding of m itself turns: its precision over the weakest direction.
+    assert np.abs(polar(m) - u @ v.T).max() < 1e-9 + 1e-14 / weakest
+
+
 def test_polar_turns_no_direction_that_is_not_there(rng):
     thin = rng.normal(size=(6, 2)) @ rng.normal(size=(2, 6))
     q = polar(thin)

@@ -26,8 +26,9 @@ __all__ = [
 
 # Entries of a chunk's result: small beside the data, large enough to keep the matrix product busy.
 CHUNK_ENTRIES = 2**22
-# Eigenvalues of MᵀM above this share of the largest keep enough digits of the singular values of M.
-SAFE_SQUARE = 1e-11
+# Eigenvalues of MᵀM above this share of the largest keep enough digits of the singular values of M: for one step of
+# Newton's iteration to mend what is lost, and, by the second, for nothing to be mended (ten digits in float64).
+SAFE_SQUARE, SAFE_AS_IT_IS = 1e-11, 1e-6
 # How far, in roots of the machine's precision, a fast polar factor may be from leaving a symmetric stretch.
 RESIDUAL = 1e-3
 # Random vectors that show whether a stretch is symmetric, without multiplying it out.
@@ -193,10 +194,12 @@ def _polar_by_eigenvalues(m: Array) -> Array | None:
     values, vectors = xp.linalg.eigh(xp.matrix_transpose(m) @ m)
     if not float(values[0]) > SAFE_SQUARE * float(values[-1]):
         return None
-    q = ((m @ vectors) / xp.sqrt(values)) @ xp.matrix_transpose(vectors)
-    # One step of Newton's iteration squares what is left of the error; the check proves it.
-    eye = xp.eye(m.shape[1], dtype=m.dtype, device=m.device)
-    q = q @ (1.5 * eye - 0.5 * (xp.matrix_transpose(q) @ q))
+    roots = vectors / values**0.25
+    q = m @ (roots @ xp.matrix_transpose(roots))  # the inner one is symmetric: BLAS computes half of it
+    if not (m.dtype == xp.float64 and float(values[0]) > SAFE_AS_IT_IS * float(values[-1])):
+        # One step of Newton's iteration squares what is left of the error; the check proves it.
+        eye = xp.eye(m.shape[1], dtype=m.dtype, device=m.device)
+        q = q @ (1.5 * eye - 0.5 * (xp.matrix_transpose(q) @ q))
     probes = like(np.random.default_rng(0).standard_normal((m.shape[1], PROBES)), m)
     stretched, back = xp.matrix_transpose(q) @ (m @ probes), xp.matrix_transpose(m) @ (q @ probes)
     error = xp.linalg.matrix_norm(stretched - back) / xp.linalg.matrix_norm(stretched)
