@@ -185,6 +185,45 @@ def test_least_squares_of_many_float32_rows_is_that_of_float64(kind, offset):
     assert np.linalg.norm(ours - theirs) <= 1e-4 * spread
 
 
+@pytest.mark.parametrize(("kind", "double"), [*((k, False) for k in SINGLE), *((k, True) for k in DOUBLE)])
+def test_only_a_well_conditioned_cross_product_is_formed_in_float32(kind, double):
+    lean = {"full_x": False, "full_y": False}
+    x = rows_of(kind)
+    wide = np.column_stack([x, np.random.default_rng(1).normal(size=(len(x), 5))]).astype(np.float32)
+    for a, b in ((x, x), (x, wide), (wide, x)):
+        assert needs_double(a, b, **lean) is double
+        assert needs_double(a.astype(np.float64), b, **lean)
+        assert needs_double(a, b.astype(np.float64), **lean)
+        assert needs_double(a[:40], b[:40], **lean)  # too few rows to tell
+
+
+@pytest.mark.parametrize("scale", [1e-25, 1e25])
+@pytest.mark.parametrize("full", [False, True])
+def test_products_that_float32_cannot_hold_are_formed_in_float64(scale, full):
+    x = rows_of("correlated") * np.float32(scale)
+    assert needs_double(x, x, full_x=full, full_y=full)
+    summed = Pairs.of(x, x, full_x=full, full_y=full).summary
+    assert_same(summed, summarize(x.astype(np.float64), x.astype(np.float64), full_x=full, full_y=full))
+
+
+@pytest.mark.parametrize("kind", [*SINGLE, *DOUBLE])
+@pytest.mark.parametrize("dim", [25, 40, 60])
+def test_the_rotation_of_many_float32_rows_is_that_of_float64(kind, dim):
+    """Residual within 1 + 1e-6, predictions within 1e-4 of their norm, of the SVD of XᵀY in float64."""
+    x = rows_of(kind)
+    rng = np.random.default_rng(1)
+    turn = np.linalg.qr(rng.normal(size=(60, 60)))[0][:40, :dim]
+    y = (x @ turn + 0.3 * np.std(x) * rng.normal(size=(len(x), dim))).astype(np.float32)
+    t = Translator(map="orthogonal", normalize="none").fit(x, y)
+    assert not t.pairs_.complete
+    wide, target = x.astype(np.float64), y.astype(np.float64)
+    u, s, vt = np.linalg.svd(wide.T @ target, full_matrices=False)
+    kept = s > 1e-12 * s[0]
+    theirs, ours = wide @ (u[:, kept] @ vt[kept]), wide @ t.matrix_.astype(np.float64)
+    assert np.linalg.norm(target - ours) <= (1 + 1e-6) * np.linalg.norm(target - theirs)
+    assert np.linalg.norm(ours - theirs) <= 1e-4 * np.linalg.norm(theirs)
+
+
 def test_products_in_float32_are_sums_in_float64():
     x = rows_of("correlated")
     summed = Pairs.of(x, x).summary

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from scipy.linalg import lapack
+from scipy.linalg import lapack, qr
 
 from relatent._array import Array, array_namespace, as_labels, as_parallel, row_chunks, to_numpy
 from relatent._saved import Saved, from_bytes, to_bytes
@@ -23,6 +23,10 @@ NEAR, NEAR_SINGLE = 1e3, 4.0
 # Reciprocal condition number of a sample's scatter above which products in float32 change no prediction visibly: they
 # err by about 1e-7, a solution by that over the root of this. A sample of twice as many rows as coordinates shows it.
 SAFE_SINGLE, SHOWN = 1e-6, 2
+# The same of xᵀy itself. Its polar factor errs most where rows hardly reach, which changes predictions little.
+SAFE_CROSS = 1e-6
+# Rows whose products are summed in float32 where they are summed as they are: nothing is copied, so more is faster.
+SINGLE_ROWS = 4_096
 
 MOMENTS = ("mean_x", "mean_y", "xx", "xy", "yy")
 
@@ -189,11 +193,12 @@ def accumulate(
 
 
 def needs_double(x: Array, y: Array, *, full_x: bool = True, full_y: bool = True) -> bool:
-    """Return whether the products of these rows must be formed in float64, because something will invert them.
+    """Return whether the products of these rows must be formed in float64, because of what is solved from them.
 
-    Float32 rows have seven digits, and so has a product of blocks of them. That is enough where their scatter is well
-    conditioned: predictions of least squares then agree to 1e-4 of their norm and its residual to 1e-6 (see the tests).
-    It is not where some direction is hardly reached, which a sample of the rows shows.
+    Float32 rows have seven digits, and so has a product of blocks of them. That is enough where what is solved from is
+    well conditioned: a scatter that is inverted, or where neither is wanted in full, the product of both sides, of
+    which an orthogonal map is the polar factor. Predictions then agree to 1e-4 of their norm and the residual to 1e-6
+    (see the tests). It is not where some direction is hardly reached, which a sample of the rows shows.
 
     >>> x = np.random.default_rng(0).normal(size=(100, 3))
     >>> needs_double(x, x), needs_double(x.astype(np.float32), x.astype(np.float32))
@@ -203,20 +208,41 @@ def needs_double(x: Array, y: Array, *, full_x: bool = True, full_y: bool = True
     True
     """
     single = array_namespace(x).float32
-    if not full_x or x.dtype != single or y.dtype != single:
+    if x.dtype != single or y.dtype != single or (full_y and not full_x):
         return True
-    inverted = [a for a, full in ((x, full_x), (y, full_y)) if full]
-    return any(_sampled_reach(a) < SAFE_SINGLE for a in inverted)
+    # What overflows in float32, or vanishes there, has no reach.
+    with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+        if not full_x:
+            return _sampled_cross_reach(x, y) < SAFE_CROSS
+        inverted = [x, y] if full_y else [x]
+        return any(_sampled_reach(a) < SAFE_SINGLE for a in inverted)
 
 
 def _sampled_reach(x: Array) -> float:
     """Return the reciprocal condition number of the scatter of some rows; 0 where they are too few to tell."""
-    step = max(1, x.shape[0] // (SHOWN * x.shape[1] + ORIGIN_ROWS))
-    some = to_numpy(x[::step, :]).astype(np.float64)
-    if len(some) <= x.shape[1]:
+    some = _sampled(x, SHOWN * x.shape[1] + ORIGIN_ROWS)
+    return 0.0 if len(some) <= x.shape[1] else reach(_square(some, 2).astype(np.float64))[1]
+
+
+def _sampled_cross_reach(x: Array, y: Array) -> float:
+    """Return the reciprocal condition number of xᵀy of some rows; 0 where they are too few to tell."""
+    widest = max(x.shape[1], y.shape[1])
+    rows = SHOWN * widest + ORIGIN_ROWS
+    if x.shape[0] <= widest:
         return 0.0
-    some = some - np.mean(some, axis=0)
-    return reach(_square(some, 2))[1]
+    cross = _sampled(x, rows).T @ _sampled(y, rows)
+    if not np.all(np.isfinite(cross)):
+        return 0.0
+    (triangle,) = qr(cross if len(cross) >= len(cross.T) else cross.T, mode="r", check_finite=False)
+    return float(lapack.strcon(triangle[: min(cross.shape)])[0])
+
+
+def _sampled(x: Array, rows: int) -> np.ndarray:
+    """Return at least so many rows, if there are, spread evenly, about their mean."""
+    some = to_numpy(x[:: max(1, x.shape[0] // rows), :])
+    some = some - some[0]  # first, so that a mean far from zero costs no digits
+    some -= np.mean(some, axis=0)
+    return np.asarray(some)
 
 
 def reach(scatter: np.ndarray) -> tuple[np.ndarray, float]:
@@ -297,15 +323,14 @@ def _sum_dtype(x: Array, y: Array, wide: bool) -> Any:
 def _blocks(
     x: Array, y: Array, weights: np.ndarray | None, sides: Any, *, whole: bool = True
 ) -> Iterator[slice] | list[slice]:
-    """Return the slices of rows to go through. Where nothing is copied, one product of all rows is the fastest."""
-    untouched = whole and weights is None and all(side.untouched and side.dtype == _double(x) for side in sides)
+    """Return the slices of rows to go through. Where nothing is copied, few large products are the fastest."""
+    n, untouched = x.shape[0], whole and weights is None and all(side.untouched for side in sides)
+    in_double = sides[0].dtype == array_namespace(x).float64
     # Autograd would keep every block anyway.
     followed = any(getattr(a, "requires_grad", False) for a in (x, y))
-    return [slice(0, x.shape[0])] if untouched or followed else row_chunks(x.shape[0])
-
-
-def _double(x: Array) -> Any:
-    return array_namespace(x).float64
+    if followed or (untouched and in_double):
+        return [slice(0, n)]
+    return row_chunks(n, SINGLE_ROWS) if untouched else row_chunks(n)
 
 
 def _sums(x: Array, y: Array, weights: np.ndarray | None, full_x: bool, full_y: bool) -> list[Array]:
