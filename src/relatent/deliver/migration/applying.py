@@ -248,7 +248,7 @@ def _new_plan(
 def _new_field(side: StoredSide, store: Store, digest: str, chosen: dict[str, str | None]) -> Field:
     # The random name makes this field another one than any that was dropped, whose manifests may still be there.
     about = {"migration": uuid4().hex, "date": datetime.now(UTC).isoformat(timespec="seconds")}
-    return side.field(store.served, digest, about, **chosen)
+    return side.new_field(store, digest, about, **chosen)
 
 
 def _finished(run: _Run, side: StoredSide, resumed: int, redone: int, removed: int, settled: bool) -> Applied:
@@ -268,5 +268,5 @@ def _finished(run: _Run, side: StoredSide, resumed: int, redone: int, removed: i
         skipped=sum(one.skipped for one in manifests),
         reasons=tuple(reason for one in manifests for reason in one.reasons),
         settled=settled,
-        advice=side.advice,
+        advice=side.advice(run.store, plan.field),
     )

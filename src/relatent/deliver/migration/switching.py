@@ -44,7 +44,7 @@ def cut_over(
     folder = work_of(url, work)
     with open_store(url) as store, folder.locked(store.address), store.lock():
         plan = folder.required_plan(url)
-        advice = stored_side(folder.translator(plan)).advice
+        advice = stored_side(folder.translator(plan)).advice(store, plan.field)
         if not is_cut_over(store, plan):
             if not force:
                 _check_verified(store, folder, plan)
