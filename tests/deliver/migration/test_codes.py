@@ -109,6 +109,14 @@ def test_a_scale_that_is_wrong_for_the_rest_is_noticed(light, monkeypatch):
     assert "choose float16" in failed["scale"]
 
 
+def test_going_on_with_another_dtype_is_refused(light):
+    light.apply(dtype="int8")
+    assert light.apply().rows == light.apply(dtype="int8").rows == ROWS
+    for asked in ({"dtype": "uint8"}, {"metric": "l2"}, {"into": "other"}):
+        with pytest.raises(StoreError, match=f"{next(iter(asked.values()))} was asked for"):
+            light.apply(**asked)
+
+
 def test_a_store_that_holds_no_codes_is_left_as_it_was(task):
     if task.case.codes:
         pytest.skip("it holds codes")

@@ -113,9 +113,9 @@ def apply_migration(
     with open_store(url) as store, folder.locked(store.address), store.lock():
         side, digest = stored_side(load(translator)), hashlib.sha256(Path(translator).read_bytes()).hexdigest()
         _check_store(store, side, digest, accept)
-        plan = folder.plan()
+        plan, chosen = folder.plan(), {"name": into, "dtype": dtype, "metric": metric}
+        _check_chosen(store, chosen)
         if plan is None or not _still_holds(plan, folder, store, digest):
-            chosen = {"name": into, "dtype": dtype, "metric": metric}
             plan = _new_plan(store, side, digest, chosen, shard_rows, rate)
             folder.begin(plan)
         folder.keep_translator(Path(translator))
@@ -209,6 +209,16 @@ def _check_store(store: Store, side: StoredSide, translator: str, accept: bool) 
             f"{store.address} has a new field {new.name!r} from another translator{made}: give that one to go on with "
             "it, or remove the field with relatent migrate rollback --drop."
         )
+
+
+def _check_chosen(store: Store, chosen: dict[str, str | None]) -> None:
+    """Refuse to go on with a new field that is another than what is asked for."""
+    for what, value in chosen.items():
+        if store.new is not None and value not in (None, getattr(store.new, what)):
+            raise StoreError(
+                f"{store.address} has a new field of {what} {getattr(store.new, what)}, and {value} was asked for: "
+                "leave that out to go on with the field, or remove it with relatent migrate rollback --drop."
+            )
 
 
 def _still_holds(plan: Plan, work: Work, store: Store, translator: str) -> bool:

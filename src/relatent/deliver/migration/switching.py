@@ -88,9 +88,10 @@ def is_cut_over(store: Store, plan: Plan) -> bool:
 def check_not_served(store: Store, translator: str) -> None:
     """Refuse to go on with a migration whose field is served already; ``translator`` is the hash of its translator."""
     if store.served.provenance.get("translator") == translator:
+        undo = "" if store.old is None else " To go back, run relatent migrate rollback."
         raise StoreError(
             f"{store.address} serves what this translator has written, in {store.served.name!r}: there is nothing left "
-            "to do. To go back, run relatent migrate rollback."
+            f"to do.{undo}"
         )
 
 
