@@ -2,7 +2,14 @@
 
 import numpy as np
 import pytest
-from tests.deliver.migration.steps import NEW_DIM, ROWS, new_vectors, save_second_translator, vectors_of
+from tests.deliver.migration.steps import (
+    NEW_DIM,
+    ROWS,
+    new_vectors,
+    save_second_translator,
+    save_translator,
+    vectors_of,
+)
 from tests.stores.case import as_keys
 
 import relatent as rl
@@ -109,6 +116,16 @@ def test_a_scale_that_is_wrong_for_the_rest_is_noticed(light, monkeypatch):
     assert "choose float16" in failed["scale"]
 
 
+def test_queries_that_are_translated_first_are_coded_after_that(task, codes):
+    if not task.case.codes_queries:
+        pytest.skip("it takes queries as they are")
+    save_translator(task.translator, task.items, goal="retrieval")
+    with pytest.raises(StoreError, match="metric inner"):  # which a translator of both sides is made for
+        task.apply(dtype=codes["dtype"])
+    advice = task.apply(**codes).advice
+    assert "x = translator.transform(vectors of new-model) coded as" in advice
+
+
 def test_going_on_with_another_dtype_is_refused(light):
     light.apply(dtype="int8")
     assert light.apply().rows == light.apply(dtype="int8").rows == ROWS
@@ -130,7 +147,7 @@ def test_bits_are_moved_to_and_verified(task):
     """A bit per coordinate, where the store has bits: 1 where the translation is positive."""
     if not task.case.bits:
         pytest.skip("it holds no bits")
-    task.apply(dtype="bit")
+    assert "x > 0" in task.apply(dtype="bit").advice
     assert verify_migration(task.url, work=task.work).passed
     stored = vectors_of(task.url)
     expected = new_vectors(task.items.vectors)

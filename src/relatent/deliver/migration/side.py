@@ -67,14 +67,16 @@ class StoredSide:
 
     def advice(self, store: Store, field: Field) -> str:
         """Return what the application must do with its queries of a field after the cutover, in a sentence."""
-        new = self.models[1].model or "the new model"
-        if store.compares_codes and is_coded(field):
-            return f"After the cutover, ask with codes of vectors of {new}: {_coding(field)}. Others get wrong answers."
+        asked = f"vectors of {self.models[1].model or 'the new model'}"
+        if self.name == "target":
+            asked = f"translator.transform({asked})"
+        if field.dtype == "bit" or (store.compares_codes and is_coded(field)):
+            return f"After the cutover, ask with x = {asked} coded as {_coding(field)}. Others get wrong answers."
         if self.name == "source":
-            return f"After the cutover, ask with vectors of {new}, as they are."
+            return f"After the cutover, ask with {asked}, as they are."
         return (
-            f"This translator moves both sides: after the cutover, ask with translator.transform(vectors of {new}), "
-            "compared by inner product. Queries that were not translated get wrong answers."
+            f"This translator moves both sides: after the cutover, ask with {asked}, compared by inner product. "
+            "Queries that were not translated get wrong answers."
         )
 
     def new_field(self, store: Store, translator_hash: str, about: dict[str, Any], **chosen: Any) -> Field:
@@ -178,9 +180,11 @@ def _readable(store: Store, shard: Any, rows: int) -> Any:
 
 
 def _coding(field: Field) -> str:
-    """Return how a query is coded as the vectors of a field are, in Python."""
+    """Return how a query x is coded as the vectors of a field are, in Python."""
+    if field.dtype == "bit":
+        return "x > 0, a bit for each coordinate"
+    norm = ", of x at norm 1" if field.metric == "cosine" else ""
     numbers = f"{field.dtype!r}, {field.dim}, {field.scale}, {field.offset}"
-    norm = " of x at norm 1" if field.metric == "cosine" else ""
     return f"relatent.spaces.Quantizer({numbers}).encode(x){norm}"
 
 
