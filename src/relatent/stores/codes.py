@@ -15,7 +15,7 @@ from relatent.spaces.quantize import Quantizer
 from relatent.stores.address import StoreError
 from relatent.stores.store import Field
 
-__all__ = ["CODES", "calibrated", "decoded", "encoded", "is_coded", "quantizer", "uncoded"]
+__all__ = ["CODES", "calibrated", "decoded", "encoded", "is_coded", "quantizer", "read_as", "uncoded"]
 
 CODES = ("int8", "uint8")
 
@@ -61,6 +61,11 @@ def encoded(of: Field, vectors: np.ndarray) -> np.ndarray:
 def decoded(of: Field, stored: np.ndarray) -> np.ndarray:
     """Return what was stored as vectors: codes decoded, all else as it is."""
     return quantizer(of).decode(stored) if is_coded(of) else stored
+
+
+def read_as(of: Field) -> np.dtype:
+    """Return the dtype of what is read from a field."""
+    return np.dtype(np.float32 if is_coded(of) else of.dtype)
 
 
 def _short(number: float) -> float:

@@ -31,7 +31,7 @@ from relatent.stores.checks import (
     readable,
     same_kind,
 )
-from relatent.stores.codes import decoded, is_coded
+from relatent.stores.codes import decoded, is_coded, read_as
 from relatent.stores.faiss.files import Files, identity
 from relatent.stores.faiss.index import (
     TRAINED_PER_LIST,
@@ -117,10 +117,10 @@ class FaissStore(RoleKeeper):
         wanted = low + np.flatnonzero(place[low:high] >= 0)
         names = items.table.column_names if columns is None else [items.key, *(c for c in columns if c != items.key)]
         layout = Layout(of.name, items.key, (*names, of.name))
-        size, start = rows or max(1, CHUNK_BYTES // (of.dim * np.dtype(of.dtype).itemsize)), 0
+        size, start = rows or max(1, CHUNK_BYTES // (of.dim * read_as(of).itemsize)), 0
         for first in range(0, len(wanted), size):
             part = wanted[first : first + size]
-            found = vectors.take(place[part]).astype("float16" if of.dtype == "float16" else "float32", copy=False)
+            found = vectors.take(place[part]).astype(read_as(of), copy=False)
             others = items.table.select(names).take(pa.array(part))
             fine = readable(self.address, others.column(items.key), found, unreadable)
             if not fine.all():

@@ -28,7 +28,7 @@ from relatent.stores.checks import (
     check_whole,
     key_column,
 )
-from relatent.stores.codes import decoded, encoded, is_coded
+from relatent.stores.codes import decoded, encoded, is_coded, read_as
 from relatent.stores.qdrant.engine import DEFAULT, HELD, Engine, Point, scores
 from relatent.stores.roles import Roles
 from relatent.stores.store import Field, Hits, Shard, Unreadable
@@ -139,7 +139,7 @@ class QdrantStore(RoleKeeper):
     ) -> Iterator[Chunk]:
         """Return the points in order of their ids. It is no view of one moment: Qdrant has none."""
         field, roles = self._known(of), self._current()
-        size, start = chunk_rows(of.dim, np.dtype(of.dtype), rows), 0
+        size, start = chunk_rows(of.dim, read_as(field), rows), 0
         kinds = self._columns(of, columns)
         waiting: list[Point] = []
         for point in self._points(field, shard, min(size, POINTS_AT_A_TIME), payload=bool(kinds)):
