@@ -91,7 +91,7 @@ def listens(port):
 
 def with_free_ports(text):
     """Put free ports in the place of those that a page names: on this machine, others may have taken them."""
-    for port in sorted(set(re.findall(r"port\W+(\d+)", text))):
+    for port in sorted(set(re.findall(r"\bport\W+(\d+)", text))):
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             text = text.replace(port, str(free.getsockname()[1]))
