@@ -62,3 +62,11 @@ def test_no_items_and_too_many_are_refused(tmp_path, items):
 def test_a_tolerance_that_means_nothing_is_refused():
     with pytest.raises(ValueError, match="between 0 and 1"):
         check_canary(space(X), space(X), tolerance=2)
+
+
+@pytest.mark.parametrize("items", [2, 200])
+def test_vectors_that_are_not_finite_are_no_same_model(items):
+    fresh = X[:items].copy()
+    fresh[1, 3] = np.nan
+    with pytest.raises(ValueError, match="NaN or infinity in 1 of"):
+        check_canary(space(X[:items]), space(fresh))

@@ -79,3 +79,28 @@ def test_files_without_tokens_or_common_items_are_refused(files):
     assert "lists of vectors are: none" in refused.stderr
     refused = run("fit", "old-fit.parquet", "new-held-out.parquet", *out, code=ERROR)
     assert "no key in common" in refused.stderr
+
+
+def test_a_key_of_several_items_is_refused(files):
+    """Each of them would be paired with the first that has the key."""
+    table = pq.read_table("old-fit.parquet")
+    pq.write_table(pa.concat_tables([table, table.slice(3, 1)]), "twice.parquet")
+    result = run("fit", "twice.parquet", "new-fit.parquet", "-o", "t.safetensors", code=ERROR)
+    assert "'3' is the key of several items" in result.stderr
+
+
+def test_keys_are_joined_by_their_texts(files):
+    table = pq.read_table("new-fit.parquet")
+    texts = pa.array([str(key) for key in table["id"].to_pylist()])
+    pq.write_table(table.set_column(0, "id", texts), "texts.parquet")
+    run("fit", "old-fit.parquet", "texts.parquet", "-o", "t.safetensors")
+    result = run("evaluate", "t.safetensors", "old-held-out.parquet", "new-held-out.parquet", "--json")
+    assert json.loads(result.stdout)["translated"] == 1.0
+
+
+def test_files_that_cannot_be_read_are_named(files, tmp_path):
+    (tmp_path / "damaged.parquet").write_text("hello")
+    run("fit", "old-fit.parquet", "new-fit.parquet", "-o", "t.safetensors")
+    for path, words in (("nothing.parquet", "There is no file nothing.parquet"), ("damaged.parquet", "cannot be read")):
+        assert words in run("fit", path, "new-fit.parquet", "-o", "u.safetensors", code=ERROR).stderr
+        assert words in run("translate", "t.safetensors", path, "-o", "u.parquet", code=ERROR).stderr

@@ -72,3 +72,15 @@ def test_truth_means_nothing_for_a_translator_of_both_sides(fitted):
     t = rl.Translator("retrieval").fit(rl.Space(x), rl.Space(x @ TURN))
     with pytest.raises(ValueError, match="moves both sides"):
         watch_batch(t, rl.Space(x), rl.Space(x @ TURN))
+
+
+def test_a_batch_with_rows_that_are_not_finite_is_not_stable(fitted):
+    x = draw(500)
+    x[7, 3] = np.nan
+    with pytest.raises(ValueError, match="NaN or infinity in 1 of 500 rows, first in row 7"):
+        watch_batch(fitted, rl.Space(x, name="monday"))
+
+
+def test_an_empty_batch_tells_nothing(fitted):
+    found = watch_batch(fitted, rl.Space(np.empty((0, 20))))
+    assert (found.outcome, found.reason) == ("too few", "0 rows tell nothing")

@@ -118,3 +118,10 @@ def test_the_advice_about_k_works(spaces, own, most):
     assert score_options(new, new, new, own=rows, k=most).k == most
     with pytest.raises(ValueError, match="0 neighbors were asked for: expected a whole number of at least 1"):
         score_options(new, new, new, own=rows, k=0)
+
+
+@pytest.mark.parametrize("candidates", [0, -3])
+def test_a_cascade_of_no_candidates_is_refused(candidates):
+    y = np.random.default_rng(0).normal(size=(30, 4))
+    with pytest.raises(ValueError, match=f"{candidates} candidates"):
+        score_options(Search(y, y), Search(y, y), Search(y, y), candidates=candidates)

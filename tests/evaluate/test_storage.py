@@ -58,6 +58,11 @@ def test_a_prefix_that_is_no_prefix_is_left_out():
     ]
 
 
+def test_more_coordinates_than_there_are_is_an_error():
+    with pytest.raises(ValueError, match="first 49 coordinates were asked for of 48"):
+        cost(*storages(["int8"], [49]))
+
+
 @pytest.mark.parametrize("wrong", [{"kind": "int4"}, {"dims": 0}])
 def test_what_cannot_be_stored_is_refused(wrong):
     with pytest.raises(ValueError, match=r"no storage|at least 1"):

@@ -18,8 +18,10 @@ import pytest
 import uvicorn
 from tests.serve.conftest import TEXTS, post, rows
 from threadpoolctl import threadpool_info
+from typer.testing import CliRunner
 
-from relatent.serve import run
+from relatent.cli import ERROR, app
+from relatent.serve import Settings, run
 from relatent.serve.process import listening
 
 REQUESTS = int(os.environ.get("RELATENT_REQUESTS", 100_000))
@@ -60,6 +62,26 @@ def test_the_command_serves_and_stops_after_what_is_in_progress(translator, stub
         process.wait(timeout=20)
         with pytest.raises(httpx.TransportError):
             httpx.get(f"{address}/health")
+
+
+def test_a_port_that_is_taken_is_an_error_of_one_line(translator, tmp_path):
+    translator.save(tmp_path / "t.safetensors")
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        for port in (taken.getsockname()[1], 99_999):
+            result = CliRunner().invoke(app, ["serve", str(tmp_path / "t.safetensors"), "--port", str(port)])
+            assert result.exit_code == ERROR
+            assert f"127.0.0.1:{port} cannot be listened on (" in result.stderr
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"max_rows": 0}, {"max_requests": -1}, {"upstream_timeout": 0.0}, {"upstream": "localhost:9000"}]
+)
+def test_settings_that_no_request_could_pass_are_refused(wrong):
+    (name,) = wrong
+    with pytest.raises(ValueError, match=f"{name} is "):
+        Settings(**wrong)
 
 
 def test_connections_send_small_packets_at_once():

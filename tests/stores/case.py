@@ -45,6 +45,12 @@ class Case(ABC):
     """Which of KEYS it can hold."""
     metrics: ClassVar[tuple[str, ...]] = ("cosine", "inner", "l2")
     """The metrics that a new field can have."""
+    codes: ClassVar[dict[str, tuple[str, ...]]] = {}
+    """The codes of eight bits that a new field can hold, and the metrics of each."""
+    codes_queries: ClassVar[bool] = False
+    """Whether it compares codes with codes, so that queries are coded, too."""
+    bits: ClassVar[bool] = False
+    """Whether a new field can hold bits."""
     payload: ClassVar[str | None] = "title"
     """The column of the payload; None where the store keeps none."""
     refused: ClassVar[tuple[str, ...]] = ()

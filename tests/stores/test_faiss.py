@@ -74,6 +74,34 @@ def test_index_files_of_every_kind_are_read_and_migrated_to_their_kind(file, kin
     assert file.read_bytes() == before
 
 
+@pytest.mark.parametrize("kind", ["flat", "hnsw", "ivf"])
+@pytest.mark.parametrize(("dtype", "nbytes"), [("float16", 2), ("int8", 1), ("uint8", 1)])
+def test_small_numbers_are_kept_in_an_index_of_the_same_kind(file, kind, dtype, nbytes):
+    """Whoever reads the file with FAISS alone gets the vectors, and asks with vectors as they are."""
+    save(file, KINDS[kind][0]())
+    new = Field("new", 5, dtype, "l2", scale=None if dtype == "float16" else 0.05, offset=-6.0 * (dtype == "uint8"))
+    with open_store(file) as store:
+        keys = fill(store, new)
+        store.build_index(new)
+        store.switch()
+    mapped = faiss.read_index(str(file))
+    made = faiss.downcast_index(mapped.index)
+    assert isinstance(made, {"flat": faiss.IndexScalarQuantizer, "hnsw": faiss.IndexHNSW, "ivf": faiss.IndexIVF}[kind])
+    held = faiss.downcast_index(made.storage) if kind == "hnsw" else made
+    assert held.sq.code_size == 5 * nbytes
+    if kind == "ivf":
+        made.make_direct_map()
+        made.nprobe = made.nlist
+    x = new_vectors(keys).astype(np.float64)
+    rounded = np.rint((x - new.offset) / 0.05) * 0.05 + new.offset if nbytes == 1 else x.astype(np.float16)
+    place = {key: row for row, key in enumerate(faiss.vector_to_array(mapped.id_map).tolist())}
+    found = made.reconstruct_n(0, len(keys))[[place[key] for key in keys]]
+    np.testing.assert_allclose(found, rounded, atol=2e-5)
+    distances, ids = mapped.search(new_vectors(keys), 1)
+    assert ids.ravel().tolist() == keys
+    np.testing.assert_allclose(distances[:, 0], ((x - rounded) ** 2).sum(axis=1), atol=1e-4)
+
+
 def _nearest(metric, vectors):
     if metric == "l2":
         return range(len(vectors))

@@ -43,6 +43,16 @@ WorkFolder = Annotated[
     typer.Option("--work", help="Folder to remember progress in; .relatent/NAME-HASH if not said."),
 ]
 
+Dtype = Annotated[
+    str | None,
+    typer.Option(
+        "--dtype", help="float32, float16, int8, uint8 or bit, where the store has it; like the old field if not said."
+    ),
+]
+Metric = Annotated[
+    str | None, typer.Option("--metric", help="cosine, inner or l2; what the translator was made for if not said.")
+]
+
 
 @step
 def plan(
@@ -58,6 +68,8 @@ def plan(
     min_overlap: Annotated[
         float | None, typer.Option("--min-overlap", help="Without --relevant: lower bound of overlap@10 that GO takes.")
     ] = None,
+    dtype: Dtype = None,
+    metric: Metric = None,
     embed_rate: Annotated[
         float | None, typer.Option("--embed-rate", help="Rows per second that the new model encodes.")
     ] = None,
@@ -97,6 +109,8 @@ def plan(
         sample=pair,
         relevant=None if relevant is None else read_relevance(relevant),
         min_overlap=min_overlap,
+        dtype=dtype,
+        metric=metric,
         embed_rate=embed_rate,
         embed_cost=embed_cost,
         max_hours=max_hours,
@@ -117,12 +131,8 @@ def apply(
     translator: Translator,
     work: WorkFolder = None,
     into: Annotated[str | None, typer.Option("--into", help="Name of the new field.")] = None,
-    dtype: Annotated[
-        str | None, typer.Option("--dtype", help="float32 or float16; like the old field if not said.")
-    ] = None,
-    metric: Annotated[
-        str | None, typer.Option("--metric", help="cosine, inner or l2; what the translator was made for if not said.")
-    ] = None,
+    dtype: Dtype = None,
+    metric: Metric = None,
     rate: Annotated[float | None, typer.Option("--rate", help="Rows per second at most, to spare the store.")] = None,
     shard_rows: Annotated[int, typer.Option("--shard-rows", help="Rows after which progress is remembered.")] = 50_000,
     looks: Annotated[int, typer.Option("--looks", help="How often to read the source again for changes, at most.")] = 5,
@@ -144,6 +154,7 @@ def apply(
     Examples:
       relatent migrate apply postgresql://ann@db/shop/items -t t.safetensors
       relatent migrate apply qdrant://db:6333/items -t t.safetensors --rate 2000 --workers 4
+      relatent migrate apply items.faiss -t t.safetensors --dtype int8
     """
     from relatent.deliver.migration import apply_migration
     from relatent.engines import open_engine

@@ -150,6 +150,7 @@ def check(
     key: Key = None,
     target_vector: TargetVector = None,
     target_key: TargetKey = None,
+    by_row: ByRow = False,
 ) -> Answer:
     """Tell whether the model behind a name is still the same.
 
@@ -162,7 +163,7 @@ def check(
     """
     from relatent.deliver import check_canary
 
-    spaces = two_spaces(kept, fresh, vector, key, target_vector, target_key)
+    spaces = two_spaces(kept, fresh, vector, key, target_vector, target_key, by_row)
     found = check_canary(*spaces, tolerance=tolerance)
     return Answer(str(found), found.to_dict(), OK if found.ok else NO_GO)
 

@@ -203,10 +203,12 @@ def export(
     from relatent.deliver import load
     from relatent.exports import export as write
     from relatent.spaces import check_new, check_output
+    from relatent.spaces.formats.errors import readable
 
     check = check_output if to == "faiss" else check_new  # the other formats are no stores
     check(out, translator, index, space, target, overwrite=force)
-    told = None if scores is None else json.loads(scores.read_text(encoding="utf8"))
+    with readable(scores):
+        told = None if scores is None else json.loads(scores.read_text(encoding="utf8"))
     done = write(
         load(translator),
         out,

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from relatent._array import as_matrix
 from relatent.anchors import farthest_point
 from relatent.evaluate.linear import cka
 from relatent.spaces.files import AnyPath, check_new, write_space
@@ -91,7 +92,10 @@ def check_canary(kept: Space, fresh: Space, *, tolerance: float = 1e-3) -> Canar
     items, missing = len(matched), len(kept) - len(matched)
     if kept.dim != fresh.dim:
         return CanaryCheck(CHANGED, f"{kept.dim} coordinates became {fresh.dim}: another model", items, missing)
-    x, y = (s.take(rows).astype(np.float64) for s, rows in ((kept, matched.x_rows), (fresh, matched.y_rows)))
+    x, y = (
+        as_matrix(s.take(rows), s.name or which).astype(np.float64)
+        for s, rows, which in ((kept, matched.x_rows, "the canary"), (fresh, matched.y_rows, "the fresh space"))
+    )
     norms = np.linalg.norm(x, axis=1), np.linalg.norm(y, axis=1)
     cosines = np.sum(x * y, axis=1) / np.maximum(norms[0] * norms[1], 1e-300)
     ratio = float(np.median(norms[1] / np.maximum(norms[0], 1e-300)))

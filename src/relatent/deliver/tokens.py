@@ -14,11 +14,14 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from relatent._atomic import atomic_write
+from relatent._remedy import with_remedy
 from relatent._terminal import render
 from relatent.deliver.translate import check_new, check_translator
 from relatent.evaluate.late_interaction import maxsim
 from relatent.evaluate.retrieval import reciprocal_ranks
 from relatent.spaces.formats.columns import KEY_NAMES
+from relatent.spaces.formats.errors import readable
+from relatent.spaces.keys import key_texts, repeated_keys
 from relatent.spaces.multi_vectors import MultiVectors, token_pairs
 from relatent.translate import Translator
 
@@ -55,7 +58,8 @@ class TokenScores:
 
 def read_tokens(path: str | os.PathLike[str], *, column: str | None = None, key: str | None = None) -> Tokens:
     """Read a Parquet file with a column of lists of vectors, and its keys; row numbers where there are none."""
-    table = pq.read_table(path)
+    with readable(path):
+        table = pq.read_table(path)
     names = [key] if key else [name for name in KEY_NAMES if name in table.column_names]
     keys = table.column(names[0]).combine_chunks() if names else pa.array(np.arange(len(table)))
     return keys, MultiVectors.from_arrow(table.column(_column(table.schema, column)))
@@ -77,7 +81,8 @@ def translate_tokens(
     """Translate a Parquet file of lists of vectors into a new one, and return its items. Other columns are kept."""
     check_translator(translator)
     check_new(out, path, overwrite=overwrite)
-    source = pq.ParquetFile(path)
+    with readable(path):
+        source = pq.ParquetFile(path)
     batches = _translated(translator, source, _column(source.schema_arrow, column))
     first = next(batches, None)
     if first is None:
@@ -117,9 +122,11 @@ def _column(schema: pa.Schema, named: str | None) -> str:
     """Return the column of lists of vectors: the one that is named, or the only one."""
     found = [field.name for field in schema if _is_nested(field.type)]
     if (named is None and len(found) != 1) or (named is not None and named not in found):
-        raise ValueError(
-            f"The columns of lists of vectors are: {', '.join(found) or 'none'}. Expected one, such as "
-            "list<list<float>>; name it with column."
+        words = "Expected one, such as list<list<float>>; name it with {}."
+        raise with_remedy(
+            ValueError(f"The columns of lists of vectors are: {', '.join(found) or 'none'}."),
+            python=words.format("column="),
+            command=words.format("--column"),
         )
     return named or found[0]
 
@@ -133,7 +140,12 @@ def _is_nested(kind: pa.DataType) -> bool:
 
 def _joined(old: Tokens, new: Tokens) -> tuple[MultiVectors, MultiVectors]:
     """Return the items that both have, in the order of the first."""
-    places = pc.index_in(old[0], value_set=new[0].cast(old[0].type))
+    keys = [key_texts(one) for one, _ in (old, new)]
+    for one in keys:
+        twice = repeated_keys(one)
+        if len(twice):
+            raise ValueError(f"{twice[0].as_py()!r} is the key of several items of one file: expected each once.")
+    places = pc.index_in(keys[0], value_set=keys[1])
     rows = np.flatnonzero(places.is_valid().to_numpy(zero_copy_only=False))
     if not len(rows):
         raise ValueError("The two files have no key in common: expected the same items in both.")

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from relatent._array import as_matrix
 from relatent._atomic import FileError, writing
 from relatent.evaluate.fidelity import fidelity_report
 from relatent.evaluate.interval import Estimate
@@ -65,9 +66,12 @@ def watch_batch(
     appends a line to the ``log``; the cosine is then compared with that of the first line.
     """
     match = translator.endpoints_.source.recorded().matches(batch.fingerprint.recorded())
+    if match and len(batch):
+        as_matrix(batch.vectors, batch.name or "the batch")  # a probe leaves out what is not finite
     probes = translator.endpoints_.source.probe, batch.fingerprint.probe
     if not match or None in probes:
-        why = match.reason if not match else "the translator or the batch has no probe"
+        unknown = "the translator has no probe" if probes[0] is None else f"{len(batch)} rows tell nothing"
+        why = match.reason if not match else unknown
         return _logged(Watched(FOREIGN if not match else TOO_FEW, why, len(batch)), log)
     if len(batch) < FEWEST:
         return _logged(Watched(TOO_FEW, f"{len(batch)} rows tell little: give at least {FEWEST}", len(batch)), log)

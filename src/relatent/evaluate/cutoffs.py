@@ -84,7 +84,7 @@ class Thresholds(Tabular):
             f"Over {_unit(self.purpose)} of {self.rows:,} items. The new cut-off has the same {self.at}; agreement is "
             "the share of what passed the old cut-off that passes the new one."
         ]
-        if any(c.few for c in self.lines):
+        if any(c.few and c.passing for c in self.lines):
             notes.append(f"* fewer than {FEW} pass the old cut-off: give more rows before you rely on it.")
         return "\n".join([render(header, cells, range(len(header))), *map(wrap, notes)])
 

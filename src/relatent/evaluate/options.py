@@ -71,6 +71,8 @@ def score_options(
     >>> scored.measures, float(scored.by_option["cascade"].min())
     (('overlap',), 1.0)
     """
+    if candidates < 1:
+        raise ValueError(f"{candidates} candidates of the cascade were asked for: expected at least 1.")
     n, items = reembed.queries.shape[0], reembed.gallery.shape[0]
     others = items - (own is not None)
     k = check_fewer(k, others)

@@ -130,6 +130,10 @@ def storage_costs(
     The score is nDCG@k where it is known what is ``relevant``, and otherwise the overlap@k with the search ``truth``.
     Intervals are of paired differences over the same queries.
     """
+    widest = max((search.gallery.shape[1] for search in searches.values()), default=0)
+    for one in stored:
+        if one.dims is not None and one.dims > widest:
+            raise ValueError(f"The first {one.dims} coordinates were asked for of {widest}: expected no more.")
     lines = []
     for option, search in searches.items():
         dim = search.gallery.shape[1]

@@ -9,6 +9,7 @@ import numpy as np
 
 from relatent._atomic import FileError, atomic_write
 from relatent._extras import needs
+from relatent._remedy import with_remedy
 from relatent.exports.steps import Step, map_of, steps_of
 
 __all__ = ["transforms", "wrap", "write"]
@@ -74,9 +75,13 @@ def _transform(faiss: Any, step: Step, width: int) -> Any:
     if step.kind == "unit":
         return faiss.NormalizationTransform(width, 2.0)
     if step.kind != "linear":
-        raise ValueError(
-            f"FAISS has no transform for the {step.kind} part of this map, which is not affine: translate vectors "
-            'before the search, or fit an affine map, such as Translator(map="ridge").'
+        raise with_remedy(
+            ValueError(
+                f"FAISS has no transform for the {step.kind} part of this map, which is not affine: translate vectors "
+                "before the search, or fit an affine map:"
+            ),
+            python='Translator(map="ridge").',
+            command="relatent fit --map ridge.",
         )
     matrix = step.arrays.get("matrix", np.ones(width))
     matrix = matrix if matrix.ndim == 2 else np.diag(matrix)

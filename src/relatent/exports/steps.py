@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from relatent._remedy import with_remedy
 from relatent.exports.translate_with_numpy import apply
 from relatent.project.coded_map import CodedMap
 from relatent.spaces.normalize import Normalizer
@@ -44,9 +45,10 @@ def map_of(translator: Any, side: str = "source") -> Any:
         return translator.map_
     target = getattr(translator, "target_map_", None)
     if target is None:
-        raise ValueError(
-            "This translator leaves the target's vectors as they are, so its target side has no map to export: "
-            'use side="source". Only goal="retrieval" without a frozen target moves both sides.'
+        raise with_remedy(
+            ValueError("This translator leaves its target as it is: the target side has no map to export."),
+            python='Use side="source"; only goal="retrieval" without a frozen target moves both sides.',
+            command="Use --side source; only --goal retrieval without --frozen-target moves both sides.",
         )
     return target
 

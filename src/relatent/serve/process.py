@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 import socket
 from collections.abc import Callable
 from typing import Any
 
 from relatent._extras import needs
+from relatent._remedy import with_remedy
 
 __all__ = ["listening", "run_app"]
 
@@ -40,7 +42,9 @@ def run_app(
         timeout_graceful_shutdown=grace,
     )
     sock = listening(config)
-    ready(f"http://{host}:{sock.getsockname()[1]}")
+    address = f"http://{host}:{sock.getsockname()[1]}"
+    logging.getLogger("uvicorn.error").info("Listening on %s (Ctrl-C stops it)", address)
+    ready(address)
     try:
         uvicorn.Server(config).run(sockets=[sock])
     except KeyboardInterrupt:  # the server has stopped already, and says so by its signal
@@ -55,7 +59,24 @@ def listening(config: Any) -> socket.socket:
     Connections inherit that small packets are sent at once. asyncio sees to this only where it made the socket: without
     it, the body of an answer waits up to 40 ms for the client to acknowledge the headers.
     """
-    sock: socket.socket = config.bind_socket()
+    sock = _bound(config.host, config.port)
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     sock.listen()
+    return sock
+
+
+def _bound(host: str, port: int) -> socket.socket:
+    """Return a socket at an address. uvicorn's own way ends the process where that cannot be."""
+    sock = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        sock.bind((host, port))
+    except (OSError, OverflowError) as error:
+        sock.close()
+        said = getattr(error, "strerror", None) or "no such port"
+        refused = ValueError(f"{host}:{port} cannot be listened on ({said}).")
+        words = "Choose another {} from 0 to 65535, or another {}."
+        raise with_remedy(
+            refused, python=words.format("port=", "host="), command=words.format("--port", "--host")
+        ) from error
     return sock

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 
 __all__ = ["Settings"]
@@ -33,3 +34,13 @@ class Settings:
     """Seconds that a client may take to send its request."""
     upstream_timeout: float = 30.0
     """Seconds that the upstream may take to answer."""
+
+    def __post_init__(self) -> None:
+        """Refuse what no request could pass."""
+        for name in ("max_rows", "max_body", "max_requests", "body_timeout", "upstream_timeout"):
+            if not getattr(self, name) > 0:
+                raise ValueError(f"{name} is {getattr(self, name)}: expected more than 0.")
+        if self.upstream is not None and not re.match(r"https?://[^/]", self.upstream):
+            raise ValueError(
+                f"The upstream is {self.upstream!r}: expected an address such as http://127.0.0.1:9000/v1."
+            )

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from relatent._array import as_matrix, to_numpy
+from relatent._remedy import with_remedy
 
 __all__ = ["MultiVectors", "token_pairs"]
 
@@ -102,9 +103,12 @@ def token_pairs(
     other = np.flatnonzero(np.diff(x.offsets) != np.diff(y.offsets))
     if len(other):
         i = int(other[0])
-        raise ValueError(
-            f"Item {i} has {len(x[i])} vectors in x and {len(y[i])} in y: expected as many. Models with different "
-            "tokenizers need aligned=, the pairs of tokens that mean the same."
+        error = ValueError(f"Item {i} has {len(x[i])} vectors in x and {len(y[i])} in y: expected as many.")
+        need = "Models with different tokenizers need the pairs of tokens that mean the same:"
+        raise with_remedy(
+            error,
+            python=f"{need} aligned=.",
+            command=f"{need} in Python, relatent.spaces.token_pairs(x, y, aligned=…).",
         )
     return x.vectors, y.vectors
 

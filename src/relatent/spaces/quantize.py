@@ -17,6 +17,8 @@ from relatent.spaces.fingerprint import Fingerprint
 __all__ = ["KINDS", "DecodedRows", "Quantizer"]
 
 KINDS = ("int8", "uint8", "binary")
+# The smallest and the largest code.
+LIMITS = {"int8": (-127, 127), "uint8": (0, 255)}
 # Coordinates beyond this quantile are cut off, so that one outlier does not spoil the scale of all.
 INSIDE = 0.9999
 
@@ -71,14 +73,19 @@ class Quantizer:
         """Bytes of a vector's code."""
         return self.dim // 8 if self.kind == "binary" else self.dim
 
+    @property
+    def range(self) -> tuple[float, float]:
+        """The smallest and the largest coordinate that 8-bit codes can stand for; what lies beyond is cut off."""
+        low, high = (float(self.offset) + self.scale * code for code in LIMITS[self.kind])
+        return low, high
+
     def encode(self, vectors: np.ndarray) -> np.ndarray:
         """Return the codes of vectors (n, d): (n, d) integers, or (n, d/8) bytes of bits."""
         shifted = np.asarray(vectors, dtype=np.float32) - np.asarray(self.offset, dtype=np.float32)
         if self.kind == "binary":
             return np.packbits(shifted >= 0, axis=1)
         steps = np.rint(shifted / np.float32(self.scale))
-        low, high = (-127, 127) if self.kind == "int8" else (0, 255)
-        return np.asarray(steps.clip(low, high).astype(self.kind))
+        return np.asarray(steps.clip(*LIMITS[self.kind]).astype(self.kind))
 
     def decode(self, codes: np.ndarray) -> np.ndarray:
         """Return the vectors that codes stand for, float32."""

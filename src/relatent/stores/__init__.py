@@ -6,9 +6,10 @@ import os
 from importlib import import_module
 
 from relatent.stores.address import SCHEMES, Address, StoreError, is_store
+from relatent.stores.codes import calibrated
 from relatent.stores.store import Field, Hits, Shard, Store
 
-__all__ = ["Address", "Field", "Hits", "Shard", "Store", "StoreError", "is_store", "open_store"]
+__all__ = ["Address", "Field", "Hits", "Shard", "Store", "StoreError", "calibrated", "is_store", "open_store"]
 
 
 def open_store(url: str | os.PathLike[str] | Address) -> Store:

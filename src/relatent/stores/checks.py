@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Any, Protocol, Self
 
@@ -11,14 +12,17 @@ import pyarrow as pa
 from relatent._array import suggest
 from relatent.spaces.keys import key_texts
 from relatent.stores.address import Address, StoreError
+from relatent.stores.codes import CODES, encoded, is_coded
 from relatent.stores.store import Field, Shard, Unreadable
 
 __all__ = [
+    "NUMERIC_METRICS",
     "Closing",
     "RoleKeeper",
     "as_queries",
     "as_vectors",
     "check_addable",
+    "check_kind",
     "check_new",
     "check_no_old",
     "check_old",
@@ -29,6 +33,9 @@ __all__ = [
     "readable",
     "same_kind",
 ]
+
+# What vectors of numbers are compared by, in every store.
+NUMERIC_METRICS = ("cosine", "inner", "l2")
 
 
 class Closing:
@@ -63,6 +70,7 @@ class RoleKeeper(Closing):
     """A store that keeps which of its fields is served, is new, or was served before, and looks it up each time."""
 
     writes_while_read = False
+    compares_codes = False
 
     def state(self, shard: Shard) -> str | None:
         """Return None: only reading tells whether something has changed."""
@@ -90,6 +98,34 @@ class RoleKeeper(Closing):
     def old(self) -> Field | None:
         """The field that was served before the last switch."""
         return self._current().old
+
+
+def check_kind(address: Address, new: Field, held: Mapping[str, tuple[str, ...]], no_codes: str = "") -> None:
+    """Refuse a field that a store cannot hold or compare.
+
+    ``held`` are the metrics that it has for each dtype; ``no_codes`` says what to do where it holds no codes.
+    """
+    if new.metric not in held.get(new.dtype, ()):
+        alike = {metrics: [dtype for dtype in held if held[dtype] == metrics] for metrics in held.values()}
+        kinds = "; ".join(f"{_any_of(dtypes)} with {_any_of(metrics)}" for metrics, dtypes in alike.items())
+        raise StoreError(
+            f"{address} was asked for {new.dtype} vectors and the metric {new.metric}: expected {kinds}. "
+            f"{no_codes if no_codes and new.dtype in CODES else 'Choose one of these.'}"
+        )
+    if new.dtype in CODES and new.scale is None:
+        raise StoreError(
+            f"{new.name!r} is to hold {new.dtype} codes, and what they stand for is not said: give the field a scale "
+            "(relatent.stores.calibrated)."
+        )
+
+
+def _any_of(names: Sequence[str]) -> str:
+    """Return names as they are listed in a sentence.
+
+    >>> _any_of(["cosine", "inner", "l2"])
+    'cosine, inner or l2'
+    """
+    return " or ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
 
 
 def check_addable(address: Address, asked: Field, new: Field | None, old: Field | None) -> bool:
@@ -162,6 +198,8 @@ def as_vectors(address: Address, into: Field, vectors: Any) -> np.ndarray:
         raise StoreError(f"The vector in row {row} is not finite: {address} takes none such. Leave it out.")
     if into.dtype == "bit":
         return np.asarray(array > 0)
+    if is_coded(into):
+        return encoded(into, array)
     return array.astype(np.float16 if into.dtype == "float16" else np.float32, copy=False)
 
 

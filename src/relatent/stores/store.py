@@ -29,13 +29,17 @@ class Field:
     dtype: str = "float32"
     """float32, float16, int8, uint8 or bit.
 
-    Bits are read as 0 and 1, and written as 1 where a coordinate is positive. Codes of eight bits are read as the
-    integers that they are, since no store keeps their scale: fit on such codes to translate them. None are written.
+    Bits are read as 0 and 1, and written as 1 where a coordinate is positive. Codes of eight bits stand for vectors by
+    ``scale`` and ``offset``; where these are not known, they are read as the integers that they are: fit on such codes
+    to translate them.
     """
     metric: str = "cosine"
     """cosine, inner or l2; hamming for bits. A store without cosines of its own keeps the vectors at norm 1."""
     provenance: Mapping[str, Any] = field(default_factory=dict)
     """Where the vectors come from: translator, model, revision. Kept in the store, beside the vectors."""
+    scale: float | None = None
+    """Of codes: a coordinate is ``offset + scale * code``. None: not known. Kept in the store, beside the vectors."""
+    offset: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -75,6 +79,8 @@ class Store(Protocol):
     address: Address
     writes_while_read: bool
     """Whether one thread may write to the new field while another scans."""
+    compares_codes: bool
+    """Whether queries of an application must be coded as the vectors are, where these are codes."""
 
     @property
     def served(self) -> Field:

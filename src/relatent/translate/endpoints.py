@@ -53,12 +53,15 @@ class Endpoints:
         """Refuse a space that is not the one of this side, even if its dimension fits; warn where that is not sure."""
         match, name = self._match(space.fingerprint, side), self._name(side)
         if match.outcome == "foreign":
-            refused = SpaceMismatchError(
+            refused = (
                 f"The space {space.name!r} is not the {side} {name} that this translator was fitted on: "
                 f"{match.reason}. Mixing spaces gives wrong answers without a sign of it. Give the right space, or fit "
-                "a new translator; if you know better, accept it with"
+                "a new translator"
             )
-            raise with_remedy(refused, python="translator.accept(space).", command="--accept.")
+            if space.dim != getattr(self, side).dim:
+                raise SpaceMismatchError(f"{refused}.")
+            error = SpaceMismatchError(f"{refused}; if you know better, accept it with")
+            raise with_remedy(error, python="translator.accept(space).", command="--accept.")
         if match.outcome == "unsure":
             warnings.warn(
                 f"The space {space.name!r} may not be the {side} {name} that this translator was fitted on: "

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import faiss
 import numpy as np
@@ -16,6 +16,7 @@ class Faiss(Case):
     """An index with a Parquet file of keys beside it; row i of the file is the vector with id i."""
 
     kinds = ("integer", "negative", "text", "uuid")
+    codes: ClassVar = dict.fromkeys(("int8", "uint8"), ("cosine", "inner", "l2"))
 
     def create(self, folder: Path, items: Items) -> str:
         file = folder / "items one.faiss"

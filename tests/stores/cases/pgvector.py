@@ -19,6 +19,7 @@ class Pgvector(Case):
     """A table with a key, a text and a vector, whose name would do harm if it were not quoted."""
 
     kinds = ("integer", "negative", "text", "uuid")
+    bits = True
 
     def create(self, folder: Path, items: Items) -> str:
         name = f'50%s of {folder.name}"; DROP TABLE y; --'

@@ -3,7 +3,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import qdrant_edge as edge
 from qdrant_client import QdrantClient, models
@@ -16,6 +16,8 @@ class Qdrant(Case):
     """The client on a folder, with one vector without a name."""
 
     kinds = ("integer", "uuid")
+    codes: ClassVar = {"uint8": ("cosine", "l2")}
+    codes_queries = True
 
     def create(self, folder: Path, items: Items) -> str:
         url = f"qdrant:///items?path={folder}/qdrant"
@@ -45,6 +47,8 @@ class QdrantEdge(Case):
     """The embedded engine, with one vector that has a name."""
 
     kinds = ("integer", "uuid")
+    codes: ClassVar = {"uint8": ("cosine", "l2")}
+    codes_queries = True
 
     def create(self, folder: Path, items: Items) -> str:
         url = f"qdrant+edge://{folder}/shard"

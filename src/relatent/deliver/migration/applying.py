@@ -113,9 +113,9 @@ def apply_migration(
     with open_store(url) as store, folder.locked(store.address), store.lock():
         side, digest = stored_side(load(translator)), hashlib.sha256(Path(translator).read_bytes()).hexdigest()
         _check_store(store, side, digest, accept)
-        plan = folder.plan()
+        plan, chosen = folder.plan(), {"name": into, "dtype": dtype, "metric": metric}
+        _check_chosen(store, chosen)
         if plan is None or not _still_holds(plan, folder, store, digest):
-            chosen = {"name": into, "dtype": dtype, "metric": metric}
             plan = _new_plan(store, side, digest, chosen, shard_rows, rate)
             folder.begin(plan)
         folder.keep_translator(Path(translator))
@@ -211,6 +211,16 @@ def _check_store(store: Store, side: StoredSide, translator: str, accept: bool) 
         )
 
 
+def _check_chosen(store: Store, chosen: dict[str, str | None]) -> None:
+    """Refuse to go on with a new field that is another than what is asked for."""
+    for what, value in chosen.items():
+        if store.new is not None and value not in (None, getattr(store.new, what)):
+            raise StoreError(
+                f"{store.address} has a new field of {what} {getattr(store.new, what)}, and {value} was asked for: "
+                "leave that out to go on with the field, or remove it with relatent migrate rollback --drop."
+            )
+
+
 def _still_holds(plan: Plan, work: Work, store: Store, translator: str) -> bool:
     """Return whether a plan can be followed: the same translator, and a store that has what the manifests tell of."""
     if (plan.translator, plan.served, plan.field) == (translator, store.served, store.new):
@@ -248,7 +258,7 @@ def _new_plan(
 def _new_field(side: StoredSide, store: Store, digest: str, chosen: dict[str, str | None]) -> Field:
     # The random name makes this field another one than any that was dropped, whose manifests may still be there.
     about = {"migration": uuid4().hex, "date": datetime.now(UTC).isoformat(timespec="seconds")}
-    return side.field(store.served, digest, about, **chosen)
+    return side.new_field(store, digest, about, **chosen)
 
 
 def _finished(run: _Run, side: StoredSide, resumed: int, redone: int, removed: int, settled: bool) -> Applied:
@@ -268,5 +278,5 @@ def _finished(run: _Run, side: StoredSide, resumed: int, redone: int, removed: i
         skipped=sum(one.skipped for one in manifests),
         reasons=tuple(reason for one in manifests for reason in one.reasons),
         settled=settled,
-        advice=side.advice,
+        advice=side.advice(run.store, plan.field),
     )

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 
+from relatent.deliver.migration.allowance import cut_off, deviations
 from relatent.deliver.migration.copying import Part, Skipped, read_shard
 from relatent.deliver.migration.digest import Digest
 from relatent.deliver.migration.records import Manifest, Plan
@@ -18,11 +19,8 @@ from relatent.stores import Field, Store
 
 __all__ = ["Compared", "compare_shard"]
 
-# How far a stored vector may be from what was written, relative to its norm: a few units in the last place.
-TOLERANCE = {"float32": 1e-5, "float16": 2e-3}
 # Rows of each shard that may ask, in the old field and in the new one.
 KEPT = 128
-TINY = 1e-300
 
 
 @dataclass
@@ -31,7 +29,9 @@ class Compared:
 
     rows: int = 0
     worst: float = 0.0
-    """The largest error, relative to the norm."""
+    """The largest error, relative to the norm; of bits, the largest share that differs."""
+    cut: int = 0
+    """Coordinates that the scale of codes does not reach."""
     wrong: list[str] = field(default_factory=list)
     """Rows that are not as they should be, in words."""
     changed: list[int] = field(default_factory=list)
@@ -71,21 +71,14 @@ def _compare(
     stored = vectors[rows[there]]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", SpaceWarning)  # which apply has given, or was told to accept
-        errors = _errors(side(part.vectors)[there], stored, of)
-    found.wrong += [f"key {keys[there[i]]!r}" for i in np.flatnonzero(errors > TOLERANCE[of.dtype])]
+        expected = side(part.vectors)[there]
+    errors, wrong = deviations(of, expected, stored)
+    found.wrong += [f"key {keys[there[i]]!r}" for i in np.flatnonzero(wrong)]
     found.worst = max(found.worst, float(errors.max()))
+    found.cut += cut_off(of, expected)
     if keep:
         found.old.append(part.vectors[there][:KEPT])
         found.new.append(stored[:KEPT])
-
-
-def _errors(expected: np.ndarray, stored: np.ndarray, of: Field) -> np.ndarray:
-    """Return the norm of each difference relative to the norm; of directions where only the cosine counts."""
-    expected, stored = expected.astype(np.float64), stored.astype(np.float64)
-    norms = np.maximum(np.linalg.norm(expected, axis=1), TINY)
-    if of.metric == "cosine":  # which a store may compute from vectors that it keeps at norm 1
-        stored = stored * (norms / np.maximum(np.linalg.norm(stored, axis=1), TINY))[:, None]
-    return np.asarray(np.linalg.norm(expected - stored, axis=1) / norms)
 
 
 def _texts(keys: list[pa.Array]) -> list[str]:

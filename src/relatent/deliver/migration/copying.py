@@ -247,7 +247,8 @@ def _manifest(future: Future[Manifest | None]) -> Iterator[Manifest]:
 def _translated(store: Store, plan: Plan, translate: BatchTranslator, part: Part) -> np.ndarray:
     with np.errstate(over="ignore", invalid="ignore"):
         vectors = translated(translate, part.vectors)
-        fits = np.isfinite(vectors.astype(plan.field.dtype, copy=False)).all(axis=1)
+        kept = vectors.astype(np.float16) if plan.field.dtype == "float16" else vectors
+        fits = np.isfinite(kept).all(axis=1)
     if not fits.all():
         key = part.keys[int(np.argmin(fits))].as_py()
         raise StoreError(

@@ -152,6 +152,8 @@ def plan_migration(
     sample: tuple[Space, Space] | None = None,
     relevant: Relevance | None = None,
     min_overlap: float | None = None,
+    dtype: str | None = None,
+    metric: str | None = None,
     embed_rate: float | None = None,
     embed_cost: float | None = None,
     max_hours: float = 24.0,
@@ -165,7 +167,8 @@ def plan_migration(
     """Return what a migration would take: rows, sizes, time from a trial, the cost of re-embedding, and a verdict.
 
     ``sample`` are the old and the new model's vectors of the same items, of which the translator has not seen all:
-    :func:`relatent.deliver.evaluate_spaces` decides by them, and by the judged pairs in ``relevant``. ``embed_rate`` is
+    :func:`relatent.deliver.evaluate_spaces` decides by them, and by the judged pairs in ``relevant``. ``dtype`` and
+    ``metric`` are those of the new field, as :func:`apply_migration` takes them. ``embed_rate`` is
     in rows per second, ``embed_cost`` per thousand rows. The trial writes a few rows to a field that is removed again;
     without ``trial`` the store is only read.
     """
@@ -175,12 +178,13 @@ def plan_migration(
         stage("looking at the store")
         check_fingerprint(side, store, accept=accept)
         served, rows = store.served, store.count(store.served)
-        new = side.field(served, digest, {})
+        new = side.new_field(store, digest, {}, dtype=dtype, metric=metric)
+        advice = side.advice(store, new)
         stage("measuring")
         rates = measure(store, side, new, trial_rows, write=trial)
     cost = _cost(rows, embed_rate, embed_cost, max_hours, budget) if texts else None
     verdict = None if sample is None else _verdict(side, sample, relevant, min_overlap, cost, accept, progress)
-    return MigrationPlan(str(store.address), rows, served, new, digest, rates, side.advice, verdict, cost, texts)
+    return MigrationPlan(str(store.address), rows, served, new, digest, rates, advice, verdict, cost, texts)
 
 
 def _verdict(

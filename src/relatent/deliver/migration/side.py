@@ -14,6 +14,7 @@ from relatent.deliver.translate import check_translator
 from relatent.spaces.fingerprint import Fingerprint
 from relatent.spaces.space import Space
 from relatent.stores import Field, Store, StoreError
+from relatent.stores.codes import CODES, calibrated, is_coded
 from relatent.translate import Translator
 from relatent.translate.batches import BatchTranslator
 from relatent.translate.endpoints import SpaceMismatchError
@@ -64,16 +65,24 @@ class StoredSide:
         both = ends.source.recorded(), ends.target.recorded()
         return both if self.name == "source" else both[::-1]
 
-    @property
-    def advice(self) -> str:
-        """What the application must do with its queries after the cutover, in a sentence."""
-        new = self.models[1].model or "the new model"
+    def advice(self, store: Store, field: Field) -> str:
+        """Return what the application must do with its queries of a field after the cutover, in a sentence."""
+        asked = f"vectors of {self.models[1].model or 'the new model'}"
+        if self.name == "target":
+            asked = f"translator.transform({asked})"
+        if field.dtype == "bit" or (store.compares_codes and is_coded(field)):
+            return f"After the cutover, ask with x = {asked} coded as {_coding(field)}. Others get wrong answers."
         if self.name == "source":
-            return f"After the cutover, ask with vectors of {new}, as they are."
+            return f"After the cutover, ask with {asked}, as they are."
         return (
-            f"This translator moves both sides: after the cutover, ask with translator.transform(vectors of {new}), "
-            "compared by inner product. Queries that were not translated get wrong answers."
+            f"This translator moves both sides: after the cutover, ask with {asked}, compared by inner product. "
+            "Queries that were not translated get wrong answers."
         )
+
+    def new_field(self, store: Store, translator_hash: str, about: dict[str, Any], **chosen: Any) -> Field:
+        """Return the new field of a store; one of codes has the scale of some of the vectors that it will hold."""
+        field = self.field(store.served, translator_hash, about, **chosen)
+        return calibrated(field, self(sample_vectors(store))) if field.dtype in CODES else field
 
     def field(self, served: Field, translator_hash: str, about: dict[str, Any], **chosen: Any) -> Field:
         """Return the new field beside the served one: its name, dimension, dtype, metric and provenance."""
@@ -90,8 +99,9 @@ class StoredSide:
             "relatent": __version__,
             **about,
         }
-        dtype = served.dtype if served.dtype == "float16" else "float32"
-        made_of = {"name": next_name(served.name), "dtype": dtype, "metric": self.translator.metric_}
+        dtype = served.dtype if served.dtype == "float16" or is_coded(served) else "float32"
+        metric = "hamming" if chosen.get("dtype") == "bit" else self.translator.metric_
+        made_of: dict[str, Any] = {"name": next_name(served.name), "dtype": dtype, "metric": metric}
         made_of |= {name: value for name, value in chosen.items() if value is not None}
         return Field(dim=width, provenance={n: v for n, v in known.items() if v is not None}, **made_of)
 
@@ -167,6 +177,15 @@ def _readable(store: Store, shard: Any, rows: int) -> Any:
     """Return the vectors of a shard in chunks, without rows that cannot be read."""
     for chunk in store.scan(store.served, shard=shard, rows=rows, unreadable=lambda *_: None):
         yield chunk.vectors
+
+
+def _coding(field: Field) -> str:
+    """Return how a query x is coded as the vectors of a field are, in Python."""
+    if field.dtype == "bit":
+        return "x > 0, a bit for each coordinate"
+    norm = ", of x at norm 1" if field.metric == "cosine" else ""
+    numbers = f"{field.dtype!r}, {field.dim}, {field.scale}, {field.offset}"
+    return f"relatent.spaces.Quantizer({numbers}).encode(x){norm}"
 
 
 def _model(known: Fingerprint) -> str | None:

@@ -44,7 +44,7 @@ def cut_over(
     folder = work_of(url, work)
     with open_store(url) as store, folder.locked(store.address), store.lock():
         plan = folder.required_plan(url)
-        advice = stored_side(folder.translator(plan)).advice
+        advice = stored_side(folder.translator(plan)).advice(store, plan.field)
         if not is_cut_over(store, plan):
             if not force:
                 _check_verified(store, folder, plan)
@@ -88,9 +88,10 @@ def is_cut_over(store: Store, plan: Plan) -> bool:
 def check_not_served(store: Store, translator: str) -> None:
     """Refuse to go on with a migration whose field is served already; ``translator`` is the hash of its translator."""
     if store.served.provenance.get("translator") == translator:
+        undo = "" if store.old is None else " To go back, run relatent migrate rollback."
         raise StoreError(
             f"{store.address} serves what this translator has written, in {store.served.name!r}: there is nothing left "
-            "to do. To go back, run relatent migrate rollback."
+            f"to do.{undo}"
         )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
@@ -68,7 +68,7 @@ def _copy_rate(store: Store, side: StoredSide, new: Field, shard: Shard, chunk_r
         drop_trial(store)
         if store.new is not None:
             return None
-        field = Field(f"{new.name}_trial", new.dim, new.dtype, new.metric, {"trial": True})
+        field = replace(new, name=f"{new.name}_trial", provenance={"trial": True})
         plan = Plan("trial", str(store.address), "", side.name, store.served, field, (shard,), chunk_rows)
         store.add(field)
         try:

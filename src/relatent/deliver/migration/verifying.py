@@ -17,6 +17,7 @@ from relatent.deliver.migration.switching import check_not_served
 from relatent.deliver.migration.work import Work, work_of
 from relatent.spaces.space import Space
 from relatent.stores import Field, Hits, Store, open_store
+from relatent.stores.codes import is_coded
 
 __all__ = ["Check", "Verification", "recall", "verify_migration"]
 
@@ -24,6 +25,8 @@ __all__ = ["Check", "Verification", "recall", "verify_migration"]
 SHARDS, QUERIES = 8, 100
 # How much less than the old index the new one may find: two standard errors of 1,000 neighbors at a recall of 0.9.
 MARGIN = 0.02
+# Share of the coordinates that the scale of codes may miss.
+MOST_CUT = 0.01
 
 
 @dataclass(frozen=True)
@@ -97,7 +100,7 @@ def verify_migration(
                 stage(f"comparing shard {number:,}")
                 compare_shard(store, plan, side, manifests[number], found)
             stage("searching")
-            checks += [_counts(counted, manifests), *_rows(found, min(shards, len(manifests)))]
+            checks += [_counts(counted, manifests), *_rows(found, plan.field, min(shards, len(manifests)))]
             checks += _searches(store, plan, side, found, queries, sample, k, margin)
         done = Verification(plan.store, tuple(checks), counted)
         about = {"passed": done.passed, "rows": counted, "date": datetime.now(UTC).isoformat(timespec="seconds")}
@@ -125,7 +128,7 @@ def _counts(counted: tuple[int, int], manifests: list[Manifest]) -> Check:
     return Check("counts", right, found if right else f"{found}; apply wrote {written:,}: run it again")
 
 
-def _rows(found: Compared, shards: int) -> list[Check]:
+def _rows(found: Compared, of: Field, shards: int) -> list[Check]:
     """Say what the comparison row by row has found."""
     looked = f"{found.rows:,} rows of {shards} shards"
     source, vectors = f"checksums of {looked} are those that apply read", f"{looked} are translations of the old ones"
@@ -133,10 +136,20 @@ def _rows(found: Compared, shards: int) -> list[Check]:
         source = f"shard {found.changed[0]} has changed since: run apply again"
     if found.wrong:
         vectors = f"{len(found.wrong):,} of {looked} are wrong, first {found.wrong[0]}"
-    return [
+    unit = "bits" if of.dtype == "bit" else "norm"
+    checks = [
         Check("source", not found.changed, source),
-        Check("vectors", not found.wrong, f"{vectors}; largest error {found.worst:.1g} of the norm"),
+        Check("vectors", not found.wrong, f"{vectors}; largest error {found.worst:.1g} of the {unit}"),
     ]
+    return [*checks, _scale(found, of)] if is_coded(of) else checks
+
+
+def _scale(found: Compared, of: Field) -> Check:
+    """Look whether the scale of codes, which a sample has given, is right for the rest."""
+    share = found.cut / max(1, found.rows * of.dim)
+    words = f"{share:.2%} of the coordinates lie beyond the scale of the {of.dtype} codes and are cut off"
+    fine = share <= MOST_CUT
+    return Check("scale", fine, words if fine else f"{words}: choose float16")
 
 
 def _searches(

@@ -14,10 +14,12 @@ import pyarrow.compute as pc
 from relatent.spaces.chunks import Chunk, Layout, chunk_rows
 from relatent.stores.address import Address, StoreError
 from relatent.stores.checks import (
+    NUMERIC_METRICS,
     RoleKeeper,
     as_queries,
     as_vectors,
     check_addable,
+    check_kind,
     check_new,
     check_old,
     check_one_of,
@@ -34,6 +36,7 @@ __all__ = ["ChromaStore"]
 
 KEY, DOCUMENT, URI = "id", "document", "uri"
 TEXT = pa.large_string()
+NO_CODES = "Chroma holds no smaller numbers than float32: choose it, or a translator to fewer coordinates."
 
 
 class ChromaStore(RoleKeeper):
@@ -117,11 +120,9 @@ class ChromaStore(RoleKeeper):
         roles = self._current()
         if not check_addable(self.address, new, roles.new, roles.old):
             return new
-        if new.dtype != "float32" or new.metric not in METRICS or new.name in (roles.served.name, "old", "lock"):
-            raise StoreError(
-                f"{self.address} was asked for {new.dtype} vectors {new.name!r} and the metric {new.metric}: expected "
-                f"float32, one of {', '.join(METRICS)}, and another name than 'old', 'lock' or the served field's."
-            )
+        check_kind(self.address, new, {"float32": NUMERIC_METRICS}, NO_CODES)
+        if new.name in (roles.served.name, "old", "lock"):
+            raise StoreError(f"{new.name!r} cannot be the name of a new field of {self.address}: take another.")
         added = Added(new.name, self.address.name, new.dim, new.metric, dict(new.provenance))
         self._connection.create(added.waiting, METRICS[new.metric], added.metadata())
         return new

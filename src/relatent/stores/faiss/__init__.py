@@ -13,6 +13,8 @@ new-KEYS.faiss     the new index, as the served one has it; KEYS is the hash of 
 old-KEYS.faiss     after the switch: the index that was served, the very file
 =================  ==================================================================================
 
+Codes are kept in FAISS's scalar quantizers, whose files hold the scale: queries are asked as they are.
+
 The path itself is what is served, for every reader: a switch links the old file into the folder, then renames the new
 one onto the path.
 """

@@ -85,11 +85,13 @@ def metric_of(index: Any) -> str:
 
 
 def flat(of: Field) -> Any:
-    """Return an empty index that holds every vector as it is."""
+    """Return an empty index that holds every vector as its field does, and compares with all of them."""
     f = faiss()
-    if of.dtype == "float16":
-        return f.IndexScalarQuantizer(of.dim, f.ScalarQuantizer.QT_fp16, _metric(of))
-    return f.IndexFlat(of.dim, _metric(of))
+    if of.dtype == "float32":
+        return f.IndexFlat(of.dim, _metric(of))
+    made = f.IndexScalarQuantizer(of.dim, _stored_as(of), _metric(of))
+    _set_scale(made, of)
+    return made
 
 
 def empty_like(index: Any, of: Field, sample: np.ndarray) -> Any:
@@ -97,17 +99,57 @@ def empty_like(index: Any, of: Field, sample: np.ndarray) -> Any:
     f = faiss()
     inner = IndexRows(index, "the index")._inner
     if isinstance(inner, f.IndexHNSW):
-        made = f.IndexHNSWFlat(of.dim, inner.hnsw.nb_neighbors(1), _metric(of))
-        made.hnsw.efConstruction, made.hnsw.efSearch = inner.hnsw.efConstruction, inner.hnsw.efSearch
-        return made
+        return _hnsw(inner, of)
     ivf = f.try_extract_index_ivf(inner)
     if ivf is None or len(sample) < ivf.nlist:
         return flat(of)
-    made = f.IndexIVFFlat(f.IndexFlat(of.dim, _metric(of)), of.dim, ivf.nlist, _metric(of))
-    made.nprobe = ivf.nprobe
-    made.cp.min_points_per_centroid = 1
-    made.train(sample[: TRAINED_PER_LIST * ivf.nlist])
+    return _ivf(ivf, of, sample[: TRAINED_PER_LIST * ivf.nlist])
+
+
+def _hnsw(like: Any, of: Field) -> Any:
+    f, links = faiss(), like.hnsw.nb_neighbors(1)
+    if of.dtype == "float32":
+        made = f.IndexHNSWFlat(of.dim, links, _metric(of))
+    else:
+        made = f.IndexHNSWSQ(of.dim, _stored_as(of), links, _metric(of))
+        _set_scale(f.downcast_index(made.storage), of)
+        made.is_trained = True
+    made.hnsw.efConstruction, made.hnsw.efSearch = like.hnsw.efConstruction, like.hnsw.efSearch
     return made
+
+
+def _ivf(like: Any, of: Field, sample: np.ndarray) -> Any:
+    f = faiss()
+    lists = (f.IndexFlat(of.dim, _metric(of)), of.dim, like.nlist)
+    if of.dtype == "float32":
+        made = f.IndexIVFFlat(*lists, _metric(of))
+    else:  # the vectors themselves are coded, not what they differ by from the center of their list
+        made = f.IndexIVFScalarQuantizer(*lists, _stored_as(of), _metric(of), False)
+    made.nprobe = like.nprobe
+    made.cp.min_points_per_centroid = 1
+    made.train(sample)
+    if of.dtype != "float32":
+        _set_scale(made, of)
+    return made
+
+
+def _stored_as(of: Field) -> int:
+    """Return FAISS's number for how a scalar quantizer keeps vectors."""
+    kinds = faiss().ScalarQuantizer
+    kind: int = kinds.QT_fp16 if of.dtype == "float16" else kinds.QT_8bit_uniform
+    return kind
+
+
+def _set_scale(index: Any, of: Field) -> None:
+    """Have a scalar quantizer code as the field does, instead of finding a scale of its own.
+
+    FAISS cuts a range into 256 cells, and a code stands for the middle of its cell. Signed codes count from the middle.
+    """
+    if of.scale is not None:
+        lowest = -128 * of.scale if of.dtype == "int8" else of.offset
+        cells = np.asarray([lowest - of.scale / 2, 255 * of.scale], np.float32)
+        faiss().copy_array_to_vector(cells, index.sq.trained)
+    index.is_trained = True
 
 
 def search_index(index: Any, metric: str, queries: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:

@@ -17,10 +17,12 @@ from relatent.spaces.chunks import Chunk, Layout
 from relatent.spaces.formats.npy import ids_beside
 from relatent.stores.address import Address, StoreError
 from relatent.stores.checks import (
+    NUMERIC_METRICS,
     RoleKeeper,
     as_queries,
     as_vectors,
     check_addable,
+    check_kind,
     check_new,
     check_old,
     check_one_of,
@@ -29,6 +31,7 @@ from relatent.stores.checks import (
     readable,
     same_kind,
 )
+from relatent.stores.codes import decoded, is_coded, read_as
 from relatent.stores.faiss.files import Files, identity
 from relatent.stores.faiss.index import (
     TRAINED_PER_LIST,
@@ -50,8 +53,7 @@ __all__ = ["FaissStore"]
 
 # Vectors that are scanned, and become a part, at a time: less than what the system maps anew each time it is asked for.
 CHUNK_BYTES = 16 * 2**20
-DTYPES = ("float32", "float16")
-METRICS = ("cosine", "inner", "l2")
+HELD = dict.fromkeys(("float32", "float16", "int8", "uint8"), NUMERIC_METRICS)
 
 
 class FaissStore(RoleKeeper):
@@ -115,10 +117,10 @@ class FaissStore(RoleKeeper):
         wanted = low + np.flatnonzero(place[low:high] >= 0)
         names = items.table.column_names if columns is None else [items.key, *(c for c in columns if c != items.key)]
         layout = Layout(of.name, items.key, (*names, of.name))
-        size, start = rows or max(1, CHUNK_BYTES // (of.dim * np.dtype(of.dtype).itemsize)), 0
+        size, start = rows or max(1, CHUNK_BYTES // (of.dim * read_as(of).itemsize)), 0
         for first in range(0, len(wanted), size):
             part = wanted[first : first + size]
-            found = vectors.take(place[part]).astype(of.dtype, copy=False)
+            found = vectors.take(place[part]).astype(read_as(of), copy=False)
             others = items.table.select(names).take(pa.array(part))
             fine = readable(self.address, others.column(items.key), found, unreadable)
             if not fine.all():
@@ -190,11 +192,7 @@ class FaissStore(RoleKeeper):
         """Note the new field; its index is made of what is written."""
         if not check_addable(self.address, new, self.new, self.old):
             return new
-        if new.dtype not in DTYPES or new.metric not in METRICS:
-            raise StoreError(
-                f"{self.address} was asked for {new.dtype} vectors and the metric {new.metric}: expected one of "
-                f"{', '.join(DTYPES)} and one of {', '.join(METRICS)}."
-            )
+        check_kind(self.address, new, HELD)
         if new.name == self.served.name:
             raise StoreError(f"{self.address} serves {new.name!r} already: give the new field another name.")
         self._files.clear()  # what an earlier migration left
@@ -206,13 +204,15 @@ class FaissStore(RoleKeeper):
         """Write a part beside the others."""
         new = check_new(self.address, self.new, into)
         kept = as_vectors(self.address, new, vectors)
-        kept = unit_norm(kept) if new.metric == "cosine" else kept
+        kept = unit_norm(kept) if new.metric == "cosine" and not is_coded(new) else kept
         if len(kept):
             self._files.parts.write(same_kind(self.address, keys, self._served_items().keys.type), kept)
 
     def _written(self) -> Iterator[tuple[pa.Array, np.ndarray]]:
         """Return keys and vectors that were written, from the last on; at the end those of an index without parts."""
-        yield from self._files.parts.newest_first()
+        new = check_new(self.address, self.new)
+        for keys, stored in self._files.parts.newest_first():
+            yield keys, decoded(new, stored)
         items, built = self._served_items(), self._built("new")
         if built is not None:
             rows = self._load(built)

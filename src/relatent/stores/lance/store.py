@@ -15,11 +15,13 @@ from relatent._extras import needs
 from relatent.spaces.chunks import Chunk, Layout, chunk_rows
 from relatent.stores.address import Address, StoreError
 from relatent.stores.checks import (
+    NUMERIC_METRICS,
     RoleKeeper,
     as_queries,
     as_vectors,
     cannot_read,
     check_addable,
+    check_kind,
     check_new,
     check_old,
     check_one_of,
@@ -41,7 +43,10 @@ __all__ = ["LanceStore"]
 FOLDER = "_relatent"
 TAG = "relatent-before-switch"
 METRICS = {"cosine": "cosine", "inner": "dot", "l2": "l2"}
-DTYPES = ("float32", "float16")
+HELD = dict.fromkeys(("float32", "float16"), NUMERIC_METRICS)
+NO_CODES = (
+    "Lance compares no codes of eight bits that it is given: have its index code float16 vectors (?index=IVF_HNSW_SQ)."
+)
 # Times that a merge is begun again because the application changed the same rows meanwhile.
 ATTEMPTS = 5
 
@@ -167,11 +172,7 @@ class LanceStore(RoleKeeper):
         table, roles = self._look()
         if not check_addable(self.address, new, roles.new, roles.old):
             return new
-        if new.dtype not in DTYPES or new.metric not in METRICS:
-            raise StoreError(
-                f"{self.address} was asked for {new.dtype} vectors and the metric {new.metric}: expected one of "
-                f"{', '.join(DTYPES)} and one of {', '.join(METRICS)}."
-            )
+        check_kind(self.address, new, HELD, NO_CODES)
         added = Added(new.name, roles.columns[roles.served.name], new.metric, dict(new.provenance))
         taken = {added.name, added.aside} & {*table.schema.names, roles.served.name}
         if taken:

@@ -15,10 +15,12 @@ import pyarrow as pa
 from relatent.spaces.chunks import Chunk
 from relatent.stores.address import Address, StoreError
 from relatent.stores.checks import (
+    NUMERIC_METRICS,
     RoleKeeper,
     as_queries,
     as_vectors,
     check_addable,
+    check_kind,
     check_new,
     check_old,
     same_kind,
@@ -42,6 +44,8 @@ SNAPSHOT = "ISOLATION LEVEL REPEATABLE READ READ ONLY"
 CHUNK_BYTES = 8 * 2**20
 # The largest vectors of each type that an HNSW index takes.
 INDEXED = {"float32": 2_000, "float16": 4_000, "bit": 64_000}
+HELD = {"float32": NUMERIC_METRICS, "float16": NUMERIC_METRICS, "bit": ("hamming",)}
+NO_CODES = "pgvector has no vectors of eight bits: choose float16, which is halfvec, or bit, or fewer coordinates."
 # What advisory locks of relatent are known by, beside the table's number.
 LOCK_CLASS = 0x7E1A
 LOCK_KEYS = "%s, %s::int8::bit(32)::int4"
@@ -160,15 +164,7 @@ class PgvectorStore(RoleKeeper):
 
     def add(self, new: Field) -> Field:
         """Make the table of new vectors, and the view that shows the served ones."""
-        if (
-            new.dtype not in VECTOR_TYPES
-            or new.metric not in METRICS
-            or (new.dtype == "bit") != (new.metric == "hamming")
-        ):
-            raise StoreError(
-                f"{self.address} was asked for {new.dtype} vectors and the metric {new.metric}: expected float32 or "
-                "float16 with cosine, inner or l2, or bit with hamming."
-            )
+        check_kind(self.address, new, HELD, NO_CODES)
         with self._connections.transaction() as cursor:
             roles = self._roles(cursor)
             if not check_addable(self.address, new, roles.new, roles.old):

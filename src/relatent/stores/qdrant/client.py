@@ -17,7 +17,7 @@ import numpy as np
 from relatent._extras import needs
 from relatent.stores.address import Address, StoreError
 from relatent.stores.locks import file_lock
-from relatent.stores.qdrant.engine import DISTANCES, DTYPES, Point, engine_name, field_of, vector_of
+from relatent.stores.qdrant.engine import DTYPES, Point, distance_of, engine_name, field_of, vector_of
 from relatent.stores.store import Field
 
 __all__ = ["ClientEngine"]
@@ -125,9 +125,7 @@ class ClientEngine:
     def create(self, field: Field) -> None:
         """Create a named vector."""
         m = self._models
-        dense = m.DenseVectorConfig(
-            size=field.dim, distance=DISTANCES[field.metric], datatype=DTYPES[field.dtype].lower()
-        )
+        dense = m.DenseVectorConfig(size=field.dim, distance=distance_of(field), datatype=DTYPES[field.dtype].lower())
         with self._told():
             self._client.create_vector_name(self._name, field.name, m.DenseVectorNameConfig(dense=dense), wait=True)
 
@@ -161,7 +159,7 @@ class ClientEngine:
     def create_collection(self, field: Field, vector: str) -> None:
         """Create the collection with one vector, which has the properties of a field and a name of its own."""
         params = self._models.VectorParams(
-            size=field.dim, distance=DISTANCES[field.metric], datatype=DTYPES[field.dtype].lower()
+            size=field.dim, distance=distance_of(field), datatype=DTYPES[field.dtype].lower()
         )
         config = {engine_name(vector): params} if engine_name(vector) else params
         with self._told():

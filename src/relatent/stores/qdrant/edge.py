@@ -13,7 +13,7 @@ import numpy as np
 from relatent._atomic import atomic_write
 from relatent._extras import needs
 from relatent.stores.address import Address, StoreError
-from relatent.stores.qdrant.engine import DISTANCES, DTYPES, Point, engine_name, field_of, vector_of
+from relatent.stores.qdrant.engine import DTYPES, Point, distance_of, engine_name, field_of, vector_of
 from relatent.stores.qdrant.store import QdrantStore
 from relatent.stores.store import Field
 
@@ -103,7 +103,7 @@ class EdgeEngine:
 
     def create(self, field: Field) -> None:
         """Create a named vector."""
-        distance = getattr(self._edge.Distance, DISTANCES[field.metric])
+        distance = getattr(self._edge.Distance, distance_of(field))
         datatype = getattr(self._edge.VectorStorageDatatype, DTYPES[field.dtype])
         create = self._edge.UpdateOperation.create_dense_vector
         self._update(create(field.name, field.dim, distance, datatype=datatype))

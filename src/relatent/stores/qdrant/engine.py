@@ -10,17 +10,31 @@ from typing import Any, Protocol
 import numpy as np
 
 from relatent.stores.address import Address, StoreError
+from relatent.stores.checks import NUMERIC_METRICS
+from relatent.stores.codes import is_coded, quantizer
 from relatent.stores.store import Field
 
-__all__ = ["DEFAULT", "DISTANCES", "DTYPES", "Engine", "Point", "engine_name", "field_of", "vector_of"]
+__all__ = [
+    "DEFAULT",
+    "DTYPES",
+    "HELD",
+    "Engine",
+    "Point",
+    "distance_of",
+    "engine_name",
+    "field_of",
+    "scores",
+    "vector_of",
+]
 
 # What the vector without a name is called here. A collection that has one has no other vector of that name.
 DEFAULT = "default"
 # Qdrant's names of metrics and datatypes.
 DISTANCES = {"cosine": "Cosine", "inner": "Dot", "l2": "Euclid"}
-DTYPES = {"float32": "Float32", "float16": "Float16"}
-# Codes are read as they are; what turns them back into coordinates, Qdrant does not know.
-READ_ONLY = {"uint8": "Uint8"}
+DTYPES = {"float32": "Float32", "float16": "Float16", "uint8": "Uint8"}
+# Codes are compared with codes. Their distances are those of the vectors, in units of the scale; their products are
+# not, since codes begin at the offset.
+HELD = {"float32": NUMERIC_METRICS, "float16": NUMERIC_METRICS, "uint8": ("cosine", "l2")}
 
 
 @dataclass(frozen=True)
@@ -95,16 +109,29 @@ def engine_name(name: str) -> str:
     return "" if name == DEFAULT else name
 
 
+def distance_of(field: Field) -> str:
+    """Return Qdrant's name of what a field is compared by; at norm 1, distances rank as cosines do."""
+    return DISTANCES["l2" if is_coded(field) else field.metric]
+
+
+def scores(field: Field, found: Sequence[float]) -> np.ndarray:
+    """Return what Qdrant says of hits as scores: a distance becomes minus itself, or the cosine of unit vectors."""
+    said = np.asarray(found, dtype=np.float64)
+    if is_coded(field):
+        said = said * quantizer(field).scale
+        return np.asarray(1 - said**2 / 2 if field.metric == "cosine" else -said)
+    return -said if field.metric == "l2" else said
+
+
 def field_of(address: Address, name: str, size: int, distance: str, datatype: str | None) -> Field:
     """Describe a vector by Qdrant's words for it."""
     metrics = {theirs: ours for ours, theirs in DISTANCES.items()}
-    known = DTYPES | READ_ONLY
-    dtypes = {theirs.lower(): ours for ours, theirs in known.items()}
+    dtypes = {theirs.lower(): ours for ours, theirs in DTYPES.items()}
     dtype = dtypes.get((datatype or "Float32").lower())
     if distance not in metrics or dtype is None:
         raise StoreError(
             f"The vector {name or DEFAULT!r} of {address} is {datatype or 'Float32'} with the distance {distance}: "
-            f"expected one of {', '.join(known.values())} and one of {', '.join(metrics)}."
+            f"expected one of {', '.join(DTYPES.values())} and one of {', '.join(metrics)}."
         )
     return Field(name or DEFAULT, size, dtype, metrics[distance])
 

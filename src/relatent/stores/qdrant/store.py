@@ -21,13 +21,15 @@ from relatent.stores.checks import (
     as_vectors,
     cannot_read,
     check_addable,
+    check_kind,
     check_new,
     check_old,
     check_one_of,
     check_whole,
     key_column,
 )
-from relatent.stores.qdrant.engine import DEFAULT, DISTANCES, DTYPES, Engine, Point
+from relatent.stores.codes import decoded, encoded, is_coded, read_as
+from relatent.stores.qdrant.engine import DEFAULT, HELD, Engine, Point, scores
 from relatent.stores.roles import Roles
 from relatent.stores.store import Field, Hits, Shard, Unreadable
 
@@ -46,6 +48,8 @@ Key = int | str
 
 class QdrantStore(RoleKeeper):
     """A collection (:mod:`relatent.stores.qdrant`)."""
+
+    compares_codes = True
 
     def __init__(self, address: Address, engine: Engine) -> None:
         self.address, self._engine = address, engine
@@ -135,7 +139,7 @@ class QdrantStore(RoleKeeper):
     ) -> Iterator[Chunk]:
         """Return the points in order of their ids. It is no view of one moment: Qdrant has none."""
         field, roles = self._known(of), self._current()
-        size, start = chunk_rows(of.dim, np.dtype(of.dtype), rows), 0
+        size, start = chunk_rows(of.dim, read_as(field), rows), 0
         kinds = self._columns(of, columns)
         waiting: list[Point] = []
         for point in self._points(field, shard, min(size, POINTS_AT_A_TIME), payload=bool(kinds)):
@@ -169,7 +173,7 @@ class QdrantStore(RoleKeeper):
         for name, kind in kinds.items():
             columns[name] = self._column(name, kind, [point.payload.get(name) for point in points])
         vectors = np.asarray([point.vector for point in points], dtype=of.dtype)
-        return Chunk(start, vectors, pa.table(columns), Layout(of.name, KEY, (*columns, of.name)))
+        return Chunk(start, decoded(of, vectors), pa.table(columns), Layout(of.name, KEY, (*columns, of.name)))
 
     def _column(self, name: str, kind: pa.DataType, values: list[Any]) -> pa.Array:
         if kind == pa.string():
@@ -197,11 +201,7 @@ class QdrantStore(RoleKeeper):
         return new
 
     def _check_kind(self, new: Field) -> None:
-        if new.dtype not in DTYPES or new.metric not in DISTANCES:
-            raise StoreError(
-                f"{self.address} was asked for {new.dtype} vectors and the metric {new.metric}: expected one of "
-                f"{', '.join(DTYPES)} and one of {', '.join(DISTANCES)}."
-            )
+        check_kind(self.address, new, HELD)
 
     def write(self, into: Field, keys: pa.Array, vectors: np.ndarray) -> None:
         """Set the vectors of the points that are there."""
@@ -230,11 +230,12 @@ class QdrantStore(RoleKeeper):
         """Search the vector that is served, or another."""
         field = self.served if of is None else self._known(of)
         engine, name = self._place(field)
-        found = engine.search(name, as_queries(self.address, field, vectors), k, exact)
-        scores = np.full((len(found), k), -np.inf)
-        for row, hits in zip(scores, found, strict=True):
-            row[: len(hits)] = [-score if field.metric == "l2" else score for _, score in hits]
-        return Hits([[key for key, _ in hits] for hits in found], scores)
+        queries = as_queries(self.address, field, vectors)
+        found = engine.search(name, encoded(field, queries) if is_coded(field) else queries, k, exact)
+        rows = np.full((len(found), k), -np.inf)
+        for row, hits in zip(rows, found, strict=True):
+            row[: len(hits)] = scores(field, [score for _, score in hits])
+        return Hits([[key for key, _ in hits] for hits in found], rows)
 
     # Cutover -------------------------------------------------------------------------------------------------------
 
