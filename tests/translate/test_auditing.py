@@ -4,6 +4,7 @@ from sklearn.datasets import load_digits
 from sklearn.metrics import roc_auc_score
 
 import relatent as rl
+from relatent.translate.auditing import NEAREST, STRANGERS, _uncrowded
 
 
 def two_views(n, seed=0):
@@ -73,3 +74,25 @@ def test_an_audit_needs_pairs():
         rl.audit(np.ones((12, 2)), np.ones((12, 2)))
     with pytest.raises(ValueError, match="x has 40 rows and y has 39 rows"):
         rl.audit(np.ones((40, 2)), np.ones((39, 2)))
+
+
+def test_scores_are_taken_off_what_both_items_reach_with_their_nearest_strangers():
+    scores = np.random.default_rng(0).normal(size=(30, 30))
+    expected = np.empty_like(scores)
+    for i, j in np.ndindex(scores.shape):
+        row = np.sort(np.delete(scores[i], i))[-NEAREST:]
+        column = np.sort(np.delete(scores[:, j], j))[-NEAREST:]
+        expected[i, j] = scores[i, j] - np.mean(row) - np.mean(column)
+    np.testing.assert_allclose(_uncrowded(scores), expected)
+
+
+def test_more_held_out_pairs_than_strangers_are_all_scored():
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(5 * STRANGERS + 500, 8))
+    y = x @ rng.normal(size=(8, 8)) + 0.1 * rng.normal(size=x.shape)
+    wrong = rng.permutation(len(x))[:400]
+    y[wrong] = y[np.roll(wrong, 1)]
+    found = rl.audit(x, y)
+    good = np.delete(np.arange(len(x)), wrong)
+    assert roc_auc_score(np.isin(np.arange(len(x)), good), found.scores) > 0.98
+    assert abs(np.mean(found.scores[wrong])) < 0.2

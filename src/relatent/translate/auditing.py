@@ -16,6 +16,8 @@ __all__ = ["Audit", "audit"]
 LEAST_PAIRS = 30
 # Weaker penalties excuse mismatched pairs as noise along the few directions that they differ in.
 PENALTIES = (0.1, 0.3, 1.0, 3.0, 10.0)
+# Pairs that a pair is compared with, at most, and how many of the nearest tell what its two items are near to anyway.
+STRANGERS, NEAREST = 1_500, 10
 # Divisions into folds over which a score is averaged, and times that the doubtful are set aside for the next scoring.
 AUDIT_FOLDS, DIVISIONS, RESCORED = 5, 3, 2
 # A mismatched pair scores 0 ± 1 by construction; a pair that scores less than this could well be one.
@@ -56,10 +58,11 @@ def audit(x: Array, y: Array, *, seed: int = 0) -> Audit:
     r"""Find pairs that do not belong together.
 
     Each pair is scored by the likelihood ratio s fitted on the other folds, against the pairs that its x and its y
-    form with strangers:
+    form with strangers, less what both reach with the nearest ten of these anyway:
 
-    .. math:: z_i = \tfrac12 \left( \frac{s_{ii} - \operatorname{mean}_j s_{ij}}{\operatorname{std}_j s_{ij}} +
-              \frac{s_{ii} - \operatorname{mean}_j s_{ji}}{\operatorname{std}_j s_{ji}} \right)
+    .. math:: z_i = \tfrac12 \left( \frac{t_{ii} - \operatorname{mean}_j t_{ij}}{\operatorname{std}_j t_{ij}} +
+              \frac{t_{ii} - \operatorname{mean}_j t_{ji}}{\operatorname{std}_j t_{ji}} \right) \qquad
+              t_{ij} = s_{ij} - \operatorname{near}_k s_{ik} - \operatorname{near}_k s_{kj}
 
     The normalization and the penalty are those of the highest median score. All pairs are then scored again,
     twice, by what those teach that scored well.
@@ -104,22 +107,40 @@ def _belonging(
     """Score each pair, for each penalty, by what the trusted pairs of the other folds teach."""
     scores = np.zeros((len(penalties), len(pairs)))
     for division in range(divisions):
-        fold = random_generator(seed + division).permutation(len(pairs)) % AUDIT_FOLDS
+        order = random_generator(seed + division).permutation(len(pairs))
         for i in range(AUDIT_FOLDS):
-            held = np.flatnonzero(fold == i)
-            p = pairs.only(np.flatnonzero(trusted & (fold != i))).normalized(name)
-            path, rows = LikelihoodPath.of(p.summary), p.of(pairs.sample)
-            for k, penalty in enumerate(penalties):
-                queries, targets = path.at(penalty, penalty).vectors(*rows)
-                there, back = ((a[held] @ b.T, held) for a, b in ((queries, targets), (targets, queries)))
-                scores[k, held] += (_standings(*there) + _standings(*back)) / 2 / divisions
+            held, others = order[i::AUDIT_FOLDS], np.delete(order, np.s_[i::AUDIT_FOLDS])
+            p = pairs.only(np.sort(others[trusted[others]])).normalized(name)
+            path = LikelihoodPath.of(p.summary)
+            for start in range(0, len(held), STRANGERS):
+                rows = np.concatenate([part := held[start : start + STRANGERS], others[: STRANGERS - len(part)]])
+                sides = p.of(pairs.sample.part(rows))
+                for k, penalty in enumerate(penalties):
+                    ratios = path.at(penalty, penalty).log_ratios(*sides)
+                    scores[k, part] += _standings(_uncrowded(ratios))[: len(part)] / divisions
     return scores
 
 
-def _standings(scores: np.ndarray, own: np.ndarray) -> np.ndarray:
-    """Return by how many standard deviations each row's score in its own column exceeds those in all others."""
-    rows, n = np.arange(len(own)), scores.shape[1] - 1
-    ours = scores[rows, own]
+def _uncrowded(scores: np.ndarray) -> np.ndarray:
+    """Take off what the row and the column of each score reach with their nearest strangers."""
+    return np.asarray(scores - _crowding(scores)[:, None] - _crowding(scores.T))
+
+
+def _crowding(scores: np.ndarray) -> np.ndarray:
+    """Return the mean of the highest scores of each row, its own, on the diagonal, left out."""
+    others = scores.copy()
+    np.fill_diagonal(others, -np.inf)
+    k = min(NEAREST, len(others) - 1)
+    return np.asarray(np.mean(np.partition(others, -k, axis=1)[:, -k:], axis=1))
+
+
+def _standings(scores: np.ndarray) -> np.ndarray:
+    """Return by how many standard deviations a score on the diagonal exceeds the others of its row, and its column."""
+    return np.asarray((_row_standings(scores) + _row_standings(scores.T)) / 2)
+
+
+def _row_standings(scores: np.ndarray) -> np.ndarray:
+    ours, n = np.diagonal(scores), len(scores) - 1
     mean = (np.sum(scores, axis=1) - ours) / n
     square = (np.sum(scores**2, axis=1) - ours**2) / n
     return np.asarray((ours - mean) / np.sqrt(np.maximum(square - mean**2, np.finfo(np.float64).tiny)))

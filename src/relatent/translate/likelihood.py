@@ -53,10 +53,19 @@ class LikelihoodRatio:
         """Return the vectors to search with and those to index."""
         return self.query_vectors(x), self.target_vectors(y)
 
+    def log_ratios(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:
+        """Return s of every x with every y, the term that depends on x alone included."""
+        queries, targets = self.vectors(x, y)
+        return np.asarray(queries @ targets.T + self._common(queries[:, :-1])[:, None])
+
     def with_bank(self, x: np.ndarray, weight: float) -> LikelihoodRatio:
         """Return the same ratio with a bank of these source rows."""
         queries = self.query_vectors(x)[:, :-1]
-        return replace(self, bank=Bank.of(queries, queries**2 @ self.commonness, weight))
+        return replace(self, bank=Bank.of(queries, self._common(queries), weight))
+
+    def _common(self, queries: np.ndarray) -> np.ndarray:
+        """Return the term that depends on x alone."""
+        return np.asarray(queries**2 @ self.commonness)
 
 
 @dataclass(frozen=True)
