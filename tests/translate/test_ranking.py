@@ -119,7 +119,16 @@ def test_a_choice_that_is_only_luckier_gives_way_to_the_expected_one(rng):
     )
     base, noise = rng.random(100), 0.01 * rng.normal(size=100)
     ranks = {expected: base, lucky: base + noise - noise.mean() + 0.0003, sure: base + noise + 0.1}
-    scores = retrieval._cautious(ranks, 0.5, 100)
+    scores = retrieval._cautious(ranks, 0.5, 0.5, 100)
     assert scores[lucky] < scores[expected] < scores[sure]
     assert scores[expected] == pytest.approx(base.mean())
-    assert retrieval._cautious(ranks, 0.3, 100)[lucky] > base.mean()  # where the expected one is not among them
+    assert retrieval._cautious(ranks, 0.3, 0.5, 100)[lucky] > base.mean()  # where the expected one is not among them
+
+
+@pytest.mark.parametrize(("expected", "weight"), [(0.25, 0.25), (0.5, 0.5), (0.5, 0.9)])
+def test_the_expected_choice_takes_the_bank_with_the_expected_weight(rng, expected, weight):
+    name, penalty = retrieval.EXPECTED
+    known = {w: retrieval.RankingChoice(name, 100, None, penalty, penalty, w) for w in (0.0, 0.25, 0.5)}
+    ranks = {choice: rng.random(100) for choice in known.values()}
+    scores = retrieval._cautious(ranks, 1.0, weight, 100)
+    assert [w for w, choice in known.items() if scores[choice] == pytest.approx(np.mean(ranks[choice]))] == [expected]

@@ -50,7 +50,7 @@ def test_the_retrieval_score_is_the_gaussian_log_likelihood_ratio(rng):
 
     x, y = rng.normal(size=(40, 90)), rng.normal(size=(40, 70))
     y[:, :30] += x[:, :30]
-    t = rl.Translator("retrieval").fit(x, y)
+    t = rl.Translator("retrieval", bank_size=0).fit(x, y)
     p = t.pairs_.normalized(t.choice_.normalize, span=False)
     whole = LikelihoodPath.of(p.summary).at(t.choice_.penalty_x, t.choice_.penalty_y)
     new_x, new_y = rng.normal(size=(20, 90)), rng.normal(size=(25, 70))

@@ -16,8 +16,8 @@ __all__ = ["BANK_SIZE", "Bank", "BankRows", "with_bias"]
 
 # Rows beyond which a bank takes space and time, and tells little more.
 BANK_SIZE = 1_000
-# CSLS looks at the ten best of a batch of queries; of a small bank, at this share.
-NEIGHBORS, SHARE = 10, 0.05
+# The best queries of a large bank that are looked at (CSLS takes ten); of a small one, this share.
+NEIGHBORS, SHARE = 5, 0.05
 
 
 @dataclass(frozen=True, eq=False)

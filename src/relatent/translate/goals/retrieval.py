@@ -33,8 +33,10 @@ NORMALIZATIONS, ROTATED = ("iso", "center+l2"), ("l2", "center+l2")
 PENALTIES = tuple(float(p) for p in np.logspace(-3, 1, 9))
 # What wins most often where anchors are few.
 EXPECTED = (NORMALIZATIONS[1], PENALTIES[7])
-# Of a bank: none, and the weight that items have in CSLS. Rotations, which rank by cosine, are not tried without.
-WEIGHTS = (0.0, 0.5)
+# Of a bank: none, and up to the weight that items have in CSLS. Rotations, which rank by cosine, are tried with that.
+WEIGHTS = (0.0, 0.25, 0.5)
+# What is expected to win of a bank of queries, and of one of the anchors, which score their own targets too high.
+GIVEN_WEIGHT, ANCHORS_WEIGHT = 0.5, 0.25
 # By how much a rotation must rank better than a likelihood ratio, which wins more often than few anchors show.
 ROTATION_GAIN = 0.01
 
@@ -109,21 +111,24 @@ def choose(pairs: Pairs, settings: Settings) -> RankingChoice:
         choices = path.choices(len(pairs), float(np.mean(shares)), settings.bank)
         smooth = smoothed(np.concatenate(per_trial, axis=2)) - path.hurdle
         found |= zip(choices, smooth.reshape(len(choices), -1), strict=True)
-    scores = _cautious(found, float(np.mean(shares)), len(pairs.sample))
+    weight = ANCHORS_WEIGHT if settings.bank.given is None else GIVEN_WEIGHT
+    scores = _cautious(found, float(np.mean(shares)), weight, len(pairs.sample))
     named = {choice.title: score for choice, score in scores.items()}
     return replace(max(scores, key=scores.__getitem__), selection=Selection.best("out-of-fold reciprocal rank", named))
 
 
-def _cautious(ranks: dict[RankingChoice, np.ndarray], share: float, queries: int) -> dict[RankingChoice, float]:
+def _cautious(
+    ranks: dict[RankingChoice, np.ndarray], share: float, weight: float, queries: int
+) -> dict[RankingChoice, float]:
     """Return the mean reciprocal ranks. One choice is expected to win where it is tried, and others must do so clearly.
 
-    It takes the bank, if there is one.
+    It takes the bank with this weight, if there is one.
     """
     name, penalty = EXPECTED
     alike = [c for c in ranks if (c.normalize, c.penalty_x, c.penalty_y) == (name, share * penalty, share * penalty)]
     if not alike:
         return {choice: float(np.mean(r)) for choice, r in ranks.items()}
-    return cautious_means(ranks, ranks[max(alike, key=lambda choice: choice.weight)], queries)
+    return cautious_means(ranks, ranks[min(alike, key=lambda choice: abs(choice.weight - weight))], queries)
 
 
 def solve(pairs: Pairs, choice: RankingChoice) -> Solution:
