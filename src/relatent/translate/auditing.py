@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from relatent._array import Array, as_parallel, random_generator, to_numpy
+from relatent.translate.bank import best_mean
 from relatent.translate.goals.retrieval import NORMALIZATIONS
 from relatent.translate.likelihood import LikelihoodPath
 from relatent.translate.pairs import Pairs
@@ -130,8 +131,7 @@ def _crowding(scores: np.ndarray) -> np.ndarray:
     """Return the mean of the highest scores of each row, its own, on the diagonal, left out."""
     others = scores.copy()
     np.fill_diagonal(others, -np.inf)
-    k = min(NEAREST, len(others) - 1)
-    return np.asarray(np.mean(np.partition(others, -k, axis=1)[:, -k:], axis=1))
+    return np.asarray(best_mean(others, min(NEAREST, len(others) - 1))[:, 0])
 
 
 def _standings(scores: np.ndarray) -> np.ndarray:

@@ -12,7 +12,7 @@ from relatent._array import Array, array_namespace, is_followed, like, random_ge
 if TYPE_CHECKING:
     from relatent.translate.pairs import Pairs
 
-__all__ = ["BANK_SIZE", "Bank", "BankRows", "with_bias"]
+__all__ = ["BANK_SIZE", "Bank", "BankRows", "best_mean", "with_bias"]
 
 # Rows beyond which a bank takes space and time, and tells little more.
 BANK_SIZE = 1_000
@@ -54,7 +54,7 @@ class Bank:
         xp, n = array_namespace(targets), targets.shape[0]
         queries, offsets = xp.matrix_transpose(like(self.queries, targets)), like(self.offsets, targets)
         chunks = [slice(None)] if is_followed(targets) else row_chunks(max(n, 1))
-        means = [_best_mean(targets[c, :] @ queries + offsets, self.neighbors) for c in chunks]
+        means = [best_mean(targets[c, :] @ queries + offsets, self.neighbors) for c in chunks]
         return self.weight * (bias + xp.concat(means, axis=0))
 
     def astype(self, dtype: np.dtype) -> Bank:
@@ -100,7 +100,7 @@ def with_bias(targets: Array, weights: np.ndarray, bank: Bank | None = None) -> 
     return array_namespace(targets).concat([targets, last], axis=1)
 
 
-def _best_mean(scores: Array, k: int) -> Array:
+def best_mean(scores: Array, k: int) -> Array:
     """Return the mean of the k highest scores of each row, (n, 1)."""
     if isinstance(scores, np.ndarray):
         best = np.partition(scores, scores.shape[1] - k, axis=1)[:, scores.shape[1] - k :]
