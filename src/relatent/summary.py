@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from scipy.linalg import lapack, qr
+from scipy.linalg import lapack
 
 from relatent._array import Array, array_namespace, as_labels, as_parallel, row_chunks, to_numpy
 from relatent._saved import Saved, from_bytes, to_bytes
@@ -221,7 +221,7 @@ def needs_double(x: Array, y: Array, *, full_x: bool = True, full_y: bool = True
 def _sampled_reach(x: Array) -> float:
     """Return the reciprocal condition number of the scatter of some rows; 0 where they are too few to tell."""
     some = _sampled(x, SHOWN * x.shape[1] + ORIGIN_ROWS)
-    return 0.0 if len(some) <= x.shape[1] else reach(_square(some, 2).astype(np.float64))[1]
+    return 0.0 if len(some) <= x.shape[1] else reach(_square(some, 2).astype(np.float64))
 
 
 def _sampled_cross_reach(x: Array, y: Array) -> float:
@@ -233,8 +233,8 @@ def _sampled_cross_reach(x: Array, y: Array) -> float:
     cross = _sampled(x, rows).T @ _sampled(y, rows)
     if not np.all(np.isfinite(cross)):
         return 0.0
-    (triangle,) = qr(cross if len(cross) >= len(cross.T) else cross.T, mode="r", check_finite=False)
-    return float(lapack.strcon(triangle[: min(cross.shape)])[0])
+    triangle = np.linalg.qr(cross if len(cross) >= len(cross.T) else cross.T, mode="r")
+    return float(lapack.strcon(triangle)[0])
 
 
 def _sampled(x: Array, rows: int) -> np.ndarray:
@@ -245,14 +245,19 @@ def _sampled(x: Array, rows: int) -> np.ndarray:
     return np.asarray(some)
 
 
-def reach(scatter: np.ndarray) -> tuple[np.ndarray, float]:
-    """Return the Cholesky factor of a scatter and its reciprocal condition number, 0 where there is no factor.
+def reach(scatter: np.ndarray) -> float:
+    """Return the reciprocal condition number of a scatter, 0 where it has no Cholesky factor.
 
-    >>> reach(np.eye(2))[1], reach(np.zeros((2, 2)))[1]
+    NumPy factors it: SciPy brings threads of its own, which those of a product just formed are slow to make room for.
+
+    >>> reach(np.eye(2)), reach(np.zeros((2, 2)))
     (1.0, 0.0)
     """
-    factor, failed = lapack.dpotrf(scatter)
-    return factor, 0.0 if failed else float(lapack.dpocon(factor, np.linalg.norm(scatter, 1))[0])
+    try:
+        factor = np.linalg.cholesky(scatter)
+    except np.linalg.LinAlgError:
+        return 0.0
+    return float(lapack.dpocon(factor.T, np.linalg.norm(scatter, 1))[0])
 
 
 def centered_chunks(x: Array, y: Array, *, wide: bool) -> Iterator[tuple[Array, Array]]:

@@ -11,7 +11,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.linalg import lapack
 
 from relatent._array import suggest
 from relatent._linalg import polar, spectrum
@@ -33,7 +32,7 @@ __all__ = [
 ]
 
 
-# Reciprocal condition number of XᵀX above which a Cholesky factor keeps six digits of the solution.
+# Reciprocal condition number of XᵀX above which solving keeps six digits of the solution.
 SAFE_REACH = 1e-10
 
 
@@ -128,10 +127,9 @@ def whitened(summary: Summary, power: float = 0.0, penalty: float = 0.1) -> Affi
 
 
 def _solution(summary: Summary) -> np.ndarray:
-    """(XᵀX)⁺XᵀY: by Cholesky, or where some direction is hardly reached, by the eigenvectors of those that are."""
-    factor, reached = reach(summary.xx)
-    if reached > SAFE_REACH:
-        return np.asarray(lapack.dpotrs(factor, summary.xy)[0])
+    """(XᵀX)⁺XᵀY: as it is, or where some direction is hardly reached, by the eigenvectors of those that are."""
+    if reach(summary.xx) > SAFE_REACH:
+        return np.asarray(np.linalg.solve(summary.xx, summary.xy))
     return RidgePath.of(summary).matrix(0.0)
 
 
