@@ -116,7 +116,11 @@ def _complete(work: Work, plan: Plan) -> Check:
         return Check("complete", False, f"{done:,} of {total:,} shards are done, and apply has not ended: run it again")
     if not finished["settled"]:
         return Check("complete", False, "the source was still changing when apply ended: run it again")
-    return Check("complete", True, f"{total:,} shards, and no change at the last look")
+    return Check("complete", True, f"{_shards(total)}, and no change at the last look")
+
+
+def _shards(n: int) -> str:
+    return f"{n:,} shard" if n == 1 else f"{n:,} shards"
 
 
 def _counts(counted: tuple[int, int], manifests: list[Manifest]) -> Check:
@@ -130,7 +134,7 @@ def _counts(counted: tuple[int, int], manifests: list[Manifest]) -> Check:
 
 def _rows(found: Compared, of: Field, shards: int) -> list[Check]:
     """Say what the comparison row by row has found."""
-    looked = f"{found.rows:,} rows of {shards} shards"
+    looked = f"{found.rows:,} rows of {_shards(shards)}"
     source, vectors = f"checksums of {looked} are those that apply read", f"{looked} are translations of the old ones"
     if found.changed:
         source = f"shard {found.changed[0]} has changed since: run apply again"
