@@ -114,8 +114,8 @@ def _belonging(
             p = pairs.only(np.sort(others[trusted[others]])).normalized(name)
             path = LikelihoodPath.of(p.summary)
             for start in range(0, len(held), STRANGERS):
-                rows = np.concatenate([part := held[start : start + STRANGERS], others[: STRANGERS - len(part)]])
-                sides = p.of(pairs.sample.part(rows))
+                part = held[start : start + STRANGERS]
+                sides = p.of(pairs.sample.part(np.concatenate([part, others[: STRANGERS - len(part)]])))
                 for k, penalty in enumerate(penalties):
                     ratios = path.at(penalty, penalty).log_ratios(*sides)
                     scores[k, part] += _standings(_uncrowded(ratios))[: len(part)] / divisions
