@@ -27,8 +27,8 @@ import pyarrow.parquet as pq
 
 from benchmarks.harness import RESULTS, Suite, Target
 from relatent import Pairs, Translator, load, read_space
-from relatent.deliver import fit_spaces, translate_space
 from relatent.engines import open_engine
+from relatent.translate import fit_spaces, translate_space
 
 ROWS_PER_FILE = 500_000
 BILLION = 1_000_000_000

@@ -9,7 +9,8 @@ import numpy as np
 
 from benchmarks.harness import Inputs, Suite, Target
 from relatent import Space, Translator, read_space, write_space
-from relatent.deliver import fit_spaces, report_spaces, write_report
+from relatent.report import report_spaces, write_report
+from relatent.translate import fit_spaces
 
 # What the report may take at its full size, and how large its page may be.
 MOST_SECONDS, MOST_BYTES = 30, 1_000_000

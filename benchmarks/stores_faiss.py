@@ -18,7 +18,7 @@ import numpy as np
 
 from benchmarks.harness import Suite, Target
 from benchmarks.stored import embeddings, rotation, save_translator
-from relatent.deliver import apply_migration
+from relatent.migrate import apply_migration
 from relatent.stores import Field, open_store
 
 

@@ -18,8 +18,8 @@ import pyarrow as pa
 
 from benchmarks.harness import Suite, Target
 from benchmarks.stored import embeddings, rotation, save_translator
-from relatent.deliver import apply_migration
-from relatent.spaces.formats.columns import as_lists
+from relatent.migrate import apply_migration
+from relatent.spaces.io.columns import as_lists
 from relatent.stores import Field, open_store
 
 

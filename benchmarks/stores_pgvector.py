@@ -24,7 +24,7 @@ import pyarrow as pa
 
 from benchmarks.harness import Suite, Target
 from benchmarks.stored import embeddings, rotation, save_translator
-from relatent.deliver import apply_migration
+from relatent.migrate import apply_migration
 from relatent.stores import Field, open_store
 from relatent.stores.pgvector import PgvectorStore
 from relatent.stores.pgvector.wire import COPY_END, COPY_START, copy_rows

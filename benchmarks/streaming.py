@@ -19,9 +19,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from benchmarks.harness import Suite, Target
-from relatent.deliver import translate_space
 from relatent.spaces import read_space
-from relatent.translate import Translator
+from relatent.translate import Translator, translate_space
 
 ROWS_PER_FILE = 250_000
 # The processes that measure memory find here what the first one made.

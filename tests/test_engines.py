@@ -16,9 +16,8 @@ import pytest
 from threadpoolctl import threadpool_info
 
 import relatent as rl
-from relatent.engines import Engine, cluster, open_engine
-from relatent.engines.engine import tree_sum
-from relatent.engines.threads import cores, threads_per_worker
+from relatent import engines as cluster
+from relatent.engines import Engine, cores, open_engine, threads_per_worker, tree_sum
 
 NAMES = ["serial", "processes", "dask"]
 

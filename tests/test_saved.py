@@ -11,7 +11,7 @@ from safetensors import SafetensorError
 from safetensors.numpy import save_file
 
 import relatent as rl
-from relatent._atomic import FileError, atomic_write
+from relatent._files import FileError, atomic_write
 from relatent._saved import FORMAT_VERSION, Saved, _checksum, read_saved, write_saved
 
 SAVED = Saved(

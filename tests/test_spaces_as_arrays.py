@@ -24,7 +24,7 @@ OTHERS = {
     "model": lambda x: np.asarray(x)[:, :2],
 }
 # Those that take spaces by other names, nothing but spaces, or many rows in no common order (tested below).
-NO_VECTORS = ("parallel", "stitching_matrix", "align_unpaired", "grow_pairs", "gain_recovered")
+NO_VECTORS = ("parallel", "stitching_matrix", "align_unpaired", "grow_pairs", "gain_recovered", "compare_spaces")
 # Those whose x and y may have different rows: row i of one is not that of the other.
 NOT_PARALLEL = ("hubness", "arr")
 
@@ -125,11 +125,11 @@ def test_the_stitching_matrix_takes_spaces():
     assert str(got) == str(expected)
 
 
-@pytest.mark.parametrize("function", [rl.align_unpaired, rl.grow_pairs], ids=lambda f: f.__name__)
+@pytest.mark.parametrize("function", [rl.translate.align_unpaired, rl.grow_pairs], ids=lambda f: f.__name__)
 def test_rows_in_no_common_order_may_come_in_spaces(function):
     rng = np.random.default_rng(0)
     x, y = rng.normal(size=(120, D)), rng.normal(size=(110, D))
-    known = () if function is rl.align_unpaired else ((range(12), range(12)),)
+    known = () if function is rl.translate.align_unpaired else ((range(12), range(12)),)
     expected, got = (function(a, b, *known, progress=False) for a, b in ((x, y), (Space(x), Space(y))))
     assert str(got) == str(expected)
     assert got.rows_y.tolist() == expected.rows_y.tolist()

@@ -8,9 +8,10 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relatent import Pairs, Summary, Translator, summarize
-from relatent._atomic import FileError
+from relatent import Pairs, Translator
+from relatent._files import FileError
 from relatent.summary import needs_double
+from relatent.translate import Summary, summarize
 
 FIELDS = ("mean_x", "mean_y", "xx", "xy", "yy")
 

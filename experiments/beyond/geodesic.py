@@ -31,7 +31,7 @@ SIMILARITIES: dict[str, dict[str, Any]] = {
     "cosine": {"normalize": "none"},
     "cosine, centered (ours)": {},
     "euclidean": {"similarity": "euclidean", "normalize": "iso"},
-    "geodesic": {"similarity": partial(rl.similarity.geodesic, n_neighbors=NEIGHBORS), "normalize": "iso"},
+    "geodesic": {"similarity": partial(rl.project.similarity.geodesic, n_neighbors=NEIGHBORS), "normalize": "iso"},
 }
 MEASURES = ("mrr", "top1", "relative similarity")
 Pair = tuple[np.ndarray, np.ndarray]
@@ -149,7 +149,7 @@ def findings(scores: Scores) -> Iterator[Finding]:
 def pictured(n: int) -> dict[str, Any]:
     """Return points of both sheets with their distance to one anchor, straight and along the sheet."""
     x, y = sheets(n, 0)
-    functions = {"straight": rl.similarity.euclidean, "geodesic": SIMILARITIES["geodesic"]["similarity"]}
+    functions = {"straight": rl.project.similarity.euclidean, "geodesic": SIMILARITIES["geodesic"]["similarity"]}
     anchor, shown = [int(np.argmin(x @ x[0]))], np.arange(min(SHOWN, n))
     far = {
         name: [-np.asarray(function(space, space[anchor]))[shown, 0] for space in (x, y)]

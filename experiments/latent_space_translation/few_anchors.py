@@ -23,7 +23,7 @@ import numpy as np
 from experiments.data.groups import load_group
 
 import relatent as rl
-from relatent.translate import growing
+from relatent.translate import few_pairs as growing
 
 DEVELOPMENT = [
     ("trec", "minilm6", "para3"),
@@ -149,7 +149,7 @@ def align(pairs: list[Pair], size: int, seed: int) -> bool:
         rng = np.random.default_rng(seed)
         rows_x = rng.permutation(len(spaces[a]))[:size]
         rows_y = rng.permutation(rows_x)
-        found = rl.align_unpaired(spaces[a][rows_x], spaces[b][rows_y])
+        found = rl.translate.align_unpaired(spaces[a][rows_x], spaces[b][rows_y])
         right = float(np.mean(rows_x[found.rows_x] == rows_y[found.rows_y]))
         honest &= not found.succeeded or right > 0.5
         name, says = f"{group}: {a} → {b}", "yes" if found.succeeded else "no"

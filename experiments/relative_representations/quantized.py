@@ -42,7 +42,7 @@ def run(setting: Setting) -> Result:
     pivots = rl.anchors.by_keys(group.keys, PIVOTS)
     rows = np.unique(rl.evaluate.nearest(x[pivots], x, near).indices)
     similarities: dict[str, Any] = {"relative": "cosine"} | {
-        f"quantized, t = {t}": partial(rl.similarity.quantized, threshold=t) for t in THRESHOLDS
+        f"quantized, t = {t}": partial(rl.project.similarity.quantized, threshold=t) for t in THRESHOLDS
     }
     scores = {"absolute": np.asarray([score(x[rows], y[rows])])}
     for normalize, suffix in (("none", ""), ("center", ", centered (ours)")):

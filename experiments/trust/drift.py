@@ -17,7 +17,7 @@ from rich.console import Console
 from rich.table import Table
 
 import relatent as rl
-from relatent.deliver import watch_batch
+from relatent.monitor import watch_batch
 
 PAIRS = (("minilm6", "usem3"), ("usem3", "potion128"), ("para3", "minilm6"), ("potion128", "minilm6"))
 FITTED, BATCH = 2_000, 400

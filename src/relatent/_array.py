@@ -17,32 +17,6 @@ import array_api_compat as compat
 import array_api_compat.numpy as compat_numpy
 import numpy as np
 
-__all__ = [
-    "BLOCK_ROWS",
-    "Array",
-    "Keyed",
-    "array_namespace",
-    "as_labels",
-    "as_matrices",
-    "as_matrix",
-    "as_parallel",
-    "as_rows",
-    "as_same_space",
-    "check_count",
-    "check_one_device",
-    "check_same_width",
-    "is_exported",
-    "is_followed",
-    "is_traced",
-    "like",
-    "random_generator",
-    "row_chunks",
-    "seed_sequence",
-    "suggest",
-    "take_rows",
-    "to_numpy",
-]
-
 # Any array of the array API standard. The standard has no static type yet.
 Array = Any
 

@@ -8,26 +8,14 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from relatent import __version__
-from relatent._atomic import FileError, atomic_write
-
-__all__ = [
-    "FORMAT_VERSION",
-    "Saved",
-    "check_suffix",
-    "content_hash",
-    "from_bytes",
-    "is_saved",
-    "read_saved",
-    "to_bytes",
-    "understood",
-    "write_saved",
-]
+from relatent._files import FileError, atomic_write
 
 FORMAT = "relatent"
 FORMAT_VERSION = 2
@@ -168,3 +156,23 @@ def _checksum(metadata: dict[str, str], arrays: dict[str, np.ndarray]) -> str:
         digest.update(f"\n{name} {array.dtype.str} {array.shape}\n".encode())
         digest.update(array.data if array.size else b"")
     return digest.hexdigest()
+
+
+# The class of each kind of fitted object, imported when such a file is loaded.
+KINDS = {
+    "relative_encoder": ("relatent.project.codes", "RelativeEncoder"),
+    "relative_decoder": ("relatent.project.codes", "RelativeDecoder"),
+    "relative_translator": ("relatent.project.inverse", "RelativeTranslator"),
+    "translator": ("relatent.translate.translator", "Translator"),
+    "hub": ("relatent.translate.hub", "Hub"),
+    "asif": ("relatent.translate.asif", "ASIF"),
+}
+
+
+def load(path: str | os.PathLike[str]) -> Any:
+    """Return the fitted object in a file, whichever kind it is. No code in the file is run."""
+    kind = read_saved(path).kind
+    if kind not in KINDS:
+        raise FileError(f"{path} holds a {kind!r}, which this version of relatent does not know: update relatent.")
+    module, name = KINDS[kind]
+    return getattr(import_module(module), name).load(path)

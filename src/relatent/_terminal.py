@@ -12,8 +12,6 @@ from math import isfinite
 from textwrap import fill
 from typing import Any
 
-__all__ = ["Stage", "Tabular", "duration", "no_stage", "plain", "progress_bar", "render", "stages", "wrap"]
-
 WIDTH = 120
 
 # A function that is told the name of the stage of work that begins.

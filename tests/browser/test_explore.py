@@ -9,7 +9,8 @@ import pytest
 from tests.explore.conftest import make_spaces
 from tests.servers import running
 
-from relatent.explore import Exploration, make_app, page, write_page
+from relatent.explore import Exploration, make_app, write_page
+from relatent.explore import app as page
 
 pytestmark = [
     pytest.mark.browser,

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 import relatent as rl
-from relatent.deliver import Relevance, report_spaces, write_report
+from relatent.decide import Relevance
+from relatent.report import report_spaces, write_report
 from relatent.spaces import held_out, key_hashes
 
 pytestmark = pytest.mark.browser

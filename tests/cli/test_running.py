@@ -1,7 +1,7 @@
 import numpy as np
 
 import relatent as rl
-from relatent.evaluate import thresholds
+from relatent.decide import thresholds
 
 
 def test_thresholds_are_those_of_the_library(run, pair):

@@ -6,9 +6,7 @@ import numpy as np
 import pytest
 from matplotlib.image import imread
 
-from relatent.demo import digits_upgrade
-from relatent.demo.digits import PER_DIGIT
-from relatent.demo.picture import draw
+from relatent.demo import PER_DIGIT, digits_upgrade, draw
 from relatent.translate import Translator
 
 

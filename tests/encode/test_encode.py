@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import relatent as rl
-from relatent._atomic import FileError
+from relatent._files import FileError
 from relatent.encode import encode, function, static
 from relatent.spaces import Space
 

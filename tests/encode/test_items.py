@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from relatent import read_space
-from relatent._atomic import FileError
+from relatent._files import FileError
 from relatent.encode import encode_file, encoder_of, onnx_text, read_items
 
 

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from relatent._atomic import FileError
+from relatent._files import FileError
 from relatent.encode import (
     clip,
     encode,
@@ -21,7 +21,7 @@ from relatent.encode import (
     transformer,
     vision_transformer,
 )
-from relatent.encode.local import best_device
+from relatent.encode.encoder import best_device
 
 
 def hidden(folder, texts, layer):

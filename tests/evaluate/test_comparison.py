@@ -7,7 +7,7 @@ import pytest
 import relatent as rl
 from relatent.evaluate import compare as measured
 from relatent.evaluate import pairwise
-from relatent.evaluate.measures import ANCHORS, MEASURES
+from relatent.evaluate.comparison import ANCHORS, MEASURES
 
 
 @pytest.fixture

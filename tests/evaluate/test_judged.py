@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from sklearn.metrics import ndcg_score
 
-from relatent.evaluate.judged import Judgments, first_hit
+from relatent.evaluate.retrieval import Judgments, first_hit
 
 
 @pytest.fixture

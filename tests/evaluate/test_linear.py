@@ -6,17 +6,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relatent import Summary
-from relatent.evaluate import (
-    canonical_correlations,
-    cca,
-    cka,
-    minibatch_cka,
-    predictivity,
-    procrustes,
-    pwcca,
-    svcca,
-)
+from relatent.evaluate import canonical_correlations, cca, cka, minibatch_cka, predictivity, procrustes, pwcca, svcca
+from relatent.translate import Summary
 
 CORRELATIONS = {"cka": cka, "cca": cca, "svcca": svcca, "pwcca": pwcca, "predictivity": predictivity}
 ALL = CORRELATIONS | {"procrustes": procrustes, "unbiased_cka": lambda x, y: cka(x, y, unbiased=True)}

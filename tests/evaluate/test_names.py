@@ -8,7 +8,7 @@ import pytest
 
 import relatent as rl
 
-ROOMS = (rl.evaluate, rl.deliver)
+ROOMS = (rl.evaluate, rl.decide, rl.monitor, rl.translate, rl.migrate, rl.report)
 MODULES = [f"{room.__name__}.{found.name}" for room in ROOMS for found in pkgutil.iter_modules(room.__path__)]
 
 

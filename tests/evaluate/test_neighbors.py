@@ -136,7 +136,7 @@ def test_approximate_search_begins_beyond_a_size(monkeypatch, rng):
     x = rng.normal(size=(30, 4))
     used = []
     monkeypatch.setattr(
-        "relatent.evaluate.approximate.approximate", lambda *a, **k: used.append(1) or neighbors._exact(*a)
+        "relatent.evaluate.neighbors.approximate", lambda *a, **k: used.append(1) or neighbors._exact(*a)
     )
     nearest(x, x, 3)
     assert not used

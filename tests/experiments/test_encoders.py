@@ -8,7 +8,7 @@ import pytest
 from experiments.data import encoders
 from experiments.demo_sentences import INSIDE, Searches, Sentences, answers, read_sentences
 
-from relatent.evaluate import Search
+from relatent.decide import Search
 
 PAIRS = [
     ("It won't take much time.", "No tardará mucho."),

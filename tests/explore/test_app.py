@@ -13,7 +13,8 @@ from typer.testing import CliRunner
 
 import relatent as rl
 from relatent.cli import app
-from relatent.explore import Exploration, make_app, page, write_page
+from relatent.explore import Exploration, make_app, write_page
+from relatent.explore import app as page
 
 TOKEN = "s3cret"
 BUILT = "<!doctype html><title>explorer</title>" + page.MARK

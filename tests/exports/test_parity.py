@@ -15,7 +15,7 @@ import pytest
 from tests.exports.translators import near
 
 import relatent as rl
-from relatent.demo.digits import digits_upgrade
+from relatent.demo import digits_upgrade
 from relatent.exports import export, steps_of
 
 GOALS = {

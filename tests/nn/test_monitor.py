@@ -74,7 +74,9 @@ def test_the_watched_encoder_may_feed_a_relative_layer():
     model = nn.Sequential(encoder, rl.nn.RelativeProjection(x[:10], encoder=encoder, output="none"))
     model(x)
     assert torch.allclose(captured(model, x, layer="0", batch_size=25), encoder(x))
-    assert torch.allclose(captured(model, x, layer="1"), rl.similarity.cosine(encoder(x), encoder(x[:10])), atol=1e-6)
+    assert torch.allclose(
+        captured(model, x, layer="1"), rl.project.similarity.cosine(encoder(x), encoder(x[:10])), atol=1e-6
+    )
 
 
 def test_outputs_of_other_shapes():

@@ -34,7 +34,7 @@ def _relative(encoder: nn.Module, samples: torch.Tensor, **options) -> nn.Sequen
     return nn.Sequential(encoder, layer)
 
 
-@pytest.mark.parametrize("name", rl.similarity.SIMILARITIES)
+@pytest.mark.parametrize("name", rl.project.similarity.SIMILARITIES)
 def test_the_layer_is_the_core_on_vectors(name, rng):
     x, anchors = rng.normal(size=(30, 4)), rng.normal(size=(9, 4))
     layer = rl.nn.RelativeProjection(torch.from_numpy(anchors), name, output="none")
@@ -54,7 +54,7 @@ def test_by_default_what_follows_reads_rows_of_mean_0_and_variance_1(rng):
     """A head that sees the spread of raw cosines learns it, and no other encoder has the same."""
     x, anchors = (torch.from_numpy(rng.normal(size=(n, 4))) for n in (30, 9))
     out = rl.nn.RelativeProjection(anchors)(x)
-    assert torch.allclose(out, nn.functional.layer_norm(rl.similarity.cosine(x, anchors), (9,)))
+    assert torch.allclose(out, nn.functional.layer_norm(rl.project.similarity.cosine(x, anchors), (9,)))
 
 
 @pytest.mark.parametrize(("change", "normalize", "survives"), [
@@ -80,7 +80,7 @@ def test_anchors_are_embedded_anew_at_every_step(x, samples):
     seen = []
     for _ in range(3):
         twin = copy.deepcopy(encoder)
-        expected = rl.similarity.cosine(twin(x), twin(samples))
+        expected = rl.project.similarity.cosine(twin(x), twin(samples))
         out = model(x)
         assert torch.allclose(out, expected, atol=1e-6)
         seen.append(out.detach())
@@ -126,7 +126,7 @@ def test_in_evaluation_anchors_are_embedded_once_after_the_last_step(x, samples)
     first, second = model(x), model(x)
     assert len(calls) == 3  # two batches, and the anchors once
     assert torch.equal(first, second)
-    assert torch.allclose(first, rl.similarity.cosine(encoder(x), encoder(samples)), atol=1e-6)
+    assert torch.allclose(first, rl.project.similarity.cosine(encoder(x), encoder(samples)), atol=1e-6)
 
 
 def test_the_encoder_is_registered_once(samples):
@@ -176,7 +176,7 @@ def test_averaged_anchors_follow_a_hand_computed_mean(x, samples):
         expected = fresh if expected is None else 0.75 * expected + 0.25 * fresh
         out = layer(encoder(x))
         assert torch.allclose(layer.anchors, expected, atol=1e-6)
-        assert torch.allclose(out, rl.similarity.cosine(encoder(x), expected), atol=1e-6)
+        assert torch.allclose(out, rl.project.similarity.cosine(encoder(x), expected), atol=1e-6)
         with torch.no_grad():
             encoder.weight.mul_(-1.3)
     layer.eval()(encoder(x))
@@ -276,7 +276,7 @@ def test_a_method_of_a_module_is_protected_as_the_module(x, samples):
     assert model.body[1].num_batches_tracked == 1
     assert all(m.training for m in model.modules())
     model.eval()
-    assert torch.allclose(model(x), rl.similarity.cosine(model.body(x), model.body(samples)), atol=1e-6)
+    assert torch.allclose(model(x), rl.project.similarity.cosine(model.body(x), model.body(samples)), atol=1e-6)
 
 
 @pytest.mark.parametrize("duplicate", [copy.deepcopy, lambda m: pickle.loads(pickle.dumps(m))])
@@ -323,11 +323,11 @@ def test_under_autocast_similarities_stay_single(x, samples):
     assert (out - exact).abs().max() < 1e-6 < (matmul - exact).abs().max()
 
 
-GRADED = [name for name in rl.similarity.SIMILARITIES if name not in ("geodesic", "quantized")]
+GRADED = [name for name in rl.project.similarity.SIMILARITIES if name not in ("geodesic", "quantized")]
 
 
 @pytest.mark.parametrize("normalize", ["none", "center"])
-@pytest.mark.parametrize("name", [*GRADED, rl.similarity.combine("cosine", "euclidean")])
+@pytest.mark.parametrize("name", [*GRADED, rl.project.similarity.combine("cosine", "euclidean")])
 def test_gradcheck(name, normalize, rng):
     x, anchors = (torch.from_numpy(rng.normal(size=(n, 3))).requires_grad_() for n in (4, 5))
     layer = rl.nn.RelativeProjection(anchors.detach(), name, normalize=normalize, output="layer", anchor_grad=True)
@@ -350,7 +350,7 @@ def test_gradients_are_finite_where_the_formula_has_none(name):
 
 def test_the_gradient_of_the_cosine_is_that_of_torch(rng):
     x, anchors = (torch.from_numpy(rng.normal(size=(n, 3))).requires_grad_() for n in (4, 5))
-    ours = torch.autograd.grad(rl.similarity.cosine(x, anchors).square().sum(), (x, anchors))
+    ours = torch.autograd.grad(rl.project.similarity.cosine(x, anchors).square().sum(), (x, anchors))
     torchs = nn.functional.cosine_similarity(x[:, None], anchors[None], dim=-1)
     theirs = torch.autograd.grad(torchs.square().sum(), (x, anchors))
     assert all(torch.allclose(a, b) for a, b in zip(ours, theirs, strict=True))

@@ -142,7 +142,7 @@ def _run(model: nn.Module, x: torch.Tensor) -> torch.Tensor:
 @slow
 @pytest.mark.filterwarnings("ignore")
 def test_a_whole_model_runs_in_onnxruntime(x):
-    relative = _model(rl.similarity.combine("cosine", "euclidean", how="mean")).eval()
+    relative = _model(rl.project.similarity.combine("cosine", "euclidean", how="mean")).eval()
     layer, _ = _translation()
     model = nn.Sequential(layer, nn.Linear(5, 6), relative).eval()
     model(x)

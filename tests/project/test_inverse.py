@@ -146,7 +146,7 @@ def test_dual_codes_with_a_ridge_survive_rigid_moves(rng, pair, orthogonal):
 def test_dual_codes_are_mahalanobis_up_to_a_factor(pair):
     x, _, samples = pair
     codes = rl.RelativeEncoder(ridge=0.3).fit(x).transform(samples)
-    assert np.allclose(codes * (K - 1), rl.similarity.mahalanobis(samples, x, ridge=0.3))
+    assert np.allclose(codes * (K - 1), rl.project.similarity.mahalanobis(samples, x, ridge=0.3))
 
 
 # --- the steps of the paper

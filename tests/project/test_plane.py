@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from sklearn.decomposition import PCA
 
-from relatent.project.plane import Plane
+from relatent._linalg import Plane
 
 
 @pytest.fixture

@@ -33,7 +33,7 @@ def index(spaces, translator, is_new, **options):
     old, new = (side[2 * K :] for side in spaces)
     rows = np.flatnonzero(~is_new), np.flatnonzero(is_new)
     anchors = tuple(side[:K] for side in spaces)
-    return rl.MixedIndex(old[rows[0]], new[rows[1]], translator, anchors, rows=rows, **options)
+    return rl.search.MixedIndex(old[rows[0]], new[rows[1]], translator, anchors, rows=rows, **options)
 
 
 def overlap(found, truth):
@@ -76,7 +76,9 @@ def test_an_offset_that_lifts_all_scores_of_one_part_changes_nothing(spaces, tra
     found = []
     for side, pair in zip((new, shifted[1]), anchors, strict=True):
         rows = np.flatnonzero(~is_new), np.flatnonzero(is_new)
-        part = rl.MixedIndex(old[2 * K :][rows[0]], side[2 * K :][rows[1]], translator, pair, rows=rows, metric="inner")
+        part = rl.search.MixedIndex(
+            old[2 * K :][rows[0]], side[2 * K :][rows[1]], translator, pair, rows=rows, metric="inner"
+        )
         found.append(part.search(new[K : K + 50], 10).indices)
     assert (found[0] == found[1]).mean() > 0.99
 
@@ -86,7 +88,7 @@ def test_a_collection_is_told_apart_by_the_anchors(spaces, translator):
     is_new = np.random.default_rng(2).random(N - 2 * K) < 0.3
     vectors = np.where(is_new[:, None], new[2 * K :], old[2 * K :])
     anchors = (old[:K], new[:K])
-    told = rl.MixedIndex.of_collection(vectors, translator, anchors)
+    told = rl.search.MixedIndex.of_collection(vectors, translator, anchors)
     assert (told.rows[1] == np.flatnonzero(is_new)).all()
     given = index(spaces, translator, is_new)
     queries = new[K : 2 * K]
@@ -97,11 +99,11 @@ def test_what_does_not_fit_is_refused(spaces, translator):
     old, new = spaces
     anchors = (old[:K], new[:K])
     with pytest.raises(ValueError, match="at least 50"):
-        rl.MixedIndex(old, new, translator, (old[:9], new[:9]))
+        rl.search.MixedIndex(old, new, translator, (old[:9], new[:9]))
     with pytest.raises(ValueError, match="expected as many"):
-        rl.MixedIndex(old, new, translator, anchors, rows=(range(3), range(4)))
+        rl.search.MixedIndex(old, new, translator, anchors, rows=(range(3), range(4)))
     with pytest.raises(ValueError, match="calibrated"):
-        rl.MixedIndex(old, new, translator, anchors).search(new[:3], merge="calibrate")
+        rl.search.MixedIndex(old, new, translator, anchors).search(new[:3], merge="calibrate")
 
 
 def test_the_command_lists_every_row(spaces, tmp_path):

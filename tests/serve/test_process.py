@@ -20,9 +20,9 @@ from tests.serve.conftest import TEXTS, post, rows
 from threadpoolctl import threadpool_info
 from typer.testing import CliRunner
 
+from relatent._http import listening
 from relatent.cli import ERROR, app
 from relatent.serve import Settings, run
-from relatent.serve.process import listening
 
 REQUESTS = int(os.environ.get("RELATENT_REQUESTS", 100_000))
 MEGABYTES = 4

@@ -1,7 +1,7 @@
 import httpx
 import numpy as np
 
-from relatent.serve.watch import EVERY, LOOKED_AT, SourceWatch
+from relatent.serve.metrics import EVERY, LOOKED_AT, SourceWatch
 from relatent.translate.endpoints import Endpoints
 
 RNG = np.random.default_rng(0)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from relatent._atomic import FileError
+from relatent._files import FileError
 from relatent.spaces import read_space
 
 

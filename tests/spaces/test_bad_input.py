@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from relatent._atomic import FileError
+from relatent._files import FileError
 from relatent.spaces import Space, read_space, write_space
 
 NAMES = ["x.npy", "x.npz", "x.arrow", "x.safetensors", "x.h5", "x.vec", "x.jsonl", "x.parquet"]

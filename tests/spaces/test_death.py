@@ -7,7 +7,7 @@ import time
 import numpy as np
 import pytest
 
-from relatent._atomic import FileError
+from relatent._files import FileError
 from relatent.spaces import Fingerprint, Space, read_space, write_space
 
 # Dies at the nth of the calls by which a file becomes durable or takes its name; prints how many there were.

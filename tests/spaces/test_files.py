@@ -10,7 +10,7 @@ import pyarrow.feather
 import pyarrow.parquet as pq
 import pytest
 
-from relatent._atomic import FileError
+from relatent._files import FileError
 from relatent.spaces import Fingerprint, Space, read_space, space_writer, write_space
 
 

@@ -8,8 +8,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from relatent.spaces import Fingerprint, Space, read_space, write_space
-from relatent.spaces.fingerprint import SpaceWarning, one_model
-from relatent.spaces.probe import BLOCK_ROWS, BLOCKS, MOST_FILES, ProbeBuilder, probe_of, probed_ranges
+from relatent.spaces.fingerprint import one_model
+from relatent.spaces.probe import BLOCK_ROWS, BLOCKS, MOST_FILES, ProbeBuilder, SpaceWarning, probe_of, probed_ranges
 
 D = 128
 

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from relatent._atomic import FileError
+from relatent._files import FileError
 from relatent.spaces import Space, read_space, write_space
 
 
@@ -203,7 +203,7 @@ def test_jsonl_columns_may_come_and_go(tmp_path):
 
 
 def test_keys_are_read_without_the_other_columns(tmp_path, vectors, monkeypatch):
-    from relatent.spaces.formats.parquet import ParquetSource
+    from relatent.spaces.io.formats.parquet import ParquetSource
 
     write_space(Space(vectors, keys=list("abcd"), others={"text": ["long"] * 4}), tmp_path / "x.parquet")
     asked, tables = [], ParquetSource.tables
@@ -253,7 +253,7 @@ def test_row_groups_are_skipped_not_read(tmp_path, rng):
 
 
 def test_fixed_size_lists_are_read_without_a_copy(tmp_path, vectors):
-    from relatent.spaces.formats.columns import as_lists, as_matrix
+    from relatent.spaces.io.columns import as_lists, as_matrix
 
     lists = as_lists(vectors)
     assert np.shares_memory(as_matrix(lists, "x", 0), vectors)

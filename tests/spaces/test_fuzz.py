@@ -13,7 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from relatent._atomic import FileError
+from relatent._files import FileError
 from relatent.spaces import Fingerprint, Space, read_space, write_space
 
 FLIPS = Path(__file__).with_name("flips.py")

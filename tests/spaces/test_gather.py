@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from relatent.spaces import Space, gather, read_space, write_space
+from relatent.spaces import Space, read_space, write_space
+from relatent.spaces import join as gather
 
 
 @pytest.mark.parametrize("held", [2**20, 0], ids=["held", "streamed"])

@@ -11,7 +11,7 @@ import pytest
 
 import relatent as rl
 from relatent.spaces import Space, inspect_space, match_keys, parallel, read_space, write_space
-from relatent.spaces.formats.columns import KEY_NAMES
+from relatent.spaces.io.columns import KEY_NAMES
 from relatent.spaces.join import align
 
 
@@ -80,7 +80,7 @@ def test_without_keys_rows_are_joined_by_number():
 def test_match_keys_reads_no_vector(tmp_path, monkeypatch):
     write_space(of(["a", "b"]), tmp_path / "x.parquet")
     x = read_space(tmp_path / "x.parquet")
-    monkeypatch.setattr("relatent.spaces.formats.tables.as_matrix", None)
+    monkeypatch.setattr("relatent.spaces.io.tables.as_matrix", None)
     assert match_keys(x, x).x_rows.tolist() == [0, 1]
 
 

@@ -5,7 +5,7 @@ import os
 import numpy as np
 import pytest
 
-from relatent._atomic import FileError
+from relatent._files import FileError
 from relatent.spaces import Fingerprint, Space, check_new, read_space, space_writer, write_space
 
 
@@ -39,7 +39,7 @@ def mix(folder):
     ids=["lost", "added", "mixed"],
 )
 def test_a_folder_is_what_was_written(tmp_path, one, change, says, monkeypatch):
-    monkeypatch.setattr("relatent.spaces.formats.parquet.ROWS_PER_FILE", 2)
+    monkeypatch.setattr("relatent.spaces.io.formats.parquet.ROWS_PER_FILE", 2)
     with space_writer(tmp_path / "out", fingerprint=one.fingerprint) as out:
         for chunk in one.chunks(rows=2):
             out.write(chunk)

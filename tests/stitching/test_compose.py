@@ -146,7 +146,7 @@ def test_a_stitch_answers_exactly_as_its_decoder_can(data, translator, decoder, 
 def test_a_linear_head_reads_as_the_classifier_it_was_taken_from(data, head):
     samples, _, to_y, names = data
     y = samples @ to_y
-    linear = rl.LinearHead(head.coef_, head.intercept_, head.classes_)
+    linear = rl.stitching.LinearHead(head.coef_, head.intercept_, head.classes_)
     np.testing.assert_allclose(linear.decision_function(y), head.decision_function(y))
     np.testing.assert_array_equal(linear.predict(torch.from_numpy(y)), head.predict(y))
     assert linear.score(y, names) == head.score(y, names)
@@ -313,7 +313,7 @@ def test_a_numpy_encoder_under_a_torch_decoder(data, translator, modules):
     [
         (
             None,
-            rl.LinearHead(np.eye(3), np.zeros(3), np.arange(3)),
+            rl.stitching.LinearHead(np.eye(3), np.zeros(3), np.arange(3)),
             "5 coordinates .* translator and the decoder reads 3",
         ),
         (None, nn.Sequential(nn.Dropout(), nn.Linear(7, 2)), "5 coordinates .* translator and the decoder reads 7"),

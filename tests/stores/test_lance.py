@@ -11,7 +11,7 @@ import pytest
 from tests.stores.case import Items, as_keys
 from tests.stores.steps import NEW, fill, new_vectors, read
 
-from relatent.spaces.formats.columns import as_lists
+from relatent.spaces.io.columns import as_lists
 from relatent.stores import Field, StoreError, open_store
 
 lance = pytest.importorskip("lance")

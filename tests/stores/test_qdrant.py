@@ -14,7 +14,7 @@ from tests.stores.cases.qdrant import QdrantAlias, QdrantEdge
 from tests.stores.steps import NEW, fill, new_vectors, read
 
 import relatent as rl
-from relatent.deliver import apply_migration
+from relatent.migrate import apply_migration
 from relatent.spaces.quantize import Quantizer
 from relatent.stores import Field, StoreError, open_store
 

@@ -9,7 +9,7 @@ import pytest
 
 import relatent as rl
 from relatent.spaces import Fingerprint, Space
-from relatent.spaces.fingerprint import SpaceWarning
+from relatent.spaces.probe import SpaceWarning
 from relatent.translate import SpaceMismatchError
 from relatent.translate import endpoints as module
 from relatent.translate.endpoints import ROWS_CHECKED, Endpoints

@@ -274,7 +274,8 @@ def test_chunks_do_not_change_a_translation(curved, monkeypatch):
     t = rl.Translator().fit(x[:100], y[:100])
     whole = t.transform(x)
     monkeypatch.setattr("relatent._linalg.CHUNK_ENTRIES", 7 * 100)
-    np.testing.assert_allclose(t.transform(x), whole, rtol=1e-12)
+    # Another number of rows is another order of additions in BLAS: equal up to rounding.
+    np.testing.assert_allclose(t.transform(x), whole, rtol=1e-12, atol=1e-13)
 
 
 def test_torch_gives_the_same_and_its_gradient(curved):

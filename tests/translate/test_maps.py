@@ -5,8 +5,8 @@ import pytest
 from scipy.linalg import orthogonal_procrustes, svd
 from sklearn.linear_model import LinearRegression, Ridge, RidgeCV
 
-from relatent import Translator, summarize
-from relatent.translate import maps
+from relatent import Translator
+from relatent.translate import maps, summarize
 from relatent.translate.maps import MAPS
 from relatent.translate.ridge import PENALTIES, RidgePath
 

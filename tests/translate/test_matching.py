@@ -3,7 +3,7 @@ import pytest
 from scipy.optimize import linear_sum_assignment
 
 from relatent._linalg import polar
-from relatent.translate.matching import centered_unit_rows, in_principal_axes, mutual_matches, refine_rotation
+from relatent.translate.unpaired import centered_unit_rows, in_principal_axes, mutual_matches, refine_rotation
 
 
 def test_principal_axes_keep_all_products_where_they_are_enough(rng):

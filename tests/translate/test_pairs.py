@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import relatent as rl
 from relatent import Pairs
-from relatent._atomic import FileError
+from relatent._files import FileError
 from relatent.spaces import key_hashes
 from relatent.translate.maps import MAPS
 
@@ -170,7 +170,7 @@ def test_a_thin_map_is_the_wide_one(views):
 def test_what_is_no_pairs_is_refused(views):
     x, y = views
     with pytest.raises(ValueError, match="holds a summary, not pairs"):
-        Pairs.from_bytes(rl.summarize(x, y).to_bytes())
+        Pairs.from_bytes(rl.translate.summarize(x, y).to_bytes())
     raw = bytearray(Pairs.of(x, y).to_bytes())
     raw[-1] ^= 1
     with pytest.raises(FileError, match="checksum"):

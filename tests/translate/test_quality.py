@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import relatent as rl
-from relatent.translate.curve import LearningCurve, by_odds, to_a_ceiling
+from relatent.translate.quality import LearningCurve, by_odds, to_a_ceiling
 
 
 def noisy_pairs(n, d=12, noise=0.6, seed=0):

@@ -15,10 +15,8 @@ from typing import Annotated, Any, get_type_hints
 
 import typer
 
-from relatent._remedy import message_for_command
+from relatent._errors import message_for_command
 from relatent._terminal import plain
-
-__all__ = ["ERROR", "NO_GO", "NO_VERDICT", "OK", "USAGE", "Answer", "app", "command", "group"]
 
 OK = 0
 ERROR = 1
@@ -166,7 +164,7 @@ def _reading(no_verify: bool, max_memory: int | None) -> Iterator[None]:
     if not no_verify and max_memory is None:
         yield
         return
-    from relatent.spaces.files import read_defaults
+    from relatent.spaces.io.files import read_defaults
 
     with read_defaults(verify=not no_verify, max_memory=max_memory):
         yield

@@ -31,8 +31,6 @@ from relatent.cli.options import (
 )
 from relatent.cli.options import spaces as two_spaces
 
-__all__ = ["evaluate", "report"]
-
 EXIT_CODES = {"GO": OK, "NO-GO": NO_GO, "no verdict": NO_VERDICT}
 
 
@@ -107,8 +105,9 @@ def evaluate(
       relatent evaluate queries.safetensors new.parquet old.parquet --side queries --json
       relatent evaluate t.safetensors old.parquet new.parquet --relevant clicks.tsv --html verdict.html
     """
-    from relatent.deliver import evaluate_spaces, load, read_relevance, report_translator
-    from relatent.evaluate import Cost, Rule, storages
+    from relatent import load
+    from relatent.decide import Cost, Rule, evaluate_spaces, read_relevance, storages
+    from relatent.report import report_translator
 
     source, target = two_spaces(old, new, vector, key, target_vector, target_key, by_row, packed)
     cost = None if reembed_rows is None else Cost(reembed_rows, rows_per_second, price, max_hours, budget)
@@ -205,9 +204,9 @@ def report(
       relatent report old.parquet new.parquet -t t.safetensors --relevant clicks.tsv -o report.html -o report.json
       relatent report old.npy new.npy other.npy --slices language --with-texts title -o report.md
     """
-    from relatent.deliver import load, read_relevance, report_spaces, write_report
-    from relatent.deliver.report import check_report_path, command_line, headline_of
-    from relatent.evaluate import Rule
+    from relatent import load
+    from relatent.decide import Rule, read_relevance
+    from relatent.report import check_report_path, command_line, headline_of, report_spaces, write_report
     from relatent.spaces import check_new, read_space
 
     for path in out:

@@ -11,8 +11,6 @@ import typer
 from relatent.cli.frame import ERROR, NO_GO, NO_VERDICT, OK, Answer, command, group
 from relatent.cli.options import Accept, EngineName, Html, K, Markdown, Scheduler, Seed, Workers, write_pages
 
-__all__ = ["apply", "cutover", "finish", "plan", "rollback", "status", "verify"]
-
 ABOUT = """Move a store of vectors to another model, a step at a time.
 
 \b
@@ -98,8 +96,9 @@ def plan(
       relatent migrate plan postgresql://ann@db/shop/items -t t.safetensors --sample old.parquet new.parquet
       relatent migrate plan items.faiss -t t.safetensors --embed-rate 500 --embed-cost 0.02 --read-only --json
     """
-    from relatent.deliver import read_relevance, report_plan
-    from relatent.deliver.migration import plan_migration
+    from relatent.decide import read_relevance
+    from relatent.migrate import plan_migration
+    from relatent.report import report_plan
     from relatent.spaces import read_space
 
     pair = None if sample is None else (read_space(sample[0]), read_space(sample[1]))
@@ -156,8 +155,8 @@ def apply(
       relatent migrate apply qdrant://db:6333/items -t t.safetensors --rate 2000 --workers 4
       relatent migrate apply items.faiss -t t.safetensors --dtype int8
     """
-    from relatent.deliver.migration import apply_migration
     from relatent.engines import open_engine
+    from relatent.migrate import apply_migration
 
     with open_engine(engine, workers, scheduler) as runner:
         done = apply_migration(
@@ -188,7 +187,7 @@ def status(store: StoreUrl, work: WorkFolder = None) -> Answer:
       relatent migrate status postgresql://ann@db/shop/items
       relatent migrate status items.faiss --json
     """
-    from relatent.deliver.migration import migration_status
+    from relatent.migrate import migration_status
 
     found = migration_status(store, work=work)
     return Answer(str(found), found.to_dict())
@@ -222,8 +221,8 @@ def verify(
       relatent migrate verify postgresql://ann@db/shop/items
       relatent migrate verify qdrant://db:6333/items --queries new-queries.parquet --json
     """
-    from relatent.deliver import report_verification
-    from relatent.deliver.migration import verify_migration
+    from relatent.migrate import verify_migration
+    from relatent.report import report_verification
     from relatent.spaces import read_space
 
     found = verify_migration(
@@ -255,7 +254,7 @@ def cutover(
       relatent migrate cutover postgresql://ann@db/shop/items
       relatent migrate cutover items.faiss --force
     """
-    from relatent.deliver.migration import cut_over
+    from relatent.migrate import cut_over
 
     done = cut_over(store, work=work, force=force)
     return Answer(str(done), done.to_dict())
@@ -276,7 +275,7 @@ def rollback(
       relatent migrate rollback postgresql://ann@db/shop/items
       relatent migrate rollback items.faiss --drop
     """
-    from relatent.deliver.migration import roll_back
+    from relatent.migrate import roll_back
 
     done = roll_back(store, work=work, drop=drop)
     return Answer(str(done), done.to_dict())
@@ -301,7 +300,7 @@ def finish(
       relatent migrate finish postgresql://ann@db/shop/items
       relatent migrate finish items.faiss --yes --json
     """
-    from relatent.deliver.migration import finish_migration, old_field
+    from relatent.migrate import finish_migration, old_field
 
     found = None if yes else old_field(store)
     if found is not None and not _agreed(f"{found}\nDrop {found.old.name!r}?"):

@@ -9,34 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
-    from relatent.deliver.report import Findings
+    from relatent.report import Findings
 
-__all__ = [
-    "Accept",
-    "ByRow",
-    "EngineName",
-    "Force",
-    "Html",
-    "K",
-    "Key",
-    "Markdown",
-    "MinOverlap",
-    "Out",
-    "Packed",
-    "Scheduler",
-    "Seed",
-    "Slices",
-    "SourceSpace",
-    "TargetKey",
-    "TargetSpace",
-    "TargetVector",
-    "TranslatorFile",
-    "TranslatorOut",
-    "Vector",
-    "Workers",
-    "spaces",
-    "write_pages",
-]
 
 SourceSpace = Annotated[str, typer.Argument(metavar="OLD", help="Vectors to translate: a file, folder, glob or store.")]
 TargetSpace = Annotated[str, typer.Argument(metavar="NEW", help="Vectors of the same items in the other space.")]
@@ -124,7 +98,7 @@ def write_pages(paths: Sequence[str | None], make: Callable[[str], Findings]) ->
     """
     import sys
 
-    from relatent.deliver.report import command_line, write_report
+    from relatent.report import command_line, write_report
 
     wanted = [path for path in paths if path is not None]
     if not wanted:

@@ -24,8 +24,6 @@ from relatent.cli.options import (
 )
 from relatent.cli.options import spaces as two_spaces
 
-__all__ = ["backfill", "check", "make", "thresholds", "watch"]
-
 ABOUT_CANARIES = """Keep a few items with their vectors, and learn from them when a model behind a name has changed.
 
 \b
@@ -67,8 +65,8 @@ def thresholds(
       relatent thresholds old.parquet new.parquet --cutoff 0.7 --cutoff 0.9
       relatent thresholds old.parquet translated.parquet --for dedup --same duplicates.csv --json
     """
-    from relatent.deliver import read_relevance, threshold_spaces
-    from relatent.evaluate.cutoffs import CUTOFFS
+    from relatent.decide import read_relevance, threshold_spaces
+    from relatent.decide.threshold import CUTOFFS
 
     source, target = two_spaces(old, new, vector, key, target_vector, target_key, by_row)
     found = threshold_spaces(
@@ -109,7 +107,8 @@ def backfill(
       relatent backfill t.safetensors old.parquet new-sample.parquet -o order.parquet
       relatent backfill t.safetensors old.parquet new-sample.parquet --counts clicks -o order.parquet --json
     """
-    from relatent.deliver import load, plan_backfill
+    from relatent import load
+    from relatent.decide import plan_backfill
 
     source, target = two_spaces(old, new, vector, key, target_vector, target_key)
     found = plan_backfill(load(translator), source, target, out, counts=counts, left=left, overwrite=force, seed=seed)
@@ -134,7 +133,7 @@ def make(
       relatent canary make old.parquet -o canary.parquet
       relatent canary make old.parquet -n 100 -o canary.parquet --json
     """
-    from relatent.deliver import make_canary
+    from relatent.monitor import make_canary
     from relatent.spaces import read_space
 
     kept = make_canary(read_space(space, vector=vector, key=key), out, items=items, overwrite=force, seed=seed)
@@ -161,7 +160,7 @@ def check(
       relatent canary check canary.parquet fresh.parquet
       relatent canary check canary.parquet fresh.parquet --tolerance 0.01 --json
     """
-    from relatent.deliver import check_canary
+    from relatent.monitor import check_canary
 
     spaces = two_spaces(kept, fresh, vector, key, target_vector, target_key, by_row)
     found = check_canary(*spaces, tolerance=tolerance)
@@ -190,9 +189,10 @@ def watch(
       relatent watch t.safetensors monday.parquet --log drift.jsonl
       relatent watch t.safetensors monday.parquet --truth monday-new.parquet --log drift.jsonl --json
     """
-    from relatent.deliver import load, watch_batch
-    from relatent.deliver.translate import check_translator
+    from relatent import load
+    from relatent.monitor import watch_batch
     from relatent.spaces import read_space
+    from relatent.translate.files import check_translator
 
     fitted = load(translator)
     check_translator(fitted)

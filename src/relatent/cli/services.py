@@ -11,8 +11,6 @@ import typer
 from relatent.cli.frame import Answer, command
 from relatent.cli.options import Accept, ByRow, Force, Key, Seed, TranslatorFile, Vector
 
-__all__ = ["explore", "serve"]
-
 
 @command
 def serve(
@@ -45,7 +43,7 @@ def serve(
       relatent serve t.safetensors
       relatent serve new-to-old.safetensors --upstream http://127.0.0.1:9000/v1 --port 8080 --normalize
     """
-    from relatent.deliver import load
+    from relatent import load
     from relatent.serve import Settings, run
 
     settings = Settings(
@@ -101,7 +99,7 @@ def explore(
       relatent explore old.parquet new.parquet --translator t.safetensors --label topic --open
       relatent explore small.npy middle.npy large.npy --by-row --out spaces.html
     """
-    from relatent.deliver import load
+    from relatent import load
     from relatent.explore import Exploration, run, write_page
     from relatent.spaces import check_new, read_space
 

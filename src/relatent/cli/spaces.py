@@ -26,8 +26,6 @@ from relatent.cli.options import (
 )
 from relatent.cli.options import spaces as two_spaces
 
-__all__ = ["anchors", "compare", "encode", "info", "mixed", "project"]
-
 Input = Annotated[str, typer.Argument(metavar="SPACE", help="Vectors: a file, folder or glob.")]
 
 
@@ -47,7 +45,7 @@ def info(
       relatent info 'shards/*.parquet' --vector embedding --json
       relatent info t.safetensors
     """
-    from relatent.deliver import describe
+    from relatent.translate import describe
 
     reading = {name: value for name, value in (("vector", vector), ("key", key)) if value is not None}
     found = describe(path, progress=progress, **reading)
@@ -74,7 +72,7 @@ def mixed(
       relatent mixed items.parquet --old old-sample.parquet --new new-sample.parquet
       relatent mixed items.parquet --old old-sample.parquet --new new-sample.parquet -o rows.csv
     """
-    from relatent.deliver import list_origins
+    from relatent.monitor import list_origins
     from relatent.spaces import read_space
 
     collection = read_space(space, vector=vector, key=key)
@@ -172,7 +170,8 @@ def anchors(
       relatent anchors old.parquet -k 300 --strategy stratified --column label -o anchors.parquet
       relatent anchors old.parquet -k 2000 --known new.parquet --rows-per-second 10 -o next.parquet
     """
-    from relatent.deliver import candidate_count, plan_anchors, select_anchors
+    from relatent.anchors import candidate_count, select_anchors
+    from relatent.decide import plan_anchors
     from relatent.spaces import read_space
 
     source = read_space(space, vector=vector, key=key)
@@ -216,7 +215,7 @@ def project(
       relatent project old.parquet -a anchors.parquet -o old-relative.parquet
       relatent project new.parquet -a anchors.parquet -o new-relative.parquet
     """
-    from relatent.deliver import project_space
+    from relatent.project import project_space
     from relatent.spaces import check_new, read_space
 
     check_new(out, anchors, overwrite=force)
@@ -264,7 +263,8 @@ def compare(
       relatent compare old.npy new.npy --rows 2000 --json
       relatent compare old.parquet new.parquet --html compare.html
     """
-    from relatent.deliver import compare_spaces, report_comparison
+    from relatent.evaluate import compare_spaces
+    from relatent.report import report_comparison
 
     first, second = two_spaces(old, new, vector, key, target_vector, target_key, by_row)
     found = compare_spaces(

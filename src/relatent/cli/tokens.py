@@ -10,8 +10,6 @@ import typer
 from relatent.cli.frame import Answer, command, group
 from relatent.cli.options import Force, Key, Out, TranslatorFile, TranslatorOut
 
-__all__ = ["evaluate", "fit", "translate"]
-
 ABOUT = """Vectors of tokens or patches, several per item, as models of late interaction (ColBERT, ColPali) give.
 
 \b
@@ -38,9 +36,8 @@ def fit(old: Old, new: New, out: TranslatorOut, column: Column = None, key: Key 
     Examples:
       relatent tokens fit old.parquet new.parquet -o t.safetensors
     """
-    from relatent.deliver import fit_tokens, read_tokens
     from relatent.spaces import check_new
-    from relatent.translate import Translator
+    from relatent.translate import Translator, fit_tokens, read_tokens
 
     check_new(out, overwrite=force)
     spaces = (read_tokens(path, column=column, key=key) for path in (old, new))
@@ -56,7 +53,8 @@ def translate(translator: TranslatorFile, old: Old, out: Out, column: Column = N
     Examples:
       relatent tokens translate t.safetensors old.parquet -o translated.parquet
     """
-    from relatent.deliver import load, translate_tokens
+    from relatent import load
+    from relatent.translate import translate_tokens
 
     items = translate_tokens(load(translator), old, out, column=column, overwrite=force)
     return Answer(f"Wrote the translated vectors of {items:,} items to {out}.", {"out": out, "items": items})
@@ -72,7 +70,8 @@ def evaluate(translator: TranslatorFile, old: Old, new: New, column: Column = No
     Examples:
       relatent tokens evaluate t.safetensors old-held-out.parquet new-held-out.parquet --json
     """
-    from relatent.deliver import evaluate_tokens, load, read_tokens
+    from relatent import load
+    from relatent.translate import evaluate_tokens, read_tokens
 
     spaces = (read_tokens(path, column=column, key=key) for path in (old, new))
     found = evaluate_tokens(load(translator), *spaces)

@@ -32,8 +32,6 @@ from relatent.cli.options import (
 )
 from relatent.cli.options import spaces as two_spaces
 
-__all__ = ["demo", "export", "fit", "stitch", "translate"]
-
 
 @command
 def fit(
@@ -80,10 +78,10 @@ def fit(
       relatent fit old.parquet new.parquet -o t.safetensors --html fit.html
     """
     from relatent._saved import check_suffix
-    from relatent.deliver import fit_spaces, report_translator
     from relatent.engines import open_engine
+    from relatent.report import report_translator
     from relatent.spaces import check_new, read_space
-    from relatent.translate import Translator
+    from relatent.translate import Translator, fit_spaces
 
     check_suffix(out)
     check_new(out, old, new, anchors, overwrite=force)
@@ -145,9 +143,10 @@ def translate(
       relatent translate t.safetensors old/ -o translated --scheduler tcp://scheduler:8786
       relatent translate t.safetensors old.npy -o translated.npy --force
     """
-    from relatent.deliver import load, translate_space
+    from relatent import load
     from relatent.engines import open_engine
     from relatent.spaces import check_new, read_space
+    from relatent.translate import translate_space
 
     check_new(out, translator, overwrite=force)
     source, fitted = read_space(old, vector=vector, key=key, packed=packed), load(translator)
@@ -200,10 +199,10 @@ def export(
     """
     import json
 
-    from relatent.deliver import load
+    from relatent import load
     from relatent.exports import export as write
     from relatent.spaces import check_new, check_output
-    from relatent.spaces.formats.errors import readable
+    from relatent.spaces.io.checksums import readable
 
     check = check_output if to == "faiss" else check_new  # the other formats are no stores
     check(out, translator, index, space, target, overwrite=force)
@@ -250,9 +249,9 @@ def stitch(
       relatent stitch t.safetensors old.parquet head.safetensors -o predictions.parquet
       relatent stitch t.safetensors old.parquet head.npz -o predictions.parquet --truth label --new new.parquet
     """
-    from relatent.deliver import load, stitch_space
+    from relatent import load
     from relatent.spaces import check_new, read_space
-    from relatent.stitching import read_head
+    from relatent.stitching import read_head, stitch_space
 
     check_new(out, translator, head, new, overwrite=force)
     source, target = read_space(old, vector=vector, key=key), None if new is None else read_space(new)

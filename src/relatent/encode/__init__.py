@@ -8,9 +8,7 @@ text), :func:`vision_transformer`, :func:`timm_model`, :func:`torchvision_model`
 from relatent.encode.encoder import Encoder, encode, function
 from relatent.encode.image import ClipPair, clip, timm_model, torch_module, torchvision_model, vision_transformer
 from relatent.encode.items import KINDS, Items, encode_file, encoder_of, read_items
-from relatent.encode.onnx import onnx_text
-from relatent.encode.static_words import static
-from relatent.encode.text import sentence_transformer, transformer
+from relatent.encode.text import onnx_text, sentence_transformer, static, transformer
 
 __all__ = [
     "KINDS",

@@ -12,10 +12,8 @@ from typing import Any, Self
 
 import numpy as np
 
-from relatent._atomic import FileError
+from relatent._files import FileError
 from relatent.spaces import Fingerprint
-
-__all__ = ["VectorCache", "content"]
 
 # SQLite takes at most 999 values in one question.
 AT_ONCE = 500

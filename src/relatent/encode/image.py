@@ -10,12 +10,9 @@ from typing import Any
 import numpy as np
 
 from relatent._array import to_numpy
-from relatent._extras import needs
-from relatent.encode.encoder import Encoder
-from relatent.encode.local import best_device, check_pooling, model_name, normalized, pooled, revision_of
+from relatent._errors import needs
+from relatent.encode.encoder import Encoder, best_device, check_pooling, model_name, normalized, pooled, revision_of
 from relatent.encode.text import hidden_state
-
-__all__ = ["ClipPair", "clip", "open_image", "timm_model", "torch_module", "torchvision_model", "vision_transformer"]
 
 
 @dataclass(frozen=True)

@@ -8,18 +8,14 @@ from pathlib import Path
 from typing import Any
 
 from relatent._array import suggest
-from relatent._atomic import FileError
+from relatent._files import FileError
 from relatent.encode.encoder import Encoder, encode
 from relatent.encode.image import clip, timm_model, torchvision_model, vision_transformer
-from relatent.encode.onnx import onnx_text
-from relatent.encode.static_words import static
-from relatent.encode.text import sentence_transformer, transformer
-from relatent.spaces.files import AnyPath, check_new, read_space, write_space
-from relatent.spaces.formats.columns import KEY_NAMES
+from relatent.encode.text import onnx_text, sentence_transformer, static, transformer
+from relatent.spaces.io.columns import KEY_NAMES
+from relatent.spaces.io.files import AnyPath, check_new, read_space, write_space
+from relatent.spaces.io.tables import read_table
 from relatent.spaces.space import Space
-from relatent.spaces.table import read_table
-
-__all__ = ["KINDS", "Items", "encode_file", "encoder_of", "read_items"]
 
 IMAGES = (".png", ".jpg", ".jpeg", ".webp", ".bmp", ".gif")
 TEXT_NAMES = ("text", "texts", "sentence", "content", "document", "title", "body", "question")

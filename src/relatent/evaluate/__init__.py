@@ -1,8 +1,6 @@
-"""EVALUATE: compare two spaces, score a translation, and decide whether it pays."""
+"""MEASURE: compare two spaces and score a translation. Numbers, no decisions."""
 
-from relatent.evaluate.comparison import Comparison, Score, compare
-from relatent.evaluate.cutoffs import Cutoff, Thresholds, thresholds
-from relatent.evaluate.diagnose import AnchorDiagnosis, diagnose_anchors
+from relatent.evaluate.comparison import MEASURES, Comparison, Measure, Score, compare, compare_spaces
 from relatent.evaluate.fidelity import (
     TaskKept,
     arr,
@@ -16,7 +14,6 @@ from relatent.evaluate.fidelity import (
     task_kept,
 )
 from relatent.evaluate.interval import Estimate, Report, bootstrap
-from relatent.evaluate.late_interaction import maxsim
 from relatent.evaluate.linear import (
     canonical_correlations,
     cca,
@@ -27,21 +24,12 @@ from relatent.evaluate.linear import (
     pwcca,
     svcca,
 )
-from relatent.evaluate.measures import MEASURES, Measure
 from relatent.evaluate.neighbors import Neighbors, nearest
-from relatent.evaluate.options import OptionScores, Search, score_options
-from relatent.evaluate.origin import Origin, tell_apart
-from relatent.evaluate.pairwise import (
-    cknna,
-    distance_correlation,
-    kernel_cka,
-    mutual_knn,
-    relative_similarity,
-    rsa,
-)
+from relatent.evaluate.pairwise import cknna, distance_correlation, kernel_cka, mutual_knn, relative_similarity, rsa
 from relatent.evaluate.retrieval import (
     hubness,
     jaccard,
+    maxsim,
     mean_rank,
     mrr,
     ndcg,
@@ -51,36 +39,20 @@ from relatent.evaluate.retrieval import (
     retrieval_report,
     top1,
 )
-from relatent.evaluate.rule import Cost, Decision, Rule
 from relatent.evaluate.scale import NormDistribution, ScaleCurve, norms, rescale, rescaled, scale_curve
 from relatent.evaluate.shape import permutation_angle, soft_matching, whitened_procrustes
-from relatent.evaluate.storage import Storage, StorageCost, StorageReport, storage_costs, storages
-from relatent.evaluate.verdict import Verdict, verdict_of
 
 __all__ = [
     "MEASURES",
-    "AnchorDiagnosis",
     "Comparison",
-    "Cost",
-    "Cutoff",
-    "Decision",
     "Estimate",
     "Measure",
     "Neighbors",
     "NormDistribution",
-    "OptionScores",
-    "Origin",
     "Report",
-    "Rule",
     "ScaleCurve",
     "Score",
-    "Search",
-    "Storage",
-    "StorageCost",
-    "StorageReport",
     "TaskKept",
-    "Thresholds",
-    "Verdict",
     "arr",
     "bootstrap",
     "canonical_correlations",
@@ -88,8 +60,8 @@ __all__ = [
     "cka",
     "cknna",
     "compare",
+    "compare_spaces",
     "cosine",
-    "diagnose_anchors",
     "distance_correlation",
     "fidelity_report",
     "gain_recovered",
@@ -121,16 +93,10 @@ __all__ = [
     "retrieval_report",
     "rsa",
     "scale_curve",
-    "score_options",
     "soft_matching",
-    "storage_costs",
-    "storages",
     "svcca",
     "task_kept",
-    "tell_apart",
-    "thresholds",
     "top1",
-    "verdict_of",
     "whitened_procrustes",
 ]
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from relatent._array import Array, array_namespace, check_count
 
-__all__ = ["check_fewer", "check_varies"]
-
 
 def check_fewer(k: int, n: int) -> int:
     """Check that k neighbors are fewer than the n rows: of all rows, every two sets of neighbors are equal."""

@@ -15,22 +15,8 @@ from relatent._array import Array, array_namespace, as_labels, as_parallel, as_s
 from relatent._linalg import row_norms, unit_norm
 from relatent.evaluate.checks import check_varies
 from relatent.evaluate.interval import Estimate, Report, bootstrap, column, ratio, report, share_of_gain
-from relatent.evaluate.judged import Relevant
 from relatent.evaluate.neighbors import nearest
-from relatent.evaluate.retrieval import recall_rows
-
-__all__ = [
-    "TaskKept",
-    "arr",
-    "cosine",
-    "fidelity_report",
-    "gain_recovered",
-    "mse",
-    "norm_ratio",
-    "r2",
-    "reconstruction_mse",
-    "task_kept",
-]
+from relatent.evaluate.retrieval import Relevant, recall_rows
 
 
 def cosine(x: Array, y: Array) -> Array:

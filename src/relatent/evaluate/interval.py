@@ -11,19 +11,6 @@ import numpy as np
 from relatent._array import as_labels, random_generator
 from relatent._terminal import Tabular, render
 
-__all__ = [
-    "LEVEL",
-    "Estimate",
-    "Measured",
-    "Report",
-    "bootstrap",
-    "column",
-    "difference",
-    "ratio",
-    "report",
-    "share_of_gain",
-]
-
 DRAWS = 1_000
 LEVEL = 0.95
 # Beyond this many rows, random groups of rows are drawn instead of rows: the interval is the same, the work bounded.

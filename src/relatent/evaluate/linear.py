@@ -1,32 +1,51 @@
-"""Linear measures of similarity between two spaces, all functions of their centered second moments.
-
-Each takes two parallel matrices, or one summary of them (:class:`relatent.Summary`). CKA and the
-Procrustes distance are differentiable in torch; what inverts a covariance is computed in NumPy, in float64.
-"""
+"""What the linear measures need of two parallel spaces: their second moments, and the principal axes of each."""
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from relatent._array import Array, array_namespace, as_parallel, suggest, to_numpy
 from relatent._linalg import thin_svd
-from relatent.evaluate.moments import Axes, as_moments, principal_axes
-from relatent.summary import centered_chunks
+from relatent.evaluate.checks import check_varies
+from relatent.summary import Summary, accumulate, centered_chunks
 
-__all__ = [
-    "canonical_correlations",
-    "cca",
-    "cka",
-    "minibatch_cka",
-    "predictivity",
-    "procrustes",
-    "pwcca",
-    "svcca",
-]
+# Directions with less than this share of the largest variance are rounding noise (a share 1e-6 of its spread).
+NOISE = 1e-12
+
+
+def as_moments(x: Any, y: Any = None, *, wide: bool = True) -> Summary:
+    """Take a summary as it is, or make one from two parallel matrices (:func:`relatent.summary.accumulate`)."""
+    if y is not None:
+        x, y = as_parallel(x=x, y=y)
+        check_varies(x=x, y=y)
+        return accumulate(x, y, wide=wide)
+    if not isinstance(x, Summary):
+        raise TypeError(
+            f"One argument of type {type(x).__name__} was given: expected two parallel matrices x and y, "
+            "or a summary of them (relatent.translate.summarize)."
+        )
+    return x
+
+
+@dataclass(frozen=True)
+class Axes:
+    """The principal axes of a space: ``values`` fall, and column i of ``vectors`` is the axis of ``values[i]``."""
+
+    values: np.ndarray
+    vectors: np.ndarray
+
+
+def principal_axes(scatter: Array) -> Axes:
+    """Decompose a scatter matrix; axes that hold rounding noise are dropped."""
+    values, vectors = np.linalg.eigh(to_numpy(scatter).astype(np.float64, copy=False))
+    live = values > NOISE * values[-1]
+    return Axes(values[live][::-1], vectors[:, live][:, ::-1])
+
 
 DISTANCES = ("angular", "squared")
 # Share of the variance that the leading axes of SVCCA hold.

@@ -11,31 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from relatent._array import (
-    Array,
-    array_namespace,
-    as_parallel,
-    random_generator,
-    suggest,
-    take_rows,
-    to_numpy,
-)
+from relatent._array import Array, array_namespace, as_parallel, random_generator, suggest, take_rows, to_numpy
 from relatent._linalg import unit_norm
 from relatent.evaluate.checks import check_fewer, check_varies
 from relatent.evaluate.neighbors import nearest
 from relatent.project.similarity import cosine, euclidean
 from relatent.spaces.normalize import centered
-
-__all__ = [
-    "alignment",
-    "cknna",
-    "distance_correlation",
-    "kernel_cka",
-    "mutual_knn",
-    "relative_similarity",
-    "rsa",
-    "sampled",
-]
 
 MAX_ROWS = 4_096
 DISSIMILARITIES = ("cosine", "correlation", "euclidean")

@@ -1,33 +1,105 @@
-"""Retrieval measures: look vectors up in a space and see whether the right rows come back.
-
-Throughout, x are vectors in (or translated into) the space of y, and both are looked up among the rows of y.
-"""
+"""Which rows a search should find and how much each is worth; ranked lists scored against that."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from relatent._array import Array, as_parallel, as_same_space, to_numpy
+from relatent._array import Array, as_parallel, as_same_space, check_same_width, row_chunks, to_numpy
+from relatent._linalg import unit_norm
 from relatent.evaluate.checks import check_fewer, check_varies
 from relatent.evaluate.interval import Report, column, report
-from relatent.evaluate.judged import Judgments, Relevant, first_hit
 from relatent.evaluate.neighbors import nearest, score_blocks
+from relatent.spaces.multi_vectors import MultiVectors
 
-__all__ = [
-    "hubness",
-    "jaccard",
-    "mean_rank",
-    "mean_reciprocal_rank",
-    "mrr",
-    "ndcg",
-    "precision",
-    "recall",
-    "reciprocal_ranks",
-    "retrieval_report",
-    "top1",
-]
+# One entry per query: a row number, several, or a mapping from row numbers to grades.
+Relevant = Sequence[Any] | np.ndarray
+
+
+@dataclass(frozen=True, eq=False)
+class Judgments:
+    """The rows that are relevant to each query, (n, r), and their grades; filled up with −1 and 0.
+
+    Found rows, (n, k), are scored query by query. What is not named here is not relevant.
+    """
+
+    rows: np.ndarray
+    grades: np.ndarray
+
+    @staticmethod
+    def of(relevant: Relevant, n: int, m: int) -> Judgments:
+        """Return the judgments of n queries over m rows. A grade of 0 or less is not relevant; rows alone have 1.
+
+        >>> Judgments.of([{3: 2.0, 5: 0.0}, [4, 4, 1]], 2, 9).rows.tolist()
+        [[3, -1], [1, 4]]
+        """
+        if len(relevant) != n:
+            raise ValueError(f"relevant has {len(relevant)} entries and x {n} rows: expected one entry per row of x.")
+        graded = [_graded(entry) for entry in relevant]
+        widest = max(map(len, graded), default=0)
+        rows, grades = np.full((n, widest), -1, dtype=np.int64), np.zeros((n, widest))
+        for query, entry in enumerate(graded):
+            if not entry:
+                raise ValueError(f"Query {query} has no relevant row: leave it out.")
+            if min(entry) < 0 or max(entry) >= m:
+                raise ValueError(f"relevant holds row numbers outside 0…{m - 1}, the rows of y.")
+            rows[query, : len(entry)], grades[query, : len(entry)] = zip(*sorted(entry.items()), strict=True)
+        return Judgments(rows, grades)
+
+    @staticmethod
+    def own(n: int) -> Judgments:
+        """Return the judgments of n queries that should each find the row of their own number."""
+        return Judgments(np.arange(n)[:, None], np.ones((n, 1)))
+
+    def grades_of(self, found: np.ndarray) -> np.ndarray:
+        """Return the grade of each found row, (n, k)."""
+        graded = np.zeros(found.shape)
+        for rows, grades in zip(self.rows.T, self.grades.T, strict=True):
+            graded += np.where(found == rows[:, None], grades[:, None], 0)
+        return graded
+
+    def recall(self, found: np.ndarray) -> np.ndarray:
+        r"""Return the share of the relevant rows that are found: :math:`|N_i \cap R_i| / |R_i|`."""
+        return np.asarray(np.sum(self.grades_of(found) > 0, axis=1) / np.sum(self.grades > 0, axis=1))
+
+    def reciprocal_rank(self, found: np.ndarray) -> np.ndarray:
+        """Return 1 / the place of the first relevant row, 0 where none is found."""
+        return first_hit(self.grades_of(found) > 0)
+
+    def ndcg(self, found: np.ndarray) -> np.ndarray:
+        r"""Return the normalized discounted cumulative gain of the k found rows.
+
+        .. math:: \frac{\sum_{j \le k} g_{(j)} / \log_2(1 + j)}{\max \sum_{j \le k} g_{(j)} / \log_2(1 + j)}
+
+        g are the grades in the order found. 1: the most valuable rows first. The gain is linear in the grade, as in
+        trec_eval and scikit-learn.
+
+        References: Järvelin & Kekäläinen, ACM TOIS 2002.
+        """
+        best = -np.sort(-self.grades, axis=1)[:, : found.shape[1]]
+        return np.asarray(_discounted(self.grades_of(found)) / _discounted(best))
+
+
+def first_hit(hits: np.ndarray) -> np.ndarray:
+    """Return 1 / the place of the first hit of each row of (n, k) truth values, 0 where there is none.
+
+    >>> first_hit(np.asarray([[False, True], [False, False]])).tolist()
+    [0.5, 0.0]
+    """
+    return np.asarray(np.where(np.any(hits, axis=1), 1 / (np.argmax(hits, axis=1) + 1), 0.0))
+
+
+def _graded(entry: Any) -> dict[int, float]:
+    """Return the relevant rows of one query with their grades."""
+    pairs = entry.items() if isinstance(entry, Mapping) else ((row, 1.0) for row in np.atleast_1d(entry))
+    return {int(row): float(grade) for row, grade in pairs if grade > 0}
+
+
+def _discounted(grades: np.ndarray) -> np.ndarray:
+    return np.asarray(grades @ (1 / np.log2(np.arange(2, grades.shape[1] + 2))))
 
 
 def jaccard(x: Array, y: Array, k: int = 10, metric: str = "cosine") -> float:
@@ -241,3 +313,29 @@ def _ahead(scores: np.ndarray, own: np.ndarray) -> np.ndarray:
     """Count the scores above the own, and half of those that equal it."""
     mine = own[:, None].astype(scores.dtype)
     return np.asarray(np.sum(scores > mine, axis=1) + 0.5 * np.sum(scores == mine, axis=1))
+
+
+# Vectors of queries that meet all vectors of the documents at a time.
+BLOCK = 2_048
+
+
+def maxsim(queries: MultiVectors, documents: MultiVectors, *, normalize: bool = True) -> np.ndarray:
+    r"""Return the late-interaction score of every query and document, (queries, documents).
+
+    .. math:: S_{qd} = \sum_{i \in q} \max_{j \in d} \langle u_i, v_j \rangle
+
+    Vectors are scaled to unit norm first, unless ``normalize=False``. Unchanged when both sides are rotated; the sum
+    is not divided by the number of the query's vectors, so that only scores of one query can be compared.
+
+    References: Khattab & Zaharia, SIGIR 2020 (ColBERT).
+
+    >>> a, b = MultiVectors.of([np.eye(2)]), MultiVectors.of([np.eye(2)[:1], np.eye(2)])
+    >>> maxsim(a, b).tolist()
+    [[1.0, 2.0]]
+    """
+    check_same_width(queries=queries.vectors, documents=documents.vectors)
+    u, v = (unit_norm(side.vectors) if normalize else side.vectors for side in (queries, documents))
+    best = np.empty((len(u), len(documents)), dtype=np.result_type(u, v))
+    for rows in row_chunks(len(u), BLOCK):
+        best[rows] = np.maximum.reduceat(u[rows] @ v.T, documents.offsets[:-1], axis=1)
+    return np.asarray(np.add.reduceat(best, queries.offsets[:-1], axis=0))

@@ -13,8 +13,6 @@ from relatent._array import Array, Keyed, array_namespace, as_labels, as_matrix,
 from relatent._linalg import row_norms, unit_norm
 from relatent._terminal import render
 
-__all__ = ["NormDistribution", "ScaleCurve", "norms", "rescale", "rescaled", "scale_curve"]
-
 # A norm is an outlier beyond this many quartile ranges outside of the middle half (Tukey's fences).
 FENCE = 1.5
 

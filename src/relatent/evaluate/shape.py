@@ -11,10 +11,7 @@ from typing import Any
 import numpy as np
 
 from relatent._array import to_numpy
-from relatent.evaluate.linear import crossed
-from relatent.evaluate.moments import Axes, as_moments, principal_axes
-
-__all__ = ["permutation_angle", "soft_matching", "whitened_procrustes"]
+from relatent.evaluate.linear import Axes, as_moments, crossed, principal_axes
 
 ALPHA = 0.5
 

@@ -3,9 +3,8 @@
 The page is built from ``web/`` when the package is built (extra ``explore`` to serve it).
 """
 
-from relatent.explore.app import make_app, run
+from relatent.explore.app import make_app, run, write_page
 from relatent.explore.exploration import Exploration
-from relatent.explore.page import write_page
 from relatent.explore.scene import Scene
 
 __all__ = ["Exploration", "Scene", "make_app", "run", "write_page"]

@@ -17,8 +17,6 @@ from relatent.explore.scene import Scene
 from relatent.spaces import Space
 from relatent.translate import Translator
 
-__all__ = ["GIVEN", "Exploration"]
-
 # The number of anchors that stands for the translator that was given.
 GIVEN = 0
 DEFAULT_ANCHORS = 300

@@ -13,8 +13,6 @@ from relatent.evaluate import nearest
 from relatent.explore.scene import Scene
 from relatent.translate import Translator
 
-__all__ = ["NEIGHBORS", "Fit", "HeldOut", "Score", "fit_anchors", "fit_given", "neighbors_of"]
-
 # Neighbors of an item that are shown and compared.
 NEIGHBORS = 10
 # Held-out items whose neighbors are compared after each fit: enough for two digits, few enough to follow a slider.

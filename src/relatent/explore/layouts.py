@@ -8,13 +8,11 @@ from importlib.util import find_spec
 
 import numpy as np
 
-from relatent._extras import needs
+from relatent._errors import needs
+from relatent._linalg import Plane
 from relatent.explore.fits import Fit
 from relatent.explore.scene import Scene
 from relatent.project import RelativeProjection
-from relatent.project.plane import Plane
-
-__all__ = ["LAYOUTS", "Layout", "Panel", "layout_panels"]
 
 # t-SNE of more items than this takes minutes.
 TSNE_ITEMS = 5_000

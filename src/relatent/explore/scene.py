@@ -10,12 +10,10 @@ import numpy as np
 import pyarrow as pa
 
 from relatent._array import suggest
+from relatent._linalg import Plane
 from relatent.anchors import uniform
-from relatent.project.plane import Plane
 from relatent.spaces import Space, key_hashes
 from relatent.spaces.join import common_rows
-
-__all__ = ["LABEL_NAMES", "MAX_ANCHORS", "MAX_SPACES", "Scene"]
 
 # Columns that are taken for labels unless one is named.
 LABEL_NAMES = ("label", "class", "category", "topic", "language")

@@ -9,12 +9,10 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import parquet
 
-from relatent._atomic import atomic_write
+from relatent._files import atomic_write
+from relatent._linalg import Plane
 from relatent.evaluate import nearest
-from relatent.project.plane import Plane
 from relatent.spaces import Space, read_space
-
-__all__ = ["write"]
 
 NEIGHBORS = 15
 # Rows up to which neighbors are written: an exact search among more takes minutes.

@@ -7,12 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from relatent._atomic import FileError, atomic_write
-from relatent._extras import needs
-from relatent._remedy import with_remedy
+from relatent._errors import needs, with_remedy
+from relatent._files import FileError, atomic_write
 from relatent.exports.steps import Step, map_of, steps_of
-
-__all__ = ["transforms", "wrap", "write"]
 
 
 def transforms(translator: Any, *, side: str = "source", normalize: bool = False) -> list[Any]:

@@ -8,10 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from relatent._extras import needs
+from relatent._errors import needs
 from relatent.exports.steps import map_of
-
-__all__ = ["DocumentTranslator", "QueryTranslator"]
 
 _HAYSTACK = needs("haystack", "haystack", "make Haystack components")
 component: Any = _HAYSTACK.component

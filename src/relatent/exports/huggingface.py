@@ -9,11 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from relatent import __version__
-from relatent._atomic import atomic_write
-from relatent.exports.about import described
+from relatent._files import atomic_write
+from relatent.exports.formats import described
 from relatent.exports.steps import map_of, steps_of
-
-__all__ = ["write"]
 
 FILE = "translator.safetensors"
 CARD = """---

@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from relatent._extras import needs
+from relatent._errors import needs
 from relatent.exports.route import ROLES, Route
-
-__all__ = ["TranslatedEmbeddings"]
 
 Embeddings: Any = needs("langchain_core.embeddings", "langchain", "wrap LangChain embeddings").Embeddings
 

@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from relatent._extras import needs
+from relatent._errors import needs
 from relatent.exports.route import ROLES, Route
-
-__all__ = ["TranslatedEmbedding"]
 
 _LLAMA = needs("llama_index.core.base.embeddings.base", "llama-index", "wrap LlamaIndex embeddings")
 _PYDANTIC = needs("pydantic", "llama-index", "wrap LlamaIndex embeddings")

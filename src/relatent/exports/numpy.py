@@ -8,11 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from relatent._atomic import atomic_write
+from relatent._files import atomic_write
 from relatent.exports import translate_with_numpy
 from relatent.exports.steps import steps_of
-
-__all__ = ["write"]
 
 
 def write(

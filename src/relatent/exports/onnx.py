@@ -10,12 +10,10 @@ from typing import Any
 import numpy as np
 
 from relatent import __version__
-from relatent._atomic import atomic_write
-from relatent._extras import needs
-from relatent.exports.about import described
+from relatent._errors import needs
+from relatent._files import atomic_write
+from relatent.exports.formats import described
 from relatent.exports.steps import map_of, steps_of
-
-__all__ = ["IR_VERSION", "OPSET", "model", "write"]
 
 # Read by every onnxruntime since 1.14 (2023), and by onnx.js and Windows ML of the same age.
 OPSET = 18

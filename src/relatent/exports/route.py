@@ -9,8 +9,6 @@ import numpy as np
 
 from relatent.exports.steps import map_of
 
-__all__ = ["ROLES", "Route"]
-
 ROLES = ("query", "document")
 
 

@@ -16,11 +16,9 @@ from typing import Any
 import numpy as np
 
 from relatent import __version__
-from relatent._atomic import FileError, atomic_write
-from relatent.exports.about import described
+from relatent._files import FileError, atomic_write
+from relatent.exports.formats import described
 from relatent.exports.steps import Step, map_of, steps_of
-
-__all__ = ["write"]
 
 # The names that every version since 2019 understands.
 DENSE, NORMALIZE = "sentence_transformers.models.Dense", "sentence_transformers.models.Normalize"

@@ -12,13 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from relatent._remedy import with_remedy
+from relatent._errors import with_remedy
 from relatent.exports.translate_with_numpy import apply
 from relatent.project.coded_map import CodedMap
 from relatent.spaces.normalize import Normalizer
-from relatent.translate.folded import FoldedMap
-
-__all__ = ["Step", "map_of", "steps_of"]
+from relatent.translate.map import FoldedMap
 
 # Rows that a list of steps is tried on, and how near to the map it must come.
 TRIED_ROWS, NEAR = 4, 1e-8

@@ -11,8 +11,6 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["STEPS", "apply", "load"]
-
 Array = np.ndarray
 Step = tuple[str, dict[str, Array]]
 

@@ -12,8 +12,6 @@ from torch import Tensor, nn
 from relatent.nn import Translation
 from relatent.translate import Translator
 
-__all__ = ["TranslationModule"]
-
 
 class TranslationModule(nn.Module):
     """Translates ``sentence_embedding``; saved as the translator's own file."""

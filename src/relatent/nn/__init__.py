@@ -1,12 +1,11 @@
 """NN: the core as torch modules, losses and monitors (extra ``torch``; the callback needs ``lightning``)."""
 
 # ruff: noqa: E402 - a missing torch must be named before anything imports it
-from relatent._extras import needs
+from relatent._errors import needs
 
 needs("torch", "torch", "use relatent.nn")
 
-from relatent.nn.loss import RelativeSimilarityLoss
-from relatent.nn.monitor import LatentMonitor, latent_similarity
+from relatent.nn.monitor import LatentMonitor, RelativeSimilarityLoss, latent_similarity
 from relatent.nn.projection import RelativeProjection
 from relatent.nn.translation import Translation
 

@@ -11,18 +11,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-__all__ = [
-    "Encoder",
-    "check_batch",
-    "embed",
-    "in_mode",
-    "in_single_at_least",
-    "no_autocast",
-    "no_autocast_cache",
-    "normalizes_by_batch",
-    "ordinary_tensors",
-]
-
 Encoder = Callable[[Tensor], Tensor]
 
 

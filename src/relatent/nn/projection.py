@@ -23,8 +23,6 @@ from relatent.project.relative import OUTPUTS, normalized_output
 from relatent.project.similarity import Similarity, resolve
 from relatent.spaces.normalize import centered
 
-__all__ = ["RelativeProjection"]
-
 NORMALIZATIONS = ("none", "center")
 
 

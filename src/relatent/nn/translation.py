@@ -13,8 +13,6 @@ from torch import Tensor, nn
 from relatent._array import check_one_device, to_numpy
 from relatent.nn.forward import check_batch, in_single_at_least
 
-__all__ = ["FittedMap", "Translation"]
-
 # What a translator keeps to learn on from, or to be taken apart. A layer needs neither, nor does the saved file.
 LEARNING = ("parts_", "pairs_", "bank_", "choice_", "encoder_", "decoder_")
 

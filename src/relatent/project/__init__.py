@@ -3,7 +3,7 @@
 from relatent.project import similarity
 from relatent.project.codes import RelativeDecoder, RelativeEncoder
 from relatent.project.inverse import RelativeTranslator, inverse_relative_projection
-from relatent.project.relative import RelativeProjection, relative_projection
+from relatent.project.relative import RelativeProjection, project_space, relative_projection
 
 __all__ = [
     "RelativeDecoder",
@@ -11,6 +11,7 @@ __all__ = [
     "RelativeProjection",
     "RelativeTranslator",
     "inverse_relative_projection",
+    "project_space",
     "relative_projection",
     "similarity",
 ]

@@ -15,8 +15,6 @@ from relatent.spaces.fingerprint import Fingerprint
 from relatent.spaces.normalize import Normalizer
 from relatent.spaces.space import Space
 
-__all__ = ["CodedMap", "CodedTransformer", "check_width", "needs_matrix_target"]
-
 
 @dataclass(frozen=True)
 class CodedMap:

@@ -20,8 +20,6 @@ from relatent.spaces.fingerprint import Fingerprint
 from relatent.spaces.normalize import Normalizer, live_dimensions
 from relatent.spaces.space import Space
 
-__all__ = ["RelativeDecoder", "RelativeEncoder"]
-
 Half = TypeVar("Half", "RelativeEncoder", "RelativeDecoder")
 
 CODES = {"dual": "center", "cosine": "center+l2"}

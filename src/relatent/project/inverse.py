@@ -18,8 +18,6 @@ from relatent.spaces.join import align
 from relatent.spaces.normalize import Normalizer
 from relatent.spaces.space import Space
 
-__all__ = ["RelativeTranslator", "inverse_relative_projection"]
-
 
 def inverse_relative_projection(r: Array, anchors: Array, rtol: float | None = None, ridge: float = 0.0) -> Array:
     r"""Decode cosine relative representations with the anchors of any space.

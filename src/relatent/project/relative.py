@@ -16,18 +16,11 @@ from relatent._array import Array, array_namespace, as_matrix, as_same_space, li
 from relatent._linalg import map_rows, unit_norm
 from relatent.project.similarity import Similarity, angular, basis, cosine, inner, resolve
 from relatent.spaces.fingerprint import Fingerprint
+from relatent.spaces.io.files import AnyPath
+from relatent.spaces.io.mapping import map_space
 from relatent.spaces.keys import key_hashes
 from relatent.spaces.normalize import Normalizer
 from relatent.spaces.space import Space
-
-__all__ = [
-    "OUTPUTS",
-    "RelativeProjection",
-    "code_fingerprint",
-    "normalized_output",
-    "relative_projection",
-    "sparse_codes",
-]
 
 OUTPUTS = ("none", "l2", "layer")
 # Mean cosine between anchors above which a raw cosine says more about the common offset than about the vectors.
@@ -245,3 +238,35 @@ def code_fingerprint(
         revision=None if digest is None else f"anchors {digest}",
         normalization=None if normalize is None else SAME_COSINE.get(normalize, normalize),
     )
+
+
+def project_space(
+    space: Space,
+    anchors: Sequence[Any] | np.ndarray,
+    path: AnyPath,
+    *,
+    similarity: str = "cosine",
+    normalize: str = "center",
+    output: str = "none",
+    overwrite: bool = False,
+    progress: bool | None = None,
+) -> Fingerprint:
+    """Write the relative representation of a space: the similarity of every row to the anchors, named by key.
+
+    Two spaces that are projected on anchors of the same keys, in the same order, can be compared as they are. The file
+    records the kind of projection and a hash of these keys; what was projected on others is then told apart.
+    """
+    fitted = RelativeProjection(similarity, normalize=normalize, output=output).fit(_anchors(space, anchors))
+    known = fitted.fingerprint_
+    map_space(space, path, fitted.transform, known, overwrite=overwrite, progress=progress)
+    return known
+
+
+def _anchors(space: Space, keys: Sequence[Any] | np.ndarray) -> Space:
+    """Find anchors by key, in the order given."""
+    try:
+        return Space(space.take(choose.by_keys(space, keys)), keys)
+    except KeyError as error:
+        raise ValueError(
+            f"{error.args[0]} Expected anchors of the same items as {space.name or 'the space'}."
+        ) from error

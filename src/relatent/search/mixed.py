@@ -10,10 +10,8 @@ import numpy as np
 from relatent._array import Array, as_matrix, as_parallel, check_count, suggest, to_numpy
 from relatent._linalg import unit_norm
 from relatent.evaluate.neighbors import Neighbors, nearest
-from relatent.evaluate.origin import tell_apart
+from relatent.monitor.origin import tell_apart
 from relatent.translate.translator import Translator
-
-__all__ = ["MixedIndex"]
 
 # Of the anchors, the share nearest to a query that its scores are measured against.
 TAIL = 0.1
@@ -89,7 +87,7 @@ class MixedIndex:
     def of_collection(
         cls, vectors: Array, translator: Translator, anchors: tuple[Array, Array], *, metric: str = "cosine"
     ) -> MixedIndex:
-        """Tell the rows of a collection apart by the anchors (:func:`relatent.evaluate.tell_apart`), and index it."""
+        """Tell the rows of a collection apart by the anchors (:func:`relatent.monitor.tell_apart`), and index it."""
         matrix = to_numpy(as_matrix(vectors, "vectors"))
         is_new = tell_apart(matrix, *anchors).is_new
         rows = np.flatnonzero(~is_new), np.flatnonzero(is_new)

@@ -1,4 +1,4 @@
-"""The application and the process around it."""
+"""What a service is told when it starts."""
 
 from __future__ import annotations
 
@@ -8,15 +8,12 @@ from typing import Any
 
 from threadpoolctl import threadpool_limits
 
-from relatent._extras import needs
-from relatent.serve.errors import Refused
+from relatent._errors import needs
+from relatent._http import Refused, run_app
 from relatent.serve.openapi import description
-from relatent.serve.process import run_app
 from relatent.serve.service import Service
-from relatent.serve.settings import Settings
+from relatent.serve.upstream import Settings
 from relatent.translate import Translator
-
-__all__ = ["make_app", "run"]
 
 
 def make_app(translator: Translator, settings: Settings | None = None) -> Any:

@@ -10,10 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from relatent._extras import needs
-from relatent.serve.errors import Refused
-
-__all__ = ["Wanted", "decoded", "encoded", "json_of", "object_of", "rows_of", "texts_of"]
+from relatent._errors import needs
+from relatent._http import Refused
 
 LITTLE = np.dtype("<f4")
 ENCODINGS = ("float", "base64")

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import logging
 from bisect import bisect_left
-from collections import defaultdict
+from collections import defaultdict, deque
 from itertools import accumulate
 from threading import Lock
 
-__all__ = ["Metrics"]
+import numpy as np
+
+from relatent.spaces.fingerprint import Fingerprint
+from relatent.spaces.probe import Match
+from relatent.translate.endpoints import Endpoints
 
 # Upper bounds in seconds.
 BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
@@ -71,3 +76,39 @@ def _histogram(name: str, labels: Labels, found: list[float]) -> list[str]:
 
 def _shown(labels: Labels) -> str:
     return "{" + ",".join(f'{name}="{value}"' for name, value in labels) + "}" if labels else ""
+
+
+# Rows that are looked at together, and rows from one look to the next.
+LOOKED_AT, EVERY = 64, 256
+log = logging.getLogger("relatent.serve")
+
+
+class SourceWatch:
+    """Keeps the last rows, and compares them with the fitted space now and then.
+
+    An embedder whose model was changed behind its name answers with vectors of the right width that mean nothing here.
+    """
+
+    def __init__(self, endpoints: Endpoints, side: str) -> None:
+        known = endpoints.source if side == "source" else endpoints.target
+        self._known = (known, *endpoints.accepted)
+        self._rows: deque[np.ndarray] = deque(maxlen=LOOKED_AT)
+        self._unseen, self._lock = EVERY - LOOKED_AT, Lock()
+        self.match = Match("same", "fewer rows were seen than it takes to tell")
+
+    def see(self, rows: np.ndarray) -> None:
+        """Take rows into account; looks at them once enough have come."""
+        with self._lock:
+            self._rows.extend(rows[-LOOKED_AT:].copy())
+            self._unseen += len(rows)
+            if self._unseen >= EVERY and len(self._rows) == LOOKED_AT:
+                self._unseen = 0
+                self._look()
+
+    def _look(self) -> None:
+        given = Fingerprint.of(np.stack(self._rows))
+        matches = [known.matches(given) for known in self._known]
+        found = next((match for match in matches if match.outcome == "same"), matches[0])
+        if found.outcome != "same" and self.match.outcome == "same":
+            log.warning("The vectors that come in may not be of the space that this translator was fitted on.")
+        self.match = found

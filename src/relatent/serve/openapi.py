@@ -7,10 +7,8 @@ from typing import Any
 import numpy as np
 
 from relatent import __version__
-from relatent.serve.errors import ERRORS
-from relatent.serve.settings import Settings
-
-__all__ = ["description"]
+from relatent._http import ERRORS
+from relatent.serve.upstream import Settings
 
 ANY_ERROR = ("internal", "overloaded")
 IN_BODY = ("bad_input", "batch_too_large", "slow_client", "space_mismatch")

@@ -1,31 +1,59 @@
-"""What the service does with a request, from its bytes to the bytes of its answer."""
+"""Which space the answers are in, by an id that anyone can compare."""
 
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import hmac
 import logging
 import time
 from collections.abc import Awaitable, Callable
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 
 from relatent import __version__
-from relatent._extras import needs
+from relatent._errors import needs
+from relatent._http import Refused
 from relatent._linalg import unit_norm
-from relatent.exports.about import described
+from relatent.exports.formats import described, space_id
 from relatent.exports.steps import map_of
-from relatent.serve.errors import Refused
 from relatent.serve.messages import Wanted, encoded, json_of, object_of, rows_of, texts_of
-from relatent.serve.metrics import Metrics
-from relatent.serve.settings import Settings
-from relatent.serve.space import ServedSpace
-from relatent.serve.upstream import Upstream
-from relatent.serve.watch import SourceWatch
+from relatent.serve.metrics import Metrics, SourceWatch
+from relatent.serve.upstream import Settings, Upstream
+from relatent.spaces.fingerprint import one_model
 from relatent.translate import Translator
 
-__all__ = ["Service"]
+
+@dataclass(frozen=True)
+class ServedSpace:
+    """The space of the answers. What one translator sends both sides into is a space of its own."""
+
+    id: str
+    model: str
+    dim: int
+    metric: str
+    translated_from: str
+
+    @staticmethod
+    def of(translator: Translator, side: str, model: str | None = None) -> ServedSpace:
+        """Describe what comes out of one side of a translator."""
+        ends, fitted = translator.endpoints_, map_of(translator, side)
+        two_sided = translator.target_map_ is not None
+        name = model or ends.target.model or ends.target_name or "translated"
+        given, given_name = (ends.source, ends.source_name) if side == "source" else (ends.target, ends.target_name)
+        found = hashlib.sha256(translator.matrix_.tobytes()).hexdigest()[:16] if two_sided else space_id(ends.target)
+        return ServedSpace(found, name, fitted.width, translator.metric_, given.model or given_name or "unnamed")
+
+    def is_called(self, expected: str) -> bool:
+        """Return whether a caller means this space: by its id, or by the name of its model."""
+        return expected == self.id or one_model(expected, self.model)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values, for JSON."""
+        return asdict(self)
+
 
 # Bytes from which on a request is worked on in a thread, so that small ones do not wait for it.
 LARGE = 2**17

@@ -1,13 +1,15 @@
 """HOLD: vectors with keys, in memory or on disk, and the normalizations that are fitted on anchors."""
 
 from relatent.spaces.chunks import Chunk
-from relatent.spaces.files import SpaceWriter, check_new, check_output, read_space, space_writer, write_space
-from relatent.spaces.fingerprint import Fingerprint, Match, Probe, SpaceWarning
+from relatent.spaces.fingerprint import Fingerprint
 from relatent.spaces.inspect import Inspection, inspect_space
+from relatent.spaces.io.files import SpaceWriter, check_new, check_output, read_space, space_writer, write_space
+from relatent.spaces.io.mapping import ResumeWarning, map_space
 from relatent.spaces.join import Matched, Parallel, duplicate_keys, match_keys, parallel
 from relatent.spaces.keys import held_out, key_hashes, key_texts
 from relatent.spaces.multi_vectors import MultiVectors, token_pairs
 from relatent.spaces.normalize import Normalizer, live_dimensions
+from relatent.spaces.probe import Match, Probe, SpaceWarning
 from relatent.spaces.quantize import Quantizer
 from relatent.spaces.space import Space
 
@@ -22,6 +24,7 @@ __all__ = [
     "Parallel",
     "Probe",
     "Quantizer",
+    "ResumeWarning",
     "Space",
     "SpaceWarning",
     "SpaceWriter",
@@ -33,6 +36,7 @@ __all__ = [
     "key_hashes",
     "key_texts",
     "live_dimensions",
+    "map_space",
     "match_keys",
     "parallel",
     "read_space",

@@ -11,23 +11,12 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 import pyarrow as pa
 
-from relatent.spaces.fingerprint import Fingerprint, SpaceWarning
+from relatent.spaces.fingerprint import Fingerprint
+from relatent.spaces.probe import SpaceWarning
 
 if TYPE_CHECKING:
     from relatent.spaces.quantize import Quantizer
 
-__all__ = [
-    "ArrayRows",
-    "Chunk",
-    "Joined",
-    "Layout",
-    "Rows",
-    "chunk_rows",
-    "empty_others",
-    "entries_of",
-    "row_ranges",
-    "shard_range",
-]
 
 # A chunk of about this size fills the caches of a matrix product and leaves room for several in memory.
 CHUNK_BYTES = 32 * 2**20

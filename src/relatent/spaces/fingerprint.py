@@ -9,9 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from relatent.spaces.probe import Match, Probe, ProbeBuilder, SpaceWarning, compare_probes, probe_of
-
-__all__ = ["Fingerprint", "Match", "Probe", "ProbeBuilder", "SpaceWarning", "one_model"]
+from relatent.spaces.probe import Match, Probe, compare_probes, probe_of
 
 
 @dataclass(frozen=True)

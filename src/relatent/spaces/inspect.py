@@ -13,8 +13,6 @@ from relatent.spaces.join import duplicate_keys
 from relatent.spaces.keys import is_key_type
 from relatent.spaces.space import Space
 
-__all__ = ["Inspection", "inspect_space"]
-
 
 @dataclass(frozen=True)
 class Inspection:

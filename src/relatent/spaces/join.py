@@ -1,26 +1,28 @@
 """Join two spaces on keys, so that row i means the same in both, and say what was left out.
 
 Keys are compared by their texts (:func:`relatent.spaces.keys.key_texts`): 7 and "7" are the same key. A key column that
-was found by its name (:data:`relatent.spaces.formats.columns.KEY_NAMES`) must be unique, which is checked here, where
+was found by its name (:data:`relatent.spaces.io.columns.KEY_NAMES`) must be unique, which is checked here, where
 all keys are read anyway. Rows are paired by their order only when asked, or where neither space has keys.
 """
 
 from __future__ import annotations
 
+import os
+import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import reduce
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from relatent._array import Array, as_parallel
-from relatent._remedy import with_remedy
+from relatent._errors import with_remedy
+from relatent._files import writing
 from relatent.spaces.keys import key_texts, key_values, repeated_keys, without_nulls
 from relatent.spaces.space import Space
-
-__all__ = ["Aligned", "Matched", "Parallel", "align", "common_rows", "duplicate_keys", "match_keys", "parallel"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -225,3 +227,63 @@ def _some(keys: Iterable[object], most: int = 3) -> str:
     return ", ".join(repr(k.item() if hasattr(k, "item") else k) for k in listed[:most]) + (
         " …" if len(listed) > most else ""
     )
+
+
+# Up to this size, rows are held in memory.
+HELD_BYTES = 128 * 2**20
+
+
+def row_blocks(space: Space, rows: np.ndarray, size: int) -> Iterator[np.ndarray]:
+    """Go through the vectors of some rows, in the order given, at most ``size`` at a time.
+
+    Few rows of a file are read at once. Of many, those that ascend are read as they come; others are first brought into
+    order in a temporary file, in one pass over the space, so that neither memory nor time grows with how far they are
+    shuffled.
+
+    >>> space = Space([[0.0], [1.0], [2.0], [3.0]])
+    >>> [block[:, 0].tolist() for block in row_blocks(space, np.asarray([3, 1, 0]), 2)]
+    [[3.0, 1.0], [0.0]]
+    """
+    if space.path is None:
+        return (space.take(rows[start : start + size]) for start in range(0, len(rows), size))
+    if len(rows) * space.dim * space.dtype.itemsize <= HELD_BYTES:
+        return _regrouped(iter([space.take(rows)]), size)
+    ascending = bool(np.all(np.diff(rows) > 0))
+    return _regrouped(_read(space, rows, size) if ascending else _ordered(space, rows, size), size)
+
+
+def _read(space: Space, rows: np.ndarray, size: int) -> Iterator[np.ndarray]:
+    """Go through ascending rows, chunk by chunk."""
+    for chunk in space.chunks(size, within=(int(rows[0]), int(rows[-1]) + 1)):
+        low, high = np.searchsorted(rows, [chunk.start, chunk.start + len(chunk)])
+        yield chunk.vectors[rows[low:high] - chunk.start]
+
+
+def _ordered(space: Space, rows: np.ndarray, size: int) -> Iterator[np.ndarray]:
+    """Write rows to where they belong in a temporary file, and read that."""
+    order = np.argsort(rows, kind="stable")
+    width = space.dim * space.dtype.itemsize
+    with writing(Path(tempfile.gettempdir(), "rows")), tempfile.TemporaryFile(prefix="relatent-") as file:
+        done = 0
+        for found in _read(space, rows[order], size):
+            for place, row in zip(order[done : done + len(found)].tolist(), found, strict=True):
+                os.pwrite(file.fileno(), row.tobytes(), place * width)
+            done += len(found)
+        for start in range(0, len(rows), size):
+            count = min(size, len(rows) - start)
+            raw = os.pread(file.fileno(), count * width, start * width)
+            yield np.frombuffer(raw, dtype=space.dtype).reshape(count, space.dim)
+
+
+def _regrouped(pieces: Iterator[np.ndarray], size: int) -> Iterator[np.ndarray]:
+    """Join and cut arrays so that each but the last has ``size`` rows."""
+    held: list[np.ndarray] = []
+    for piece in pieces:
+        held.append(piece)
+        if sum(map(len, held)) >= size:
+            joined = np.concatenate(held)
+            whole = len(joined) // size * size
+            yield from np.split(joined[:whole], whole // size)
+            held = [joined[whole:]]
+    if held and sum(map(len, held)):
+        yield np.concatenate(held)

@@ -17,8 +17,6 @@ import pyarrow.types as kinds
 
 from relatent._array import to_numpy
 
-__all__ = ["held_out", "is_key_type", "key_hashes", "key_texts", "key_values", "repeated_keys", "rows_of"]
-
 TEXT = pa.large_string()
 # Arrow's own type of UUIDs, which pyarrow has since version 18.
 UUID: Any = getattr(pa, "UuidType", ())

@@ -10,9 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from relatent._array import as_matrix, to_numpy
-from relatent._remedy import with_remedy
-
-__all__ = ["MultiVectors", "token_pairs"]
+from relatent._errors import with_remedy
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,7 +50,7 @@ class MultiVectors:
     @staticmethod
     def from_arrow(column: pa.Array | pa.ChunkedArray) -> MultiVectors:
         """Read a column of lists of vectors, as Arrow, Parquet and Lance hold them."""
-        from relatent.spaces.formats.columns import as_matrix as lists_as_matrix
+        from relatent.spaces.io.columns import as_matrix as lists_as_matrix
 
         array = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
         if array.null_count:
@@ -62,7 +60,7 @@ class MultiVectors:
 
     def to_arrow(self) -> pa.LargeListArray:
         """Return a column of lists of vectors."""
-        from relatent.spaces.formats.columns import as_lists
+        from relatent.spaces.io.columns import as_lists
 
         return pa.LargeListArray.from_arrays(pa.array(self.offsets, pa.int64()), as_lists(self.vectors))
 

@@ -10,8 +10,6 @@ import numpy as np
 from relatent._array import Array, array_namespace, as_matrix, like, row_chunks, suggest, to_numpy
 from relatent._linalg import row_norms, unit_norm
 
-__all__ = ["NORMALIZATIONS", "UNIT_ROWS", "Normalization", "Normalizer", "centered", "live_dimensions", "scaled"]
-
 Normalization = Literal["none", "center", "iso", "standard", "whiten", "l2", "center+l2"]
 NORMALIZATIONS: tuple[str, ...] = get_args(Normalization)
 # Those that are not affine.

@@ -22,21 +22,6 @@ from typing import Any, Literal
 
 import numpy as np
 
-__all__ = [
-    "ENOUGH_ROWS",
-    "Match",
-    "Outcome",
-    "Probe",
-    "ProbeBuilder",
-    "SpaceWarning",
-    "compare_probes",
-    "drift",
-    "find_change",
-    "probe_of",
-    "probed_ranges",
-    "surely_same",
-]
-
 Outcome = Literal["same", "unsure", "foreign"]
 
 # Directions that vectors are projected on.

@@ -14,8 +14,6 @@ from relatent._array import as_matrix, suggest, to_numpy
 from relatent.spaces.chunks import Chunk, Rows
 from relatent.spaces.fingerprint import Fingerprint
 
-__all__ = ["KINDS", "DecodedRows", "Quantizer"]
-
 KINDS = ("int8", "uint8", "binary")
 # The smallest and the largest code.
 LIMITS = {"int8": (-127, 127), "uint8": (0, 255)}

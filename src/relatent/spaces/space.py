@@ -27,8 +27,6 @@ from relatent.spaces.fingerprint import Fingerprint
 from relatent.spaces.keys import as_column, key_values, rows_of
 from relatent.spaces.probe import Probe, ProbeBuilder, SpaceWarning, find_change, probed_ranges
 
-__all__ = ["Space"]
-
 
 class Space:
     """Vectors with keys, a name, and a fingerprint that says which model they come from.
@@ -238,7 +236,7 @@ class Space:
 
     def aligned_with(self, *others: Space) -> tuple[np.ndarray, ...]:
         """Return the vectors of the keys that all these spaces share, in the order of this one."""
-        from relatent.spaces.join import match_keys  # which builds on this module
+        from relatent.spaces.join import match_keys
 
         matches = [match_keys(self, other) for other in others]
         rows = reduce(np.intersect1d, [matched.x_rows for matched in matches], np.arange(len(self)))

@@ -25,8 +25,6 @@ from relatent.stitching.roles import (
 )
 from relatent.translate import Translator
 
-__all__ = ["StitchedModel", "stitch", "stitch_at", "without_graph"]
-
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -43,8 +41,8 @@ def stitch(encoder: Any, translator: Any, decoder: Any) -> Any:
         :class:`~relatent.RelativeProjection` for a decoder trained on relative vectors; a torch module, any function
         (of a hub, ``functools.partial(hub.translate, source=…, target=…)``), or None.
     decoder : what reads them
-        A fitted scikit-learn estimator, a :class:`~relatent.LinearHead`, a torch module (``decode`` is used where it
-        has one), or a function.
+        A fitted scikit-learn estimator, a :class:`~relatent.stitching.LinearHead`, a torch module (``decode``
+        is used where it has one), or a function.
 
     Returns
     -------
@@ -61,7 +59,7 @@ def stitch(encoder: Any, translator: Any, decoder: Any) -> Any:
     >>> import relatent as rl
     >>> rng = np.random.default_rng(0)
     >>> x, q = rng.normal(size=(100, 4)), np.linalg.qr(rng.normal(size=(4, 4)))[0]
-    >>> head = rl.LinearHead(np.eye(4)[:2], np.zeros(2), np.asarray(["a", "b"]))     # reads x
+    >>> head = rl.stitching.LinearHead(np.eye(4)[:2], np.zeros(2), np.asarray(["a", "b"]))     # reads x
     >>> model = stitch(lambda samples: samples @ q, rl.Translator("stitching").fit(x @ q, x), head)
     >>> model.score(x, head.predict(x))
     1.0

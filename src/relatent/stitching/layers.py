@@ -15,8 +15,6 @@ from relatent.nn import Translation
 from relatent.nn.forward import in_mode
 from relatent.nn.monitor import submodule
 
-__all__ = ["CutNetwork", "as_positions", "as_rows", "call", "passing", "resized"]
-
 Samples = Tensor | Mapping[str, Tensor]
 # Where the coordinates of a vector lie, by the number of axes: vectors, token sequences, feature maps.
 CHANNELS = {2: 1, 3: 2, 4: 1, 5: 1}

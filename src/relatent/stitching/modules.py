@@ -15,8 +15,6 @@ from relatent._array import to_numpy
 from relatent.project import RelativeProjection
 from relatent.stitching.roles import TRANSLATORS, is_module, warn_training
 
-__all__ = ["FunctionLayer", "as_input", "as_module", "edge_width", "mode_matters"]
-
 MODE_DEPENDENT: tuple[Any, ...] = (
     nn.modules.batchnorm._BatchNorm,
     nn.modules.dropout._DropoutNd,

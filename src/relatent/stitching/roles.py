@@ -16,17 +16,6 @@ from relatent._array import to_numpy
 from relatent.project import RelativeDecoder, RelativeEncoder, RelativeProjection, RelativeTranslator
 from relatent.translate import Hub, Translator
 
-__all__ = [
-    "as_numpy",
-    "check_labels",
-    "check_roles",
-    "check_widths",
-    "is_module",
-    "warn_training",
-    "width_in",
-    "width_out",
-]
-
 TRANSLATORS = (Translator, RelativeTranslator, RelativeProjection, RelativeEncoder, RelativeDecoder)
 ANSWERS = ("predict", "predict_proba", "decision_function")
 ORDER = "The order is stitch(encoder, translator, decoder)."

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 from importlib import import_module
 
-from relatent.stores.address import SCHEMES, Address, StoreError, is_store
+from relatent.spaces.io.schemes import SCHEMES, is_store
+from relatent.stores.address import Address, StoreError
 from relatent.stores.codes import calibrated
 from relatent.stores.store import Field, Hits, Shard, Store
 

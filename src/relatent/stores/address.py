@@ -8,9 +8,7 @@ from pathlib import Path
 from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
 
 from relatent._array import suggest
-from relatent.spaces.schemes import SCHEMES, SUFFIXES, is_store
-
-__all__ = ["SCHEMES", "Address", "StoreError", "is_store"]
+from relatent.spaces.io.schemes import SCHEMES, SUFFIXES
 
 # Options that must not be in a URL, which is shown, logged and saved.
 SECRETS = ("api_key", "apikey", "api-key", "token", "sslpassword")

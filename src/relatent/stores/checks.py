@@ -15,25 +15,6 @@ from relatent.stores.address import Address, StoreError
 from relatent.stores.codes import CODES, encoded, is_coded
 from relatent.stores.store import Field, Shard, Unreadable
 
-__all__ = [
-    "NUMERIC_METRICS",
-    "Closing",
-    "RoleKeeper",
-    "as_queries",
-    "as_vectors",
-    "check_addable",
-    "check_kind",
-    "check_new",
-    "check_no_old",
-    "check_old",
-    "check_one_of",
-    "check_whole",
-    "cut",
-    "key_column",
-    "readable",
-    "same_kind",
-]
-
 # What vectors of numbers are compared by, in every store.
 NUMERIC_METRICS = ("cosine", "inner", "l2")
 
@@ -59,11 +40,11 @@ class HasRoles(Protocol):
     """Fields by what they are for."""
 
     @property
-    def served(self) -> Field: ...
+    def served(self) -> Field: ...  # noqa: D102
     @property
-    def new(self) -> Field | None: ...
+    def new(self) -> Field | None: ...  # noqa: D102
     @property
-    def old(self) -> Field | None: ...
+    def old(self) -> Field | None: ...  # noqa: D102
 
 
 class RoleKeeper(Closing):

@@ -15,8 +15,6 @@ from relatent.spaces.quantize import Quantizer
 from relatent.stores.address import StoreError
 from relatent.stores.store import Field
 
-__all__ = ["CODES", "calibrated", "decoded", "encoded", "is_coded", "quantizer", "read_as", "uncoded"]
-
 CODES = ("int8", "uint8")
 
 

@@ -11,8 +11,6 @@ from relatent.evaluate.neighbors import nearest
 from relatent.spaces.chunks import Chunk
 from relatent.stores.store import Hits
 
-__all__ = ["exact_search"]
-
 METRICS = {"cosine": "cosine", "inner": "inner", "l2": "euclidean"}
 
 

@@ -14,8 +14,6 @@ except ImportError:  # Windows has no such locks: two migrations are not kept ap
 
 from relatent.stores.address import Address, StoreError
 
-__all__ = ["busy", "file_lock"]
-
 
 @contextmanager
 def file_lock(path: Path, address: Address) -> Iterator[None]:

@@ -11,10 +11,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from relatent._atomic import atomic_write
-from relatent.spaces.formats.columns import as_lists, as_matrix
-
-__all__ = ["Parts"]
+from relatent._files import atomic_write
+from relatent.spaces.io.columns import as_lists, as_matrix
 
 
 class Parts:

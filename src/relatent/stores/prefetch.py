@@ -7,8 +7,6 @@ from collections.abc import Generator
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
-__all__ = ["read_ahead"]
-
 T = TypeVar("T")
 END = object()
 

@@ -8,8 +8,6 @@ from typing import Any
 
 from relatent.stores.store import Field
 
-__all__ = ["Roles"]
-
 
 @dataclass(frozen=True)
 class Roles:

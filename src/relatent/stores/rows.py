@@ -12,12 +12,10 @@ import pyarrow as pa
 
 from relatent.spaces.chunks import Chunk, Layout
 from relatent.spaces.fingerprint import Fingerprint
-from relatent.spaces.formats.columns import ReadOptions
+from relatent.spaces.io.columns import ReadOptions
 from relatent.stores import open_store
 from relatent.stores.address import Address, StoreError
 from relatent.stores.store import Field, Shard
-
-__all__ = ["StoreRows", "open_rows"]
 
 # Rows are found by number from the keys at every so many rows.
 BLOCK = 8_192

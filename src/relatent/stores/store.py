@@ -14,8 +14,6 @@ import pyarrow as pa
 from relatent.spaces.chunks import Chunk
 from relatent.stores.address import Address
 
-__all__ = ["Field", "Hits", "Shard", "Store", "Unreadable"]
-
 Unreadable = Callable[[Any, str], None]
 """What is told of a row that cannot be read: its key, and why."""
 

@@ -35,8 +35,6 @@ from relatent.spaces.join import align
 from relatent.spaces.normalize import Normalizer
 from relatent.spaces.space import Space
 
-__all__ = ["ASIF"]
-
 # Codes that keep fewer than one entry in this many are held and multiplied as sparse matrices.
 SPARSE = 8
 

@@ -10,8 +10,6 @@ from relatent._array import Array, as_same_space, to_numpy
 from relatent.spaces.space import Space
 from relatent.translate.pairs import Pairs
 
-__all__ = ["check_judge", "check_pairs", "checked_bank", "refuse_labels"]
-
 
 def refuse_labels(Y: Any) -> Any:
     """Return the target unless it is class labels, which a scikit-learn pipeline would pass on to be fitted on."""

@@ -8,13 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from relatent._remedy import with_remedy
-from relatent.spaces.fingerprint import Fingerprint, Match, SpaceWarning
-from relatent.spaces.probe import ENOUGH_ROWS, probe_of, surely_same
+from relatent._errors import with_remedy
+from relatent.spaces.fingerprint import Fingerprint
+from relatent.spaces.probe import ENOUGH_ROWS, Match, SpaceWarning, probe_of, surely_same
 from relatent.spaces.space import Space
-
-__all__ = ["Endpoints", "SpaceMismatchError", "check_side"]
-
 
 # Rows of an array that are looked at: enough to tell, few beside what a translation costs.
 ROWS_CHECKED = 64

@@ -9,10 +9,8 @@ import numpy as np
 
 from relatent._linalg import spectrum, thin_svd
 from relatent.spaces.normalize import Normalizer
+from relatent.spaces.sample import Sample
 from relatent.summary import Summary
-from relatent.translate.sample import Sample
-
-__all__ = ["Frame", "NormalizedPairs"]
 
 
 @dataclass(frozen=True)

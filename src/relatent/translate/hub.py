@@ -24,13 +24,11 @@ from relatent.spaces.join import align
 from relatent.spaces.normalize import Normalizer
 from relatent.spaces.space import Space
 from relatent.summary import summarize
-from relatent.translate.folded import FoldedMap, fold
 from relatent.translate.frames import Frame
+from relatent.translate.map import FoldedMap, fold
 from relatent.translate.maps import Affine, ridge
 from relatent.translate.pairs import Pairs
 from relatent.translate.ridge import RidgePath
-
-__all__ = ["Hub", "Spoke"]
 
 GOALS = ("vectors", "retrieval")
 PREPARATION = {"vectors": "iso", "retrieval": "center+l2"}

@@ -12,8 +12,6 @@ from relatent._array import Array, array_namespace, like, random_generator
 from relatent._linalg import spectrum, squared_distances
 from relatent.translate.ridge import LeaveOneOut
 
-__all__ = ["Features", "Kernel", "Regression", "Rows", "leave_one_out", "regress"]
-
 # Up to so many anchors, each is a center. A fit then takes about ten times as long as a linear ridge where spaces have
 # 384 coordinates, and four times as long where they have 768 (`python -m benchmarks kernel`).
 ALL_ANCHORS = 3_000

@@ -9,10 +9,8 @@ import numpy as np
 from relatent._array import Array, like
 from relatent._linalg import spectrum
 from relatent.summary import Summary
-from relatent.translate.bank import Bank, with_bias
+from relatent.translate.hubness import Bank, with_bias
 from relatent.translate.maps import Affine, orthogonal
-
-__all__ = ["LikelihoodPath", "LikelihoodRatio", "rotation"]
 
 Spectrum = tuple[np.ndarray, np.ndarray]
 
@@ -30,7 +28,7 @@ class LikelihoodRatio:
 
     up to a term that depends on x alone and leaves every ranking as it is. It is an inner product: the query becomes
     (ρ/(1−ρ²)·a, 1), the target (b, bias), so any inner-product index serves it. A bank of queries
-    (:class:`~relatent.translate.bank.Bank`) takes from the bias of each target what its crowd of queries says.
+    (:class:`~relatent.translate.hubness.Bank`) takes from the bias of each target what its crowd of queries says.
     """
 
     query: Affine

@@ -17,21 +17,6 @@ from relatent._linalg import polar, spectrum
 from relatent.summary import Summary, reach
 from relatent.translate.ridge import RidgePath, trace
 
-__all__ = [
-    "MAPS",
-    "Affine",
-    "affine",
-    "identity",
-    "least_squares",
-    "low_rank",
-    "orthogonal",
-    "orthogonal_least_squares",
-    "ridge",
-    "scaled_orthogonal",
-    "whitened",
-]
-
-
 # Reciprocal condition number of XᵀX above which solving keeps six digits of the solution.
 SAFE_REACH = 1e-10
 

@@ -5,14 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from relatent.translate.folded import FoldedMap
+from relatent.translate.map import FoldedMap
 from relatent.translate.pairs import Pairs
 from relatent.translate.ridge import RidgeFit, trace
 
 if TYPE_CHECKING:
     from relatent.translate.translator import Translator
 
-__all__ = ["Overview", "overview", "unexplained"]
 
 # A share of the variance left unexplained from which on nothing was learned: shuffled pairs leave all of it.
 NO_RELATION = 0.999

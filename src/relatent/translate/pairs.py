@@ -11,14 +11,12 @@ import pyarrow as pa
 
 from relatent._array import Array, as_parallel, random_generator, to_numpy
 from relatent._saved import Saved, from_bytes, to_bytes
-from relatent.spaces.batches import batch_column, batch_vectors
+from relatent.spaces.io.batches import batch_column, batch_vectors
 from relatent.spaces.keys import key_hashes
 from relatent.spaces.normalize import UNIT_ROWS, Normalizer
+from relatent.spaces.sample import Sample, all_rows, checked_ids, merged
 from relatent.summary import Summary, accumulate, check_weights, needs_double
 from relatent.translate.frames import Frame, NormalizedPairs
-from relatent.translate.sample import Sample, all_rows, checked_ids, merged
-
-__all__ = ["SAMPLE_SIZE", "Pairs"]
 
 SAMPLE_SIZE = 10_000
 # An array of up to this many times the sample is kept alive, where allowed, instead of copying the sample out of it.

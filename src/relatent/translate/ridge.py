@@ -12,8 +12,6 @@ from relatent._linalg import spectrum
 from relatent.summary import Summary
 from relatent.translate.frames import NormalizedPairs
 
-__all__ = ["LeaveOneOut", "RidgeFit", "RidgePath", "best_penalty", "first_valley", "trace"]
-
 PENALTIES: tuple[float, ...] = tuple(float(p) for p in np.logspace(-9, 3, 97))
 # From so many pairs on, leaving each out in turn takes long for every penalty, and approximations of it are good.
 LONG = 2_000

@@ -19,21 +19,18 @@ from relatent._linalg import pseudo_inverse
 from relatent._saved import Saved, read_saved, understood, write_saved
 from relatent.evaluate.fidelity import r2
 from relatent.evaluate.retrieval import mrr
-from relatent.spaces.batches import check_replace
+from relatent.spaces.io.batches import check_replace
 from relatent.spaces.join import parallel
 from relatent.spaces.keys import key_hashes
 from relatent.spaces.space import Space
-from relatent.translate.bank import BANK_SIZE, BankRows
-from relatent.translate.batches import BatchTranslator
 from relatent.translate.checks import check_judge, check_pairs, checked_bank, refuse_labels
 from relatent.translate.endpoints import Endpoints, check_side
-from relatent.translate.folded import FoldedMap
 from relatent.translate.goals import Choice, Goal, Judge, Selection, Settings, Solution, check_settings, find_goal
+from relatent.translate.hubness import BANK_SIZE, BankRows
+from relatent.translate.map import BatchTranslator, FoldedMap
 from relatent.translate.overview import Overview, overview
 from relatent.translate.pairs import SAMPLE_SIZE, Pairs
 from relatent.translate.quality import Quality, expected_quality
-
-__all__ = ["Translator"]
 
 NO_KEYS = np.empty(0, dtype=np.uint64)
 
@@ -70,7 +67,7 @@ class Translator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         kernel, which compares each row with up to 3,000 anchors and keeps these (see :meth:`save`).
     bank_size : int
         For retrieval: most source vectors kept in the fitted map, and in its file, to tell which items of an index
-        crowd out others (:class:`relatent.translate.bank.Bank`), where that ranks held-out anchors better. 0: none.
+        crowd out others (:class:`relatent.translate.hubness.Bank`), where that ranks held-out anchors better. 0: none.
     sample_size : int
         Pairs kept for what cannot be chosen from sums: a sample that does not depend on chunks or their order. ``fit``
         keeps arrays of up to four times as many rows alive instead of copying out of them.

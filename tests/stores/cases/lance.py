@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 from tests.stores.case import Case, Items, as_keys
 
-from relatent.spaces.formats.columns import as_lists
+from relatent.spaces.io.columns import as_lists
 from relatent.stores import Address
 
 lance = pytest.importorskip("lance")

@@ -10,12 +10,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from relatent._extras import needs
+from relatent._errors import needs
 from relatent.spaces.keys import key_hashes
 from relatent.stores.address import Address, StoreError
 from relatent.stores.locks import busy, file_lock
-
-__all__ = ["Connection"]
 
 PORT = 8000
 DATABASE_FILE = "chroma.sqlite3"

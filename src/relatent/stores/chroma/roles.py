@@ -14,8 +14,6 @@ from relatent.stores.chroma.connection import Connection
 from relatent.stores.locks import busy
 from relatent.stores.store import Field
 
-__all__ = ["METRICS", "Added", "Roles", "read_roles"]
-
 META = "relatent.added"
 METRICS = {"cosine": "cosine", "inner": "ip", "l2": "l2"}
 # A switch is in the middle for some milliseconds. Who finds it there for so many seconds looks whether it is dead; one

@@ -32,8 +32,6 @@ from relatent.stores.chroma.roles import METRICS, Added, Roles, read_roles
 from relatent.stores.exact import exact_search
 from relatent.stores.store import Field, Hits, Shard, Unreadable
 
-__all__ = ["ChromaStore"]
-
 KEY, DOCUMENT, URI = "id", "document", "uri"
 TEXT = pa.large_string()
 NO_CODES = "Chroma holds no smaller numbers than float32: choose it, or a translator to fewer coordinates."

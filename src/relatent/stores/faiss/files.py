@@ -11,11 +11,9 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
-from relatent._atomic import NO_LINKS, atomic_write, fsync
+from relatent._files import NO_LINKS, atomic_write, fsync
 from relatent.stores.parts import Parts
 from relatent.stores.roles import Roles
-
-__all__ = ["Files", "identity"]
 
 
 class Files:

@@ -7,13 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from relatent._atomic import atomic_write
-from relatent._extras import needs
+from relatent._errors import needs
+from relatent._files import atomic_write
 from relatent._linalg import unit_norm
 from relatent.stores.address import StoreError
 from relatent.stores.store import Field
-
-__all__ = ["IndexRows", "empty_like", "flat", "metric_of", "read_index", "search_index", "write_index"]
 
 # Vectors per list that IVF is trained on: what FAISS asks for at least, with some to spare.
 TRAINED_PER_LIST = 64

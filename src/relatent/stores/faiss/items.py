@@ -11,13 +11,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from relatent.spaces.formats.columns import KEY_NAMES
-from relatent.spaces.formats.npy import ids_beside, read_ids
+from relatent.spaces.io.columns import KEY_NAMES
+from relatent.spaces.io.formats.npy import ids_beside, read_ids
 from relatent.stores.address import Address, StoreError
 from relatent.stores.checks import key_column
 from relatent.stores.store import Shard
-
-__all__ = ["Items", "read_items"]
 
 
 @dataclass(frozen=True)

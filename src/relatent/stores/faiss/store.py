@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from relatent._linalg import unit_norm
 from relatent.spaces.chunks import Chunk, Layout
-from relatent.spaces.formats.npy import ids_beside
+from relatent.spaces.io.formats.npy import ids_beside
 from relatent.stores.address import Address, StoreError
 from relatent.stores.checks import (
     NUMERIC_METRICS,
@@ -48,8 +48,6 @@ from relatent.stores.faiss.items import Items, read_items
 from relatent.stores.locks import file_lock
 from relatent.stores.roles import Roles
 from relatent.stores.store import Field, Hits, Shard, Unreadable
-
-__all__ = ["FaissStore"]
 
 # Vectors that are scanned, and become a part, at a time: less than what the system maps anew each time it is asked for.
 CHUNK_BYTES = 16 * 2**20

@@ -6,8 +6,6 @@ from typing import Any
 
 from relatent.stores.store import Shard
 
-__all__ = ["all_of", "quoted", "within"]
-
 
 def quoted(name: str) -> str:
     """Return a column name for SQL. Lance itself cannot read columns whose names hold a backtick."""

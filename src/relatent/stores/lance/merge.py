@@ -15,11 +15,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from relatent._extras import needs
-from relatent.spaces.formats.columns import as_matrix
+from relatent._errors import needs
+from relatent.spaces.io.columns import as_matrix
 from relatent.stores.checks import key_column
-
-__all__ = ["merge"]
 
 # Rows that are put together in memory at a time.
 ROWS = 8_192

@@ -20,12 +20,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from relatent.spaces.formats.columns import ReadOptions, guess_layout, vector_dtype
+from relatent.spaces.io.columns import ReadOptions, guess_layout, vector_dtype
 from relatent.stores.address import Address, StoreError
 from relatent.stores.lance.filters import quoted
 from relatent.stores.store import Field
-
-__all__ = ["Added", "Roles", "list_type", "read_roles"]
 
 META = b"relatent.added"
 

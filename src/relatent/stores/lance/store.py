@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from relatent._extras import needs
+from relatent._errors import needs
 from relatent.spaces.chunks import Chunk, Layout, chunk_rows
 from relatent.stores.address import Address, StoreError
 from relatent.stores.checks import (
@@ -36,8 +36,6 @@ from relatent.stores.lance.roles import Added, Roles, list_type, read_roles
 from relatent.stores.locks import file_lock
 from relatent.stores.parts import Parts
 from relatent.stores.store import Field, Hits, Shard, Unreadable
-
-__all__ = ["LanceStore"]
 
 # Within the table's folder, where Lance leaves alone what is not its own.
 FOLDER = "_relatent"

@@ -6,10 +6,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from relatent._extras import needs
+from relatent._errors import needs
 from relatent.stores.address import Address, StoreError
-
-__all__ = ["Connections", "psycopg"]
 
 OWN_OPTIONS = ("vector", "key")
 

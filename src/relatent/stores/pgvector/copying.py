@@ -11,8 +11,6 @@ import pyarrow.compute as pc
 from relatent.stores.pgvector.connection import psycopg
 from relatent.stores.pgvector.wire import COPY_END, COPY_START, KEY_TYPES, Rows
 
-__all__ = ["copy_in", "copy_over", "possible_keys"]
-
 UUID = r"^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$"
 # PostgreSQL's texts cannot hold a zero byte.
 TEXT = r"^[^\x00]*$"

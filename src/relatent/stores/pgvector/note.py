@@ -9,8 +9,6 @@ from typing import Any
 from relatent.stores.address import StoreError
 from relatent.stores.pgvector.connection import psycopg
 
-__all__ = ["name_beside", "read_note", "view_name", "write_note"]
-
 MARK = "relatent"
 # PostgreSQL cuts longer names.
 NAME_BYTES = 63

@@ -18,8 +18,6 @@ from relatent.stores.pgvector.table import Table
 from relatent.stores.pgvector.wire import decode
 from relatent.stores.store import Field, Unreadable
 
-__all__ = ["Page", "read_pages"]
-
 
 @dataclass(frozen=True)
 class Page:

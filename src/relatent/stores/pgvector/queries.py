@@ -14,8 +14,6 @@ from relatent.stores.pgvector.wire import VECTOR_TYPES
 from relatent.stores.roles import Roles
 from relatent.stores.store import Field, Shard
 
-__all__ = ["Queries"]
-
 
 class Queries:
     """What is asked of one table, which is called b in every statement, and of the table n beside it."""

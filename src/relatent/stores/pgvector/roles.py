@@ -12,8 +12,6 @@ from relatent.stores.pgvector.wire import VECTOR_TYPES
 from relatent.stores.roles import Roles
 from relatent.stores.store import Field
 
-__all__ = ["beside", "read_roles", "write_roles"]
-
 
 def beside(table: Table, what: str) -> Any:
     """Return the name of something beside a table, with the schema, quoted."""

@@ -37,8 +37,6 @@ from relatent.stores.prefetch import read_ahead
 from relatent.stores.roles import Roles
 from relatent.stores.store import Field, Hits, Shard, Unreadable
 
-__all__ = ["PgvectorStore"]
-
 SNAPSHOT = "ISOLATION LEVEL REPEATABLE READ READ ONLY"
 # Vectors that are fetched and copied at a time: few enough to stay in the cache, enough to make up for a round trip.
 CHUNK_BYTES = 8 * 2**20

@@ -7,13 +7,11 @@ from typing import Any
 
 import pyarrow as pa
 
-from relatent.spaces.formats.columns import VECTOR_NAMES
+from relatent.spaces.io.columns import VECTOR_NAMES
 from relatent.stores.address import Address, StoreError
 from relatent.stores.pgvector.note import read_note
 from relatent.stores.pgvector.wire import KEY_TYPES, VECTOR_TYPES
 from relatent.stores.store import Field
-
-__all__ = ["COLUMN", "METRICS", "Column", "Metric", "Table", "find_table", "index_classes"]
 
 # What the note calls the column that the view shows the served vectors as.
 COLUMN = "column"

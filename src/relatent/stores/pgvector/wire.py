@@ -9,8 +9,6 @@ from uuid import UUID
 import numpy as np
 import pyarrow as pa
 
-__all__ = ["COPY_END", "COPY_START", "KEY_TYPES", "VECTOR_TYPES", "Rows", "copy_rows", "decode", "value_size"]
-
 Rows = bytes | memoryview
 COPY_START = b"PGCOPY\n\xff\r\n\0" + bytes(8)
 COPY_END = b"\xff\xff"

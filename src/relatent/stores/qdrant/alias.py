@@ -21,8 +21,6 @@ from relatent.stores.qdrant.store import POINTS_AT_A_TIME, Key, QdrantStore
 from relatent.stores.roles import Roles
 from relatent.stores.store import Field, Shard
 
-__all__ = ["AliasStore"]
-
 # What the note in the second collection names: the collection that the alias stood for at first.
 FIRST = "beside"
 # What the note in the first collection names once an earlier one was dropped: what the names of collections begin with,

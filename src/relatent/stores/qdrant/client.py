@@ -14,13 +14,11 @@ from typing import Any
 
 import numpy as np
 
-from relatent._extras import needs
+from relatent._errors import needs
 from relatent.stores.address import Address, StoreError
 from relatent.stores.locks import file_lock
 from relatent.stores.qdrant.engine import DTYPES, Point, distance_of, engine_name, field_of, vector_of
 from relatent.stores.store import Field
-
-__all__ = ["ClientEngine"]
 
 MARK = "relatent"
 

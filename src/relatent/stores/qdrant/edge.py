@@ -10,14 +10,12 @@ from uuid import UUID
 
 import numpy as np
 
-from relatent._atomic import atomic_write
-from relatent._extras import needs
+from relatent._errors import needs
+from relatent._files import atomic_write
 from relatent.stores.address import Address, StoreError
 from relatent.stores.qdrant.engine import DTYPES, Point, distance_of, engine_name, field_of, vector_of
 from relatent.stores.qdrant.store import QdrantStore
 from relatent.stores.store import Field
-
-__all__ = ["EdgeEngine", "open_store"]
 
 NOTE = "relatent.json"
 CONFIG, READY = "edge_config.json", "relatent-config.json"

@@ -14,19 +14,6 @@ from relatent.stores.checks import NUMERIC_METRICS
 from relatent.stores.codes import is_coded, quantizer
 from relatent.stores.store import Field
 
-__all__ = [
-    "DEFAULT",
-    "DTYPES",
-    "HELD",
-    "Engine",
-    "Point",
-    "distance_of",
-    "engine_name",
-    "field_of",
-    "scores",
-    "vector_of",
-]
-
 # What the vector without a name is called here. A collection that has one has no other vector of that name.
 DEFAULT = "default"
 # Qdrant's names of metrics and datatypes.

@@ -33,8 +33,6 @@ from relatent.stores.qdrant.engine import DEFAULT, HELD, Engine, Point, scores
 from relatent.stores.roles import Roles
 from relatent.stores.store import Field, Hits, Shard, Unreadable
 
-__all__ = ["QdrantStore"]
-
 KEY = "id"
 # Ids without vectors are small; points with vectors and payload are asked for in fewer at a time.
 IDS_AT_A_TIME = 10_000

@@ -12,8 +12,7 @@ from typing import Any, Protocol
 from relatent._array import suggest
 from relatent.spaces.normalize import NORMALIZATIONS
 from relatent.translate.goals import frozen_target, named_map, retrieval, stitching, vectors
-from relatent.translate.goals.choice import Choice, Selection, Settings, Solution
-from relatent.translate.goals.judging import Judge
+from relatent.translate.goals.choice import Choice, Judge, Selection, Settings, Solution
 from relatent.translate.maps import find_map
 from relatent.translate.pairs import Pairs
 

@@ -10,15 +10,12 @@ import numpy as np
 
 from relatent._linalg import unit_norm
 from relatent.evaluate.retrieval import reciprocal_ranks
-from relatent.translate.folded import FoldedMap, fold
 from relatent.translate.frames import NormalizedPairs
 from relatent.translate.goals.choice import Choice, Selection, Settings, Solution, cautious_means, smoothed
 from relatent.translate.likelihood import LikelihoodPath
+from relatent.translate.map import FoldedMap, fold
 from relatent.translate.maps import Affine, orthogonal, ridge, whitened
 from relatent.translate.pairs import Pairs
-
-__all__ = ["FrozenChoice", "choose", "needs", "solve"]
-
 
 # Of canonical queries: penalties in units of the mean eigenvalue of each side, and shares of the target's mean.
 PENALTIES, SHARES = (1.0, 3.0, 10.0, 30.0), (0.0, 0.25, 0.5)

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from relatent.translate.folded import fold
 from relatent.translate.frames import NormalizedPairs
 from relatent.translate.goals.choice import Choice, Settings, Solution, per_pair
+from relatent.translate.map import fold
 from relatent.translate.maps import Map, find_map
 from relatent.translate.pairs import Pairs
 from relatent.translate.ridge import RidgePath, best_penalty
-
-__all__ = ["MapChoice", "choose", "needs", "solve"]
 
 
 @dataclass(frozen=True)

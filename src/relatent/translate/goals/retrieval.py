@@ -10,23 +10,13 @@ import numpy as np
 
 from relatent.evaluate.retrieval import reciprocal_ranks
 from relatent.spaces.normalize import UNIT_ROWS
-from relatent.translate.bank import BankRows
-from relatent.translate.folded import fold
+from relatent.spaces.sample import Sample
 from relatent.translate.frames import NormalizedPairs
-from relatent.translate.goals.choice import (
-    Choice,
-    Selection,
-    Settings,
-    Solution,
-    cautious_means,
-    per_pair,
-    smoothed,
-)
+from relatent.translate.goals.choice import Choice, Selection, Settings, Solution, cautious_means, per_pair, smoothed
+from relatent.translate.hubness import BankRows
 from relatent.translate.likelihood import LikelihoodPath, LikelihoodRatio, rotation
+from relatent.translate.map import fold
 from relatent.translate.pairs import MANY, Pairs
-from relatent.translate.sample import Sample
-
-__all__ = ["RankingChoice", "choose", "needs", "solve"]
 
 # What is tried where the user keeps the default normalization: for likelihood ratios, and for rotations.
 NORMALIZATIONS, ROTATED = ("iso", "center+l2"), ("l2", "center+l2")

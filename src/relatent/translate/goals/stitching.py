@@ -6,16 +6,14 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from relatent.translate.folded import fold
+from relatent.spaces.sample import Sample
 from relatent.translate.goals import vectors
-from relatent.translate.goals.choice import Selection, Settings, Solution
-from relatent.translate.goals.judging import Judge
-from relatent.translate.goals.vectors import RidgeChoice, needs
+from relatent.translate.goals.choice import Judge, Selection, Settings, Solution
+from relatent.translate.goals.vectors import RidgeChoice
+from relatent.translate.goals.vectors import needs as needs
+from relatent.translate.map import fold
 from relatent.translate.maps import orthogonal
 from relatent.translate.pairs import Pairs
-from relatent.translate.sample import Sample
-
-__all__ = ["BlendChoice", "choose", "needs", "solve"]
 
 # Of the orthogonal map in the blend: what a head is tried with.
 SHARES = (0.0, 0.15, 0.3, 0.5, 0.75, 1.0)

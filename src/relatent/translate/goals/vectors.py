@@ -9,15 +9,13 @@ from functools import cache, cached_property
 import numpy as np
 
 from relatent._array import random_generator
-from relatent.translate.folded import FoldedMap, fold
 from relatent.translate.frames import Frame, NormalizedPairs
 from relatent.translate.goals.choice import Choice, Selection, Settings, Solution, per_pair
 from relatent.translate.kernel import Kernel, Regression, Rows, leave_one_out, regress
+from relatent.translate.map import FoldedMap, fold
 from relatent.translate.maps import Affine
 from relatent.translate.pairs import Pairs
 from relatent.translate.ridge import LeaveOneOut, RidgeFit, first_valley
-
-__all__ = ["RidgeChoice", "choose", "folded", "needs", "solve"]
 
 # σ² in median squared distances, and weights beside the linear kernel, in mean squared norms.
 BANDWIDTHS, WEIGHTS, FIRST_WEIGHT = (0.125, 0.25, 0.5, 1.0), (2.0, 32.0), 8.0

@@ -1,0 +1,48 @@
+"""The public names, each listed once: :mod:`relatent` reads them from here."""
+
+from relatent import anchors as anchors
+from relatent import decide as decide
+from relatent import encode as encode
+from relatent import engines as engines
+from relatent import evaluate as evaluate
+from relatent import explore as explore
+from relatent import exports as exports
+from relatent import migrate as migrate
+from relatent import monitor as monitor
+from relatent import nn as nn
+from relatent import project as project
+from relatent import report as report
+from relatent import search as search
+from relatent import serve as serve
+from relatent import spaces as spaces
+from relatent import stitching as stitching
+from relatent import stores as stores
+from relatent import translate as translate
+from relatent._saved import load as load
+from relatent.decide.threshold import thresholds as thresholds
+from relatent.evaluate.comparison import compare as compare
+from relatent.project import RelativeDecoder as RelativeDecoder
+from relatent.project import RelativeEncoder as RelativeEncoder
+from relatent.project import RelativeProjection as RelativeProjection
+from relatent.project import RelativeTranslator as RelativeTranslator
+from relatent.project import inverse_relative_projection as inverse_relative_projection
+from relatent.project import relative_projection as relative_projection
+from relatent.search import Cascade as Cascade
+from relatent.spaces import Fingerprint as Fingerprint
+from relatent.spaces import Normalizer as Normalizer
+from relatent.spaces import Space as Space
+from relatent.spaces import parallel as parallel
+from relatent.spaces import read_space as read_space
+from relatent.spaces import write_space as write_space
+from relatent.stitching import stitch as stitch
+from relatent.stitching import stitch_at as stitch_at
+from relatent.stitching import stitching_matrix as stitching_matrix
+from relatent.stores import open_store as open_store
+from relatent.translate import ASIF as ASIF
+from relatent.translate import Hub as Hub
+from relatent.translate import Pairs as Pairs
+from relatent.translate import Translator as Translator
+from relatent.translate import grow_pairs as grow_pairs
+from relatent.translate.pair_audit import audit as audit
+
+__version__: str

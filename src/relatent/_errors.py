@@ -1,0 +1,39 @@
+"""Errors that say what to do: an argument in Python, an option on the command line, an extra to install."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any, TypeVar
+
+E = TypeVar("E", bound=Exception)
+
+
+def with_remedy(error: E, *, python: str, command: str) -> E:
+    """Return the error with a remedy after its message; the command line shows its own one instead of Python's.
+
+    >>> error = with_remedy(ValueError("x.npy exists."), python="Say overwrite=True.", command="Add --force.")
+    >>> str(error), message_for_command(error)
+    ('x.npy exists. Say overwrite=True.', 'x.npy exists. Add --force.')
+    """
+    said = str(error)
+    error.args = (f"{said} {python}",)
+    error.message_for_command = f"{said} {command}"  # type: ignore[attr-defined]
+    return error
+
+
+def message_for_command(error: BaseException) -> str:
+    """Return the message with the remedy in options of the command line, where the error has one."""
+    return str(getattr(error, "message_for_command", error))
+
+
+def needs(module: str, extra: str, purpose: str) -> Any:
+    """Import an optional package, or say what to install and what it is needed for."""
+    try:
+        return import_module(module)
+    except ModuleNotFoundError as error:
+        package = module.split(".")[0]
+        if (error.name or "").split(".")[0] != package:  # it is there, and something that it needs itself is not
+            raise
+        raise ModuleNotFoundError(
+            f"{package} is needed to {purpose} and is not installed: pip install 'relatent[{extra}]'.", name=package
+        ) from error

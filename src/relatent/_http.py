@@ -1,0 +1,114 @@
+"""What every HTTP server here shares: refusals with a status, and a process that runs until it is stopped."""
+
+from __future__ import annotations
+
+import logging
+import socket
+from collections.abc import Callable
+from typing import Any
+
+from relatent._errors import needs, with_remedy
+
+# Every type of error and its status.
+ERRORS: dict[str, int] = {
+    "bad_input": 422,
+    "batch_too_large": 413,
+    "body_too_large": 413,
+    "internal": 500,
+    "method_not_allowed": 405,
+    "no_upstream": 404,
+    "not_found": 404,
+    "overloaded": 429,
+    "slow_client": 408,
+    "space_mismatch": 412,
+    "unauthorized": 401,
+    "upstream_failed": 424,
+    "upstream_overloaded": 429,
+}
+# What a client should wait before it tries again, in seconds.
+RETRY_AFTER = "1"
+
+
+class Refused(Exception):  # noqa: N818 (it is an answer, not a fault)
+    """A request that is answered by an error."""
+
+    def __init__(self, error_type: str, message: str, **headers: str) -> None:
+        super().__init__(message)
+        self.error_type, self.status = error_type, ERRORS[error_type]
+        self.headers = {name.replace("_", "-"): value for name, value in headers.items()}
+        if self.status == 429:
+            self.headers.setdefault("Retry-After", RETRY_AFTER)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the body of the answer."""
+        return {"error": str(self), "error_type": self.error_type}
+
+
+# Seconds that requests in progress are given when the process is told to stop.
+GRACE = 30
+
+
+def run_app(
+    app: Any,
+    *,
+    host: str,
+    port: int,
+    extra: str,
+    log_level: str = "info",
+    access_log: bool = False,
+    grace: int = GRACE,
+    ready: Callable[[str], None] = lambda address: None,
+) -> None:
+    """Serve on an address until the process is told to stop; requests in progress are answered first.
+
+    Port 0 takes one that is free. ``ready`` is told the address, which can be opened from then on.
+    """
+    uvicorn = needs("uvicorn", extra, "serve over HTTP")
+    config = uvicorn.Config(
+        app,
+        host=host,
+        port=port,
+        log_level=log_level,
+        access_log=access_log,
+        server_header=False,
+        timeout_graceful_shutdown=grace,
+    )
+    sock = listening(config)
+    address = f"http://{host}:{sock.getsockname()[1]}"
+    logging.getLogger("uvicorn.error").info("Listening on %s (Ctrl-C stops it)", address)
+    ready(address)
+    try:
+        uvicorn.Server(config).run(sockets=[sock])
+    except KeyboardInterrupt:  # the server has stopped already, and says so by its signal
+        pass
+    finally:
+        sock.close()
+
+
+def listening(config: Any) -> socket.socket:
+    """Return the socket of a configuration of uvicorn; whoever comes before the server is up waits.
+
+    Connections inherit that small packets are sent at once. asyncio sees to this only where it made the socket: without
+    it, the body of an answer waits up to 40 ms for the client to acknowledge the headers.
+    """
+    sock = _bound(config.host, config.port)
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    sock.listen()
+    return sock
+
+
+def _bound(host: str, port: int) -> socket.socket:
+    """Return a socket at an address. uvicorn's own way ends the process where that cannot be."""
+    sock = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        sock.bind((host, port))
+    except (OSError, OverflowError) as error:
+        sock.close()
+        said = getattr(error, "strerror", None) or "no such port"
+        refused = ValueError(f"{host}:{port} cannot be listened on ({said}).")
+        words = "Choose another {} from 0 to 65535, or another {}."
+        raise with_remedy(
+            refused, python=words.format("port=", "host="), command=words.format("--port", "--host")
+        ) from error
+    return sock

@@ -1,0 +1,239 @@
+"""Diagnosis of anchors: whether they can be inverted, whether they cover the space, and what to do if not."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from relatent import anchors
+from relatent._array import Array, as_matrix, as_same_space, to_numpy
+from relatent._linalg import Conditioning, conditioning, unit_norm
+from relatent._terminal import duration
+from relatent.anchors import candidate_count
+from relatent.evaluate.interval import Estimate
+from relatent.evaluate.neighbors import nearest
+from relatent.spaces.io.files import AnyPath, check_new, write_space
+from relatent.spaces.join import Matched, match_keys
+from relatent.spaces.space import Space
+from relatent.translate import Translator
+
+# 1 − |cos| below which two anchors say the same.
+NEAR = 0.02
+# Condition number beyond which inverting the anchors amplifies float32 rounding to visible size.
+ILL_CONDITIONED = 1e4
+OFF_CENTER = 0.25
+# Distance to the nearest anchor, as 1 − cos, beyond which a sample has no anchor on its side of the space.
+UNCOVERED = 0.75
+
+
+@dataclass(frozen=True)
+class Coverage:
+    """How far samples are from their nearest anchor, as 1 − cos; ``uncovered`` is the share beyond 0.75."""
+
+    mean: float
+    median: float
+    worst: float
+    uncovered: float
+
+
+@dataclass(frozen=True)
+class AnchorDiagnosis:
+    """What is known about a set of anchors before using them.
+
+    ``duplicates`` anchors point within 0.02 (1 − cos) of another, ``collinear`` ones within 0.02 of another's line,
+    either way along it. ``mean_cosine`` is over all pairs; ``coverage`` is None when no samples were given.
+    """
+
+    conditioning: Conditioning
+    duplicates: int
+    collinear: int
+    zero: int
+    mean_cosine: float
+    coverage: Coverage | None
+    recommendations: tuple[str, ...]
+
+    def __str__(self) -> str:
+        """Return a few lines for a person."""
+        return "\n".join([str(self.conditioning), *(f"- {line}" for line in self.recommendations)])
+
+
+def diagnose_anchors(anchors: Array, x: Array | None = None) -> AnchorDiagnosis:
+    r"""Return what can be measured of anchors, and in words what to do about them.
+
+    Condition number and effective rank are of the anchors as given; give them centered if they are used centered. With
+    samples x, coverage is :math:`\min_j 1 - \cos(x_i, a_j)`.
+
+    >>> print(diagnose_anchors(np.asarray([[1.0, 0.0], [1.0, 0.001], [-1.0, 1.0]])))
+    3 anchors, rank 2, effective rank 1.8, condition number 2.41
+    - 2 of 3 anchors are within 0.02 of another: prune or pick by farthest point.
+    """
+    a = to_numpy(as_matrix(anchors, "anchors")).astype(np.float64, copy=False)
+    condition = conditioning(a)
+    duplicates, collinear, mean_cosine = _pairs(a)
+    zero = int(np.sum(~np.any(a, axis=1)))
+    coverage = None if x is None else _coverage(*as_same_space(x=x, anchors=anchors))
+    words = _recommendations(condition, a.shape, duplicates, collinear, zero, mean_cosine, coverage)
+    return AnchorDiagnosis(condition, duplicates, collinear, zero, mean_cosine, coverage, tuple(words))
+
+
+def _pairs(a: np.ndarray) -> tuple[int, int, float]:
+    """Count the anchors near another, near another's line, and average the cosine over pairs."""
+    if len(a) < 2:
+        return 0, 0, 0.0
+    unit = unit_norm(a)
+    same = nearest(unit, unit, 1, exclude_self=True).similarities[:, 0]
+    opposite = nearest(unit, -unit, 1).similarities[:, 0]
+    total = np.sum(unit, axis=0)
+    mean = (total @ total - np.sum(unit * unit)) / (len(a) * (len(a) - 1))
+    near = same > 1 - NEAR
+    return int(np.sum(near)), int(np.sum(near | (opposite > 1 - NEAR))), float(mean)
+
+
+def _coverage(x: Array, anchors: Array) -> Coverage:
+    distance = 1 - nearest(x, anchors, 1).similarities[:, 0].astype(np.float64)
+    return Coverage(
+        float(np.mean(distance)),
+        float(np.median(distance)),
+        float(np.max(distance)),
+        float(np.mean(distance > UNCOVERED)),
+    )
+
+
+def _recommendations(
+    condition: Conditioning,
+    shape: tuple[int, ...],
+    duplicates: int,
+    collinear: int,
+    zero: int,
+    mean_cosine: float,
+    coverage: Coverage | None,
+) -> list[str]:
+    k, d = shape
+    words = []
+    if zero:
+        words.append(f"{zero} of {k} anchors are zero vectors, which have no direction: drop them.")
+    if mean_cosine > OFF_CENTER:
+        words.append(f"The mean cosine between anchors is {mean_cosine:.2f}, the space is off center: center first.")
+    if duplicates:
+        words.append(f"{duplicates} of {k} anchors are within {NEAR} of another: prune or pick by farthest point.")
+    if collinear > duplicates:
+        words.append(f"{collinear} of {k} anchors lie within {NEAR} of another's line, some opposite: prune.")
+    if condition.rank < min(k, d):
+        words.append(f"The anchors span {condition.rank} of {min(k, d)} directions: add anchors from elsewhere.")
+    elif condition.condition_number > ILL_CONDITIONED:
+        words.append(f"The condition number is {condition.condition_number:.2g}: prune, or use a ridge to invert them.")
+    if k < d:
+        words.append(f"{k} anchors cannot tell {d} coordinates apart: what lies outside of their span is lost.")
+    if coverage and coverage.uncovered > 0.05:
+        words.append(f"{coverage.uncovered:.0%} of samples are farther than {UNCOVERED} from every anchor: add more.")
+    return words or ["Nothing to mend."]
+
+
+# Pairs that the learning curve is drawn from.
+MOST_PAIRS = 5_000
+# A gain whose best case is smaller than this is not worth an embedding.
+WORTH = 0.005
+SMALLEST_PRICE = 0.01
+
+
+@dataclass(frozen=True)
+class NextAnchors:
+    """The rows to embed next, and what they are expected to add.
+
+    ``gain`` is what the learning curve of the known pairs says for so many more (None without known pairs); ``hours``
+    and ``cost`` are what embedding them takes, where the speed and the price are known.
+    """
+
+    rows: np.ndarray
+    known: int
+    measure: str
+    now: Estimate | None
+    gain: Estimate | None
+    hours: float | None
+    cost: float | None
+
+    @property
+    def stop(self) -> bool:
+        """Whether even the best case of the gain is not worth it."""
+        return self.gain is not None and self.gain.high < WORTH
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values, for JSON."""
+        told = {name: None if e is None else e.to_dict() for name, e in (("now", self.now), ("gain", self.gain))}
+        plain = {"next": len(self.rows), "known": self.known, "measure": self.measure, "stop": self.stop}
+        return {**plain, **told, "hours": self.hours, "cost": self.cost}
+
+    def __str__(self) -> str:
+        """Say it in two lines for a person."""
+        if self.now is None or self.gain is None:
+            return f"{len(self.rows):,} items to embed first: no pair is known yet, so that nothing can be expected."
+        half = (self.gain.high - self.gain.low) / 2
+        effort = [duration(3_600 * self.hours) if self.hours is not None else "", _price(self.cost)]
+        spent = ", ".join(part for part in effort if part)
+        lines = [
+            f"{self.measure} is {self.now.value:.3f} with {self.known:,} pairs.",
+            f"{len(self.rows):,} more: {self.gain.value:+.3f} ± {half:.3f}" + (f", {spent}." if spent else "."),
+        ]
+        return "\n".join([*lines, "More pairs will hardly help: stop here."] if self.stop else lines)
+
+
+def plan_anchors(
+    source: Space,
+    target: Space | None,
+    budget: int,
+    path: AnyPath,
+    *,
+    goal: str = "vectors",
+    rows_per_second: float | None = None,
+    price: float | None = None,
+    overwrite: bool = False,
+    seed: int = 0,
+) -> NextAnchors:
+    """Choose which items of the source to embed with the target's model next (:func:`relatent.anchors.plan`).
+
+    ``target`` holds those embedded already; their pairs give the learning curve. The items are written to ``path``, in
+    the order in which to embed them. ``price`` is per million rows.
+    """
+    check_new(path, source, target, overwrite=overwrite)
+    matched = None if target is None else match_keys(source, target)
+    known = np.empty(0, dtype=np.intp) if matched is None else matched.x_rows
+    rows = _next_rows(source, known, budget, seed)
+    now = gain = None
+    if matched is not None and target is not None:
+        now, gain = _outlook(source, target, matched, Translator(goal, seed=seed), budget)
+    write_space(source.subset(rows), path, overwrite=overwrite)
+    hours = None if rows_per_second is None else budget / rows_per_second / 3_600
+    return NextAnchors(rows, len(known), "MRR", now, gain, hours, None if price is None else budget * price / 1_000_000)
+
+
+def _next_rows(source: Space, known: np.ndarray, budget: int, seed: int) -> np.ndarray:
+    """Plan among a random sample of a large space, the known rows included."""
+    count = candidate_count(source, budget + len(known))
+    rows = np.arange(len(source))
+    if count < len(source):
+        rows = np.union1d(known, anchors.uniform(np.broadcast_to(0.0, (len(source), 1)), count, seed))
+    chosen = anchors.plan(source.take(rows), budget, np.searchsorted(rows, np.sort(known)), seed)
+    return np.asarray(rows[chosen])
+
+
+def _outlook(
+    source: Space, target: Space, matched: Matched, translator: Translator, budget: int
+) -> tuple[Estimate, Estimate]:
+    """Return the MRR to expect with the known pairs, and what so many more would add."""
+    kept = np.random.default_rng(translator.seed).permutation(len(matched))[:MOST_PAIRS]
+    x, y = source.take(matched.x_rows[kept]), target.take(matched.y_rows[kept])
+    if np.array_equal(x, y):
+        raise ValueError(
+            f"{target.name} holds the vectors of {source.name} itself: expected what the new model gave for the items "
+            "that it embedded already."
+        )
+    quality = translator.fit(x, y).expected_quality()
+    return quality["mrr"], quality.more(budget)
+
+
+def _price(cost: float | None) -> str:
+    if cost is None:
+        return ""
+    return f"at a price of {cost:,.2f}" if cost >= SMALLEST_PRICE else f"at a price below {SMALLEST_PRICE}"

@@ -1,0 +1,130 @@
+"""What someone can do who changes the embedding model, each scored on the same queries among the same items."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from relatent._array import Array, row_chunks, to_numpy
+from relatent._linalg import unit_norm
+from relatent.evaluate.checks import check_fewer
+from relatent.evaluate.neighbors import nearest
+from relatent.evaluate.retrieval import Judgments, Relevant
+
+# Items that the cascade takes from the translated search.
+CANDIDATES = 200
+OPTIONS = ("stay", "untranslated", "translate", "cascade", "re-embed")
+# Queries whose candidates are ranked at a time: their vectors have to fit in memory.
+BLOCK_QUERIES = 128
+
+
+@dataclass(frozen=True, eq=False)
+class Search:
+    """Queries that are looked up in a gallery, both in one space."""
+
+    queries: Array
+    gallery: Array
+    metric: str = "cosine"
+
+
+@dataclass(frozen=True, eq=False)
+class OptionScores:
+    """The scores of every query under each option, (queries, measures); the option "stay" is always among them.
+
+    ``measures`` are "recall", "mrr" and "ndcg" where it is known what should be found. Otherwise "overlap", the share
+    of the k items found that re-embedding would find. ``itself`` tells whether a query's own item came first in the
+    translated search, None where queries are no items.
+    """
+
+    by_option: dict[str, np.ndarray]
+    measures: tuple[str, ...]
+    k: int
+    items: int
+    candidates: int
+    itself: np.ndarray | None = None
+
+
+def score_options(
+    stay: Search,
+    translate: Search,
+    reembed: Search,
+    *,
+    untranslated: Search | None = None,
+    own: np.ndarray | None = None,
+    relevant: Relevant | None = None,
+    k: int = 10,
+    candidates: int = CANDIDATES,
+) -> OptionScores:
+    """Return the scores of each option from three searches of the same queries among the same items.
+
+    ``stay`` searches with the old model, ``translate`` with translated vectors on one side, ``reembed`` with the new
+    model throughout. The cascade takes its ``candidates`` from the translated search and ranks them by the vectors of
+    the new model. ``relevant`` gives for each query the rows to be found, or a mapping from rows to grades. ``own``
+    gives the row that each query itself is, which is not counted as found.
+
+    >>> y = np.random.default_rng(0).normal(size=(300, 8))
+    >>> same = Search(y, y)
+    >>> scored = score_options(same, same, same, own=np.arange(300))
+    >>> scored.measures, float(scored.by_option["cascade"].min())
+    (('overlap',), 1.0)
+    """
+    if candidates < 1:
+        raise ValueError(f"{candidates} candidates of the cascade were asked for: expected at least 1.")
+    n, items = reembed.queries.shape[0], reembed.gallery.shape[0]
+    others = items - (own is not None)
+    k = check_fewer(k, others)
+    candidates = min(max(candidates, k), others)
+    wide, itself = _found(translate, own, candidates)
+    found = {
+        "stay": _found(stay, own, k)[0],
+        "translate": wide[:, :k],
+        "cascade": _ranked_by(reembed, wide)[:, :k],
+        "re-embed": _found(reembed, own, k)[0],
+    }
+    if untranslated is not None:
+        found["untranslated"] = _found(untranslated, own, k)[0]
+    wanted: Relevant = found["re-embed"] if relevant is None else relevant
+    judged = Judgments.of(wanted, n, items)
+    by_option = {option: _score(judged, found[option], relevant is None) for option in OPTIONS if option in found}
+    measures = ("overlap",) if relevant is None else ("recall", "mrr", "ndcg")
+    return OptionScores(by_option, measures, k, items, candidates, itself)
+
+
+def score_search(
+    search: Search, truth: Search, own: np.ndarray | None, relevant: Relevant | None, k: int
+) -> np.ndarray:
+    """Return the score of every query: its nDCG@k, or its overlap@k with another search where nothing was judged."""
+    found, items = _found(search, own, k)[0], search.gallery.shape[0]
+    wanted: Relevant = _found(truth, own, k)[0] if relevant is None else relevant
+    judged = Judgments.of(wanted, len(found), items)
+    return judged.recall(found) if relevant is None else judged.ndcg(found)
+
+
+def _score(judged: Judgments, found: np.ndarray, overlap: bool) -> np.ndarray:
+    if overlap:
+        return judged.recall(found)[:, None]
+    return np.stack([judged.recall(found), judged.reciprocal_rank(found), judged.ndcg(found)], axis=1)
+
+
+def _found(search: Search, own: np.ndarray | None, k: int) -> tuple[np.ndarray, np.ndarray | None]:
+    """Return the k nearest rows without the query's own, and whether the own row came first."""
+    rows = nearest(search.queries, search.gallery, k + (own is not None), search.metric).indices
+    if own is None:
+        return rows, None
+    others = rows != own[:, None]
+    others[others.all(axis=1), -1] = False  # the own row was not found: the last of k + 1 goes instead
+    return rows[others].reshape(len(rows), k), rows[:, 0] == own
+
+
+def _ranked_by(search: Search, candidates: np.ndarray) -> np.ndarray:
+    """Return the candidates of each query in the order of their similarity in another search."""
+    queries, gallery = to_numpy(search.queries), to_numpy(search.gallery)
+    if search.metric == "cosine":
+        queries, gallery = unit_norm(queries), unit_norm(gallery)
+    ranked = np.empty_like(candidates)
+    for rows in row_chunks(len(queries), BLOCK_QUERIES):
+        scores = np.einsum("qd,qcd->qc", queries[rows], gallery[candidates[rows]], optimize=True)
+        order = np.lexsort((candidates[rows], -scores), axis=1)
+        ranked[rows] = np.take_along_axis(candidates[rows], order, axis=1)
+    return ranked

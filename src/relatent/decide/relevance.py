@@ -1,0 +1,84 @@
+"""Judged pairs: which item should be found for which query, read from a table or from TREC qrels."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from relatent._files import FileError
+from relatent.spaces.io.files import AnyPath
+from relatent.spaces.io.tables import SUFFIXES, read_table
+
+# How the columns of a table of judged pairs are called, BEIR's among them; without such names, by their place.
+QUERY_NAMES = ("query", "query_id", "query-id", "qid")
+ITEM_NAMES = ("item", "document", "item_id", "doc_id", "document_id", "corpus-id")
+GRADE_NAMES = ("grade", "relevance", "score")
+
+
+@dataclass(frozen=True)
+class Relevance:
+    """Which item should be found for which query, as lists of keys in step; and how much each is worth, or 1.
+
+    A grade of 0 or less is not relevant.
+    """
+
+    queries: Sequence[Any]
+    items: Sequence[Any]
+    name: str = "the pairs given"
+    grades: Sequence[float] | None = None
+
+
+def read_relevance(path: AnyPath) -> Relevance:
+    """Read judged pairs: a table with the keys of a query and an item and perhaps a grade, or TREC qrels.
+
+    In a table, columns named ``query``, ``item`` (or ``document``) and ``grade`` (or ``relevance``, ``score``) are
+    used wherever they stand; otherwise the first two. Lines of TREC qrels are ``query iteration document grade``,
+    without a header.
+    """
+    path = Path(path)
+    name = f"the pairs in {path.name}"
+    if path.suffix not in SUFFIXES or _looks_like_qrels(path):
+        return _read_qrels(path, name)
+    table = read_table(path)
+    names = table.column_names
+    if len(names) < 2:
+        raise FileError(f"{path} has {len(names)} columns: expected two, the key of a query and that of an item.")
+    queries, items, grades = (
+        next((one for one in known if one in names), default)
+        for known, default in ((QUERY_NAMES, names[0]), (ITEM_NAMES, names[1]), (GRADE_NAMES, None))
+    )
+    columns = {one: table.column(one).to_pylist() for one in (queries, items, grades) if one is not None}
+    worth = None if grades is None else _grades(columns[grades], path)
+    return Relevance(columns[queries], columns[items], name, worth)
+
+
+def _looks_like_qrels(path: Path) -> bool:
+    """Return whether a .tsv begins as TREC qrels do: no header, but four values of which the last is a number."""
+    if path.suffix != ".tsv":
+        return False
+    with path.open(encoding="utf8") as file:
+        values = file.readline().split()
+    return len(values) == 4 and values[3].lstrip("-").isdigit()
+
+
+def _read_qrels(path: Path, name: str) -> Relevance:
+    lines = [line.split() for line in path.read_text(encoding="utf8").splitlines() if line.strip()]
+    for number, values in enumerate(lines, start=1):
+        if len(values) != 4:
+            raise FileError(
+                f"Line {number} of {path} has {len(values)} values: expected the four of TREC qrels, "
+                f"query iteration document grade; or a table in {', '.join(SUFFIXES)}."
+            )
+    return Relevance([v[0] for v in lines], [v[2] for v in lines], name, _grades([v[3] for v in lines], path))
+
+
+def _grades(values: Sequence[Any], path: Path) -> list[float]:
+    grades = []
+    for number, value in enumerate(values, start=1):
+        try:
+            grades.append(float(value))
+        except (TypeError, ValueError):
+            raise FileError(f"Grade {number} of {path} is {value!r}: expected a number.") from None
+    return grades

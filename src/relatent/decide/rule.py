@@ -1,0 +1,244 @@
+"""The rule that recommends one of the options, from paired differences against staying."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import ceil
+
+from relatent.evaluate.interval import Estimate, Measured, Report
+
+GO = "GO"
+NO_GO = "NO-GO"
+NO_VERDICT = "no verdict"
+SECONDS_PER_HOUR = 3_600
+
+
+@dataclass(frozen=True)
+class Rule:
+    """What a decision asks for.
+
+    ``margin`` is how much worse than staying a translation may be. A slice of ``slice_queries`` or more can stop an
+    option; fewer than ``queries`` in all tell nothing. ``min_overlap`` makes a gate of the overlap with re-embedding,
+    where it is not known what should be found.
+    """
+
+    margin: float = 0.01
+    slice_queries: int = 50
+    queries: int = 100
+    min_overlap: float | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be meant."""
+        if not 0 <= self.margin < 1:
+            raise ValueError(f"The margin is {self.margin}: expected from 0 to less than 1, such as 0.01.")
+        if self.min_overlap is not None and not 0 < self.min_overlap <= 1:
+            raise ValueError(f"The least overlap is {self.min_overlap}: expected above 0 and at most 1, such as 0.6.")
+
+    def words(self, measure: str) -> str:
+        """Return the rule in words, for a measure of what was judged relevant."""
+        return (
+            f"{measure} decides, by 95 % intervals of paired differences (bootstrap over queries). Re-embed where it "
+            "is clearly better than staying and than translating, and its cost is known and allowed. Translate where "
+            f"the whole interval against staying lies above -{self.margin:g}, and no slice of {self.slice_queries} "
+            "queries or more is clearly worse by more than that. Cascade where it is clearly better than staying. "
+            f"Stay otherwise. GO is translate or cascade; fewer than {self.queries} queries give no verdict."
+        )
+
+    def words_of_overlap(self, measure: str) -> str:
+        """Return the rule in words where nothing was judged."""
+        if self.min_overlap is None:
+            return "There is no verdict without judged pairs or a least overlap."
+        return (
+            f"GO when the lower bound of {measure}, of translate or else of cascade, is at least {self.min_overlap:g}."
+        )
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What re-embedding takes, and what it may take.
+
+    ``price`` is per million rows, in the currency of ``budget``. Give a price, a speed, or both.
+
+    >>> print(Cost(3_600_000, rows_per_second=100))
+    3,600,000 rows take 10 hours
+    >>> Cost(3_600_000, rows_per_second=100, max_hours=8).allowed
+    False
+    """
+
+    rows: int
+    rows_per_second: float | None = None
+    price: float | None = None
+    max_hours: float = 24.0
+    budget: float = 100.0
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be weighed."""
+        if self.rows < 1 or (self.rows_per_second is None and self.price is None):
+            raise ValueError(
+                f"{self.rows} rows to re-embed were given, at {self.rows_per_second} rows per second and a price of "
+                f"{self.price}: expected at least one row, and a speed or a price per million rows."
+            )
+        if (self.rows_per_second or 1) <= 0 or (self.price or 0) < 0:
+            raise ValueError("A speed must be above 0 and a price at least 0.")
+
+    @property
+    def hours(self) -> float | None:
+        """Hours that re-embedding takes."""
+        return None if self.rows_per_second is None else self.rows / self.rows_per_second / SECONDS_PER_HOUR
+
+    @property
+    def total(self) -> float | None:
+        """What re-embedding costs."""
+        return None if self.price is None else self.rows * self.price / 1e6
+
+    @property
+    def allowed(self) -> bool:
+        """Whether it stays within the hours and the budget."""
+        return (self.hours or 0) <= self.max_hours and (self.total or 0) <= self.budget
+
+    def __str__(self) -> str:
+        """Return the cost in words."""
+        parts = [] if self.hours is None else [f"take {self.hours:,.3g} hours"]
+        parts += [] if self.total is None else [f"cost {self.total:,.2f}"]
+        return f"{self.rows:,} rows {' and '.join(parts)}"
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What the rule looks at: how the deciding ``measure`` changes against staying, by option, in all and per slice.
+
+    ``label`` is how the measure is shown; ``above_translate`` is how much better re-embedding is than translating.
+    """
+
+    changes: Mapping[str, Report]
+    above_translate: Estimate
+    measure: str
+    label: str
+    queries: int
+
+    def change(self, option: str) -> Estimate:
+        """Return how an option changes the measure against staying, over all queries."""
+        return self.changes[option][self.measure]
+
+    def slices(self, option: str, least: int) -> list[Measured]:
+        """Return the same of each slice of at least so many queries."""
+        lines = [line for line in self.changes[option] if line.measure == self.measure]
+        return [line for line in lines if line.slice != "all" and line.rows >= least]
+
+
+@dataclass(frozen=True)
+class Decision:
+    """A verdict, the option that is recommended (None without a verdict), and why."""
+
+    verdict: str
+    recommended: str | None
+    reasons: tuple[str, ...]
+
+
+def decide(evidence: Evidence, rule: Rule, cost: Cost | None = None) -> Decision:
+    """Recommend the first option that nothing speaks against: re-embed, translate, cascade; or else to stay.
+
+    "Clearly" means that the 95 % interval of the paired differences leaves no doubt about the sign.
+    """
+    if evidence.queries < rule.queries:
+        few = f"{evidence.queries} queries are too few to tell: give at least {rule.queries}."
+        return Decision(NO_VERDICT, None, (few,))
+    against = {
+        "re-embed": _against_reembedding(evidence, cost),
+        "translate": _against_translating(evidence, rule),
+        "cascade": _against_the_cascade(evidence, rule),
+    }
+    reasons: list[str] = []
+    for option, objections in against.items():
+        if not objections:
+            reasons.append(f"{option}: {_changes_by(evidence, option)}.")
+            return Decision(NO_GO if option == "re-embed" else GO, option, tuple(reasons))
+        reasons += [f"not {option}: {objection}." for objection in objections]
+    return Decision(NO_GO, "stay", tuple(reasons))
+
+
+def decide_by_overlap(overlap: Mapping[str, Estimate], rule: Rule, label: str, queries: int) -> Decision:
+    """Decide where it is not known what should be found: by the gate that was asked for, or not at all."""
+    if rule.min_overlap is None:
+        return Decision(
+            NO_VERDICT,
+            None,
+            (
+                f"{label} tells how alike the results are, not how good. Give pairs of a query and what it should find "
+                "(--relevant: a table, or TREC qrels), or the least overlap to accept (--min-overlap).",
+            ),
+        )
+    if queries < rule.queries:
+        return Decision(NO_VERDICT, None, (f"{queries} queries are too few to tell: give at least {rule.queries}.",))
+    reasons = []
+    for option in ("translate", "cascade"):
+        low = overlap[option].low
+        if low >= rule.min_overlap:
+            reasons.append(f"{option}: the lower bound of its {label} is {low:.3f}.")
+            return Decision(GO, option, tuple(reasons))
+        reasons.append(f"not {option}: the lower bound of its {label} is {low:.3f}, below {rule.min_overlap:g}.")
+    return Decision(NO_GO, "stay", tuple(reasons))
+
+
+def in_words(e: Estimate, sign: str = "") -> str:
+    """Return an estimate with three digits; ``sign="+"`` shows the sign of a change.
+
+    >>> in_words(Estimate(0.5, 0.4, 0.6))
+    '0.500 (0.400 – 0.600)'
+    """
+    return f"{e.value:{sign}.3f} ({e.low:{sign}.3f} – {e.high:{sign}.3f})"
+
+
+def _changes_by(evidence: Evidence, option: str) -> str:
+    return f"{evidence.label} changes by {in_words(evidence.change(option), '+')} against staying"
+
+
+def _against_reembedding(evidence: Evidence, cost: Cost | None) -> list[str]:
+    if evidence.change("re-embed").low <= 0:
+        return [f"{_changes_by(evidence, 're-embed')}, not clearly better"]
+    if evidence.above_translate.low <= 0:
+        return [f"{in_words(evidence.above_translate, '+')} against translating, not clearly better"]
+    if cost is None:
+        better = f"{_changes_by(evidence, 're-embed')}, clearly better, but nothing is known about its cost"
+        return [
+            f"{better}. Where you can afford it, do it (--reembed-rows with --rows-per-second or --price weighs it)"
+        ]
+    limit = f"more than {cost.max_hours:g} hours or a budget of {cost.budget:g} allow"
+    return [] if cost.allowed else [f"{cost}, {limit}"]
+
+
+def _against_translating(evidence: Evidence, rule: Rule) -> list[str]:
+    change, objections = evidence.change("translate"), []
+    if change.high < 0 and change.low < -rule.margin:
+        objections.append(f"{_changes_by(evidence, 'translate')}, clearly worse")
+    elif change.low < -rule.margin:
+        wide = f"{_changes_by(evidence, 'translate')}, which may be worse by more than {rule.margin:g}"
+        objections.append(wide + _queries_that_tell(change, evidence.queries, rule.margin))
+    return objections + _worse_slices(evidence, "translate", rule)
+
+
+def _against_the_cascade(evidence: Evidence, rule: Rule) -> list[str]:
+    unclear = f"{_changes_by(evidence, 'cascade')}, not clearly better"
+    objections = [unclear] if evidence.change("cascade").low <= 0 else []
+    return objections + _worse_slices(evidence, "cascade", rule)
+
+
+def _worse_slices(evidence: Evidence, option: str, rule: Rule) -> list[str]:
+    """Name the slices that are clearly worse than staying, and by more than the margin.
+
+    A slice of fifty cannot prove that it is not worse by a hundredth, so it is not asked to.
+    """
+    return [
+        f"slice {line.slice!r} changes by {in_words(line.estimate, '+')}, clearly worse"
+        for line in evidence.slices(option, rule.slice_queries)
+        if line.estimate.high < 0 and line.estimate.value < -rule.margin
+    ]
+
+
+def _queries_that_tell(change: Estimate, queries: int, margin: float) -> str:
+    """Say how many queries would narrow the interval to the margin, were the change as it is."""
+    if change.value <= -margin:
+        return ""
+    needed = ceil(queries * ((change.value - change.low) / (change.value + margin)) ** 2)
+    return f" (about {needed:,} queries would tell)"

@@ -1,0 +1,279 @@
+"""`relatent migrate apply`: translate a store's vectors into a new field, shard by shard, from where it was left."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import warnings
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+from relatent._saved import load
+from relatent._terminal import progress_bar, wrap
+from relatent.engines import Engine, Serial
+from relatent.migrate.copy import ShardWork
+from relatent.migrate.plan import drop_trial
+from relatent.migrate.side import StoredSide, check_fingerprint, stored_side
+from relatent.migrate.state import Manifest, Plan, Work, work_of
+from relatent.migrate.switch import check_not_served
+from relatent.stores import Field, Store, StoreError, open_store
+from relatent.stores.checks import check_no_old
+
+# A run that is killed loses at most the work on so many rows.
+SHARD_ROWS = 50_000
+# The source is looked at again until nothing has changed, and at most so often.
+LOOKS = 5
+# Shards that a store is asked about at once, whether they have changed.
+ASKED_AT_ONCE = 2
+
+
+@dataclass(frozen=True)
+class Applied:
+    """What an apply has done, and what the new field holds now."""
+
+    store: str
+    work: str
+    field: str
+    rows: int
+    """Rows that have a new vector."""
+    shards: int
+    resumed: int
+    """Shards that an earlier run had done."""
+    redone: int
+    """Shards that were written again because the source had changed."""
+    removed: int
+    """New vectors that were removed because their items were deleted meanwhile."""
+    skipped: int
+    reasons: tuple[str, ...]
+    settled: bool
+    """Whether the last look at the source found nothing that had changed."""
+    advice: str
+
+    def __str__(self) -> str:
+        """Say it in a few lines for a person."""
+        lines = [f"{self.rows:,} rows of {self.store} have a new vector in {self.field!r}."]
+        if self.resumed:
+            lines.append(f"{self.resumed:,} of {self.shards:,} shards were done by an earlier run.")
+        if self.redone or self.removed:
+            lines.append(
+                f"The source changed meanwhile: {self.redone:,} shards were written again, and {self.removed:,} "
+                "vectors of deleted items removed."
+            )
+        if self.skipped:
+            lines.append(f"{self.skipped:,} rows could not be read and were left out, first {self.reasons[0]}.")
+        if not self.settled:
+            lines.append(wrap(UNSETTLED))
+        return "\n".join([*lines, f"Next: relatent migrate verify {self.store}", wrap(self.advice)])
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values, for JSON."""
+        return asdict(self)
+
+
+UNSETTLED = (
+    "The source still changed during the last look: some rows may be missing or out of date. Run apply again when "
+    "fewer items are written, right before the cutover."
+)
+
+
+def apply_migration(
+    url: str | os.PathLike[str],
+    translator: str | os.PathLike[str],
+    *,
+    work: str | os.PathLike[str] | None = None,
+    into: str | None = None,
+    dtype: str | None = None,
+    metric: str | None = None,
+    shard_rows: int = SHARD_ROWS,
+    rate: float | None = None,
+    looks: int = LOOKS,
+    skip_unreadable: bool = False,
+    accept: bool = False,
+    engine: Engine | None = None,
+    progress: bool | None = None,
+) -> Applied:
+    """Fill a new field of a store with translated vectors. The old field is not modified.
+
+    What is done is remembered in the ``work`` folder, shard by shard, after it is durable in the store; a run that was
+    killed is followed by one that goes on from there. Then the source is looked at again: shards whose rows have
+    changed are written again and vectors of deleted items are removed, until a look finds no change, at most ``looks``
+    times.
+
+    ``rate`` is the most rows per second to read. ``accept`` lets a store pass whose fingerprint is another's. An
+    ``engine`` (:mod:`relatent.engines`) lets several workers copy shards; it is not closed.
+    """
+    folder, engine = work_of(url, work), engine or Serial()
+    with open_store(url) as store, folder.locked(store.address), store.lock():
+        side, digest = stored_side(load(translator)), hashlib.sha256(Path(translator).read_bytes()).hexdigest()
+        _check_store(store, side, digest, accept)
+        plan, chosen = folder.plan(), {"name": into, "dtype": dtype, "metric": metric}
+        _check_chosen(store, chosen)
+        if plan is None or not _still_holds(plan, folder, store, digest):
+            plan = _new_plan(store, side, digest, chosen, shard_rows, rate)
+            folder.begin(plan)
+        folder.keep_translator(Path(translator))
+        fresh = store.new is None
+        store.add(plan.field)
+        share = None if rate is None else rate / engine.workers
+        shards = ShardWork(os.fspath(url), store, plan, side.translate, rate=share, skip=skip_unreadable)
+        run = _Run(store, folder, plan, shards, engine, progress)
+        resumed = run.first_pass()
+        redone, removed, settled = run.look_again(looks, fresh)
+        store.build_index(plan.field)
+        return _finished(run, side, resumed, redone, removed, settled)
+
+
+@dataclass(frozen=True)
+class _Run:
+    """What the passes of one apply share."""
+
+    store: Store
+    work: Work
+    plan: Plan
+    shards: ShardWork
+    engine: Engine
+    progress: bool | None
+
+    def first_pass(self) -> int:
+        """Copy the shards that are not done; return how many were."""
+        done = [one for one in self.work.manifests(self.plan) if one is not None]
+        known = {one.shard for one in done}
+        todo = [number for number in range(len(self.plan.shards)) if number not in known]
+        self._copy(todo, "apply: shards")
+        return len(done)
+
+    def look_again(self, most: int, fresh: bool) -> tuple[int, int, bool]:
+        """Follow the source until it has not changed; return shards redone, vectors removed, whether it came to rest.
+
+        A shard is looked at as a whole, so that rows which came, went or changed are all noticed. A field that was
+        added by this run has nothing of deleted items unless a shard has changed.
+        """
+        redone, removed = 0, 0 if fresh else self.store.remove_orphans(self.plan.field)
+        for _ in range(most):
+            changed = self._changed()
+            if not changed:
+                return redone, removed, True
+            self._copy(changed, "apply: shards that have changed")
+            redone, removed = redone + len(changed), removed + self.store.remove_orphans(self.plan.field)
+        return redone, removed, False
+
+    def _changed(self) -> list[int]:
+        """Return the shards of which the source is no longer what was read."""
+        manifests = self.work.manifests(self.plan)
+        with ThreadPoolExecutor(ASKED_AT_ONCE) as pool:
+            unsure = [number for number, same in enumerate(pool.map(self._is_surely_same, manifests)) if not same]
+        changed = []
+        with progress_bar(len(unsure), "look for changes: shards", self.progress) as advance:
+            for number, digest in zip(unsure, self.engine.map(self.shards.digest, unsure), strict=True):
+                manifest = manifests[number]
+                if manifest is None or digest != manifest.read:
+                    changed.append(number)
+                advance(1)
+        return changed
+
+    def _is_surely_same(self, manifest: Manifest | None) -> bool:
+        """Return whether the store knows, without reading the rows, that a shard is as it was before it was read."""
+        if manifest is None or manifest.state is None:
+            return False
+        return self.store.state(self.plan.shards[manifest.shard]) == manifest.state
+
+    def _copy(self, numbers: list[int], title: str) -> None:
+        """Write shards, and each one's manifest after it; until then it counts as not done."""
+        for number in numbers:
+            self.work.undo(number)
+        with progress_bar(len(numbers), title, self.progress) as advance:
+            alone = type(self.engine) is Serial  # then a shard is read while the one before is written
+            for manifest in self.shards.copies(numbers) if alone else self.engine.map(self.shards.copy, numbers):
+                self.work.done(manifest)
+                advance(1)
+
+
+def _check_store(store: Store, side: StoredSide, translator: str, accept: bool) -> None:
+    """Refuse a store that is of another model, or that another migration is on its way in."""
+    check_not_served(store, translator)
+    check_no_old(store.address, store.old)
+    check_fingerprint(side, store, accept=accept)
+    drop_trial(store)
+    new = store.new
+    if new is not None and new.provenance.get("translator") != translator:
+        known = [f"{name} {new.provenance[name]}" for name in ("target", "date") if name in new.provenance]
+        made = f" ({', '.join(known)})" if known else ""
+        raise StoreError(
+            f"{store.address} has a new field {new.name!r} from another translator{made}: give that one to go on with "
+            "it, or remove the field with relatent migrate rollback --drop."
+        )
+
+
+def _check_chosen(store: Store, chosen: dict[str, str | None]) -> None:
+    """Refuse to go on with a new field that is another than what is asked for."""
+    for what, value in chosen.items():
+        if store.new is not None and value not in (None, getattr(store.new, what)):
+            raise StoreError(
+                f"{store.address} has a new field of {what} {getattr(store.new, what)}, and {value} was asked for: "
+                "leave that out to go on with the field, or remove it with relatent migrate rollback --drop."
+            )
+
+
+def _still_holds(plan: Plan, work: Work, store: Store, translator: str) -> bool:
+    """Return whether a plan can be followed: the same translator, and a store that has what the manifests tell of."""
+    if (plan.translator, plan.served, plan.field) == (translator, store.served, store.new):
+        return True
+    if any(work.manifests(plan)):
+        warnings.warn(
+            f"{work.folder} tells of a new field that {store.address} does not have any more: it starts afresh.",
+            stacklevel=3,
+        )
+    return False
+
+
+def _new_plan(
+    store: Store,
+    side: StoredSide,
+    translator: str,
+    chosen: dict[str, str | None],
+    shard_rows: int,
+    rate: float | None,
+) -> Plan:
+    # A field that is there already is gone on with: it is of this translator, and its work folder was lost.
+    field = store.new if store.new is not None else _new_field(side, store, translator, chosen)
+    return Plan(
+        migration=uuid4().hex,
+        store=str(store.address),
+        translator=translator,
+        side=side.name,
+        served=store.served,
+        field=field,
+        shards=tuple(store.shards(shard_rows)),
+        chunk_rows=None if rate is None else max(1, int(rate)),  # no more than a second's worth
+    )
+
+
+def _new_field(side: StoredSide, store: Store, digest: str, chosen: dict[str, str | None]) -> Field:
+    # The random name makes this field another one than any that was dropped, whose manifests may still be there.
+    about = {"migration": uuid4().hex, "date": datetime.now(UTC).isoformat(timespec="seconds")}
+    return side.new_field(store, digest, about, **chosen)
+
+
+def _finished(run: _Run, side: StoredSide, resumed: int, redone: int, removed: int, settled: bool) -> Applied:
+    """Note that all is done, and say what."""
+    plan, work = run.plan, run.work
+    manifests = [one for one in work.manifests(plan) if one is not None]
+    work.note("finished", {"settled": settled, "date": datetime.now(UTC).isoformat(timespec="seconds")}, plan)
+    return Applied(
+        store=plan.store,
+        work=str(work.folder),
+        field=plan.field.name,
+        rows=sum(one.written.rows for one in manifests),
+        shards=len(plan.shards),
+        resumed=resumed,
+        redone=redone,
+        removed=removed,
+        skipped=sum(one.skipped for one in manifests),
+        reasons=tuple(reason for one in manifests for reason in one.reasons),
+        settled=settled,
+        advice=side.advice(run.store, plan.field),
+    )

@@ -1,0 +1,305 @@
+"""A trial of a migration on a few rows: how fast a store is read, translated and written."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import time
+import warnings
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from relatent._saved import load
+from relatent._terminal import duration, render, stages, wrap
+from relatent.decide.evaluation import evaluate_spaces
+from relatent.decide.relevance import Relevance
+from relatent.decide.rule import GO, NO_GO, NO_VERDICT, Cost, Rule
+from relatent.decide.verdict import Verdict
+from relatent.migrate.copy import ShardWork
+from relatent.migrate.side import StoredSide, check_fingerprint, stored_side
+from relatent.migrate.state import Plan
+from relatent.spaces.space import Space
+from relatent.stores import Field, Shard, Store, StoreError, open_store
+
+# Chunks that a trial is cut into, so that they are read and written at once as those of apply are.
+CHUNKS = 8
+
+
+@dataclass(frozen=True)
+class Rates:
+    """Rows per second of a migration, measured on ``rows`` of the store. None: not measured."""
+
+    rows: int
+    scan: float
+    translate: float
+    copy: float | None
+    """Read, translated and written as apply does it: at once, where the store can be read and written at once."""
+    read_again: bool = True
+    """Whether noticing changes takes reading all rows again."""
+
+    def seconds(self, rows: int) -> float:
+        """Return how long so many rows take, without building an index."""
+        each = 1 / self.scan + 1 / self.translate if self.copy is None else 1 / self.copy
+        return rows * (each + (1 / self.scan if self.read_again else 0.0))
+
+
+def drop_trial(store: Store) -> None:
+    """Remove the field of a trial whose process was killed."""
+    if store.new is not None and store.new.provenance.get("trial"):
+        store.drop_new()
+
+
+def measure(store: Store, side: StoredSide, new: Field, rows: int, *, write: bool) -> Rates:
+    """Time the steps on a few rows from the beginning of the store.
+
+    With ``write``, they are also copied, into a field that is removed again.
+    """
+    began = time.perf_counter()
+    chunk = next(iter(store.scan(store.served, rows=rows, unreadable=lambda *_: None)), None)
+    read = time.perf_counter()
+    if chunk is None or not len(chunk):
+        raise StoreError(f"{store.address} has no row that can be read: there is nothing to migrate.")
+    side(chunk.vectors[np.isfinite(chunk.vectors).all(axis=1)])
+    done = time.perf_counter()
+    count = len(chunk)
+    shard = Shard(None, pa.chunked_array(chunk.keys)[-1].as_py())
+    copied = _copy_rate(store, side, new, shard, max(1, count // CHUNKS)) if write else None
+    read_again = store.state(shard) is None
+    return Rates(count, _rate(count, read - began), _rate(count, done - read), copied, read_again)
+
+
+def _copy_rate(store: Store, side: StoredSide, new: Field, shard: Shard, chunk_rows: int) -> float | None:
+    """Return the rate of copying a shard as apply does it; None where a migration is under way."""
+    with store.lock():
+        drop_trial(store)
+        if store.new is not None:
+            return None
+        field = replace(new, name=f"{new.name}_trial", provenance={"trial": True})
+        plan = Plan("trial", str(store.address), "", side.name, store.served, field, (shard,), chunk_rows)
+        store.add(field)
+        try:
+            began = time.perf_counter()
+            done = ShardWork(plan.store, store, plan, side.translate, skip=True).copy(0)
+            return _rate(done.read.rows, time.perf_counter() - began) if done.read.rows else None
+        finally:
+            store.drop_new()
+
+
+def _rate(rows: int, seconds: float) -> float:
+    return rows / max(seconds, 1e-9)
+
+
+# Below about so many rows, with the texts at hand and a cheap embedder, re-embedding is right.
+FEW_ROWS = 10_000_000
+TRIAL_ROWS = 10_000
+BYTES = {"float32": 4.0, "float16": 2.0, "int8": 1.0, "uint8": 1.0, "bit": 1 / 8}
+# Links of an HNSW graph per row: twice M = 16 at the lowest layer, in four bytes each.
+GRAPH_BYTES = 2 * 16 * 4
+NO_PAIRS = (
+    "No held-out pairs were given (--sample OLD NEW), so nothing is known about how well translated vectors are found. "
+    "Embed a few thousand items with the new model, and give both."
+)
+
+CASCADE = (
+    "The cascade takes candidates from the migrated store and ranks them by the new model: your application embeds the "
+    "texts of the candidates of each query, or keeps what it has embedded."
+)
+
+
+@dataclass(frozen=True)
+class MigrationPlan:
+    """What a migration would take, the verdict on its quality, and what is recommended."""
+
+    store: str
+    rows: int
+    served: Field
+    new: Field
+    translator: str
+    rates: Rates
+    advice: str
+    verdict: Verdict | None
+    cost: Cost | None
+    texts: bool
+    """Whether the texts are at hand, without which nothing can be re-embedded."""
+
+    @property
+    def seconds(self) -> float:
+        """How long apply takes, without building an index."""
+        return self.rates.seconds(self.rows)
+
+    @property
+    def recommended(self) -> str | None:
+        """What to do: translate, cascade, stay or re-embed; None if nothing is known."""
+        if self.verdict is not None and self.verdict.decision.recommended:
+            said = str(self.verdict.decision.recommended)
+            return "stay" if said == "cascade" and not self.texts else said
+        cheap = self.texts and self.rows < FEW_ROWS and self.cost is not None and self.cost.allowed
+        return "re-embed" if cheap else None
+
+    @property
+    def decision(self) -> str:
+        """GO to migrate, NO-GO, or no verdict."""
+        if self.recommended is None:
+            return NO_VERDICT
+        return GO if self.recommended in ("translate", "cascade") else NO_GO
+
+    def bytes(self, field: Field) -> tuple[int, int]:
+        """Return the size of a field: its vectors alone, and with the graph of an HNSW index over a copy of them."""
+        vectors = self.rows * field.dim * BYTES[field.dtype]
+        return int(vectors), int(2 * vectors + self.rows * GRAPH_BYTES)
+
+    def __str__(self) -> str:
+        """Lay it out for a person."""
+        end = f"{self.decision}: {self.recommended}." if self.recommended else f"{self.decision}."
+        verdict = wrap(NO_PAIRS) if self.verdict is None else f"On held-out pairs:\n\n{self.verdict}\n"
+        sizes = render(("", "now", "after"), self.sizes(), (1, 2))
+        return "\n".join([sizes, *map(wrap, self.sentences()), verdict, end])
+
+    def sizes(self) -> list[tuple[str, str, str]]:
+        """Return what the store holds now and what it would hold after, by name."""
+        (now, indexed), (then, indexed_then) = self.bytes(self.served), self.bytes(self.new)
+        return [
+            ("field", self.served.name, self.new.name),
+            ("rows", f"{self.rows:,}", f"{self.rows:,}"),
+            ("dimension", f"{self.served.dim:,}", f"{self.new.dim:,}"),
+            ("numbers", self.served.dtype, self.new.dtype),
+            ("compared by", self.served.metric, self.new.metric),
+            ("vectors", _size(now), _size(then)),
+            ("with an HNSW index, about", _size(indexed), _size(indexed_then)),
+        ]
+
+    def sentences(self) -> list[str]:
+        """Return in words how long it takes, and what else there is to do."""
+        said = [f"Both are kept until the old field is dropped. {self.advice}", self._time(), *self._alternatives()]
+        return [*said, CASCADE] if self.recommended == "cascade" else said
+
+    def _time(self) -> str:
+        rates = self.rates
+        steps = {"read": rates.scan, "translate": rates.translate, "all with writing": rates.copy}
+        measured = ", ".join(f"{name} {rate:,.0f}" for name, rate in steps.items() if rate is not None)
+        unknown = " Writing was not measured." if rates.copy is None else ""
+        again = " The source is read again, to notice changes." if rates.read_again else ""
+        return (
+            f"Time: {duration(self.seconds)}, and the time to build an index. Rows per second, measured on "
+            f"{rates.rows:,} rows: {measured}.{again}{unknown}"
+        )
+
+    def _alternatives(self) -> list[str]:
+        if not self.texts:
+            return ["Re-embedding is not possible without the texts."]
+        few = f"With fewer than {FEW_ROWS:,} rows, the texts at hand and a cheap embedder, re-embedding is right"
+        if self.cost is None:
+            price = "Give its speed (--embed-rate) or price (--embed-cost) to weigh re-embedding."
+            return [f"{few}. {price}" if self.rows < FEW_ROWS else price]
+        said = f"To re-embed, {self.cost}."
+        return [f"{said} {few}."] if self.rows < FEW_ROWS and self.cost.allowed else [said]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values, for JSON."""
+        return {
+            "store": self.store,
+            "rows": self.rows,
+            "translator": self.translator,
+            "served": _about(self.served) | dict(zip(("bytes", "indexed_bytes"), self.bytes(self.served), strict=True)),
+            "new": _about(self.new) | dict(zip(("bytes", "indexed_bytes"), self.bytes(self.new), strict=True)),
+            "rates": {name: getattr(self.rates, name) for name in ("rows", "scan", "translate", "copy")},
+            "seconds": self.seconds,
+            "reembed": None if self.cost is None else {"hours": self.cost.hours, "cost": self.cost.total},
+            "evaluation": None if self.verdict is None else self.verdict.to_dict(),
+            "verdict": self.decision,
+            "recommended": self.recommended,
+            "advice": self.advice,
+        }
+
+
+def plan_migration(
+    url: str | os.PathLike[str],
+    translator: str | os.PathLike[str],
+    *,
+    sample: tuple[Space, Space] | None = None,
+    relevant: Relevance | None = None,
+    min_overlap: float | None = None,
+    dtype: str | None = None,
+    metric: str | None = None,
+    embed_rate: float | None = None,
+    embed_cost: float | None = None,
+    max_hours: float = 24.0,
+    budget: float = 100.0,
+    texts: bool = True,
+    trial: bool = True,
+    trial_rows: int = TRIAL_ROWS,
+    accept: bool = False,
+    progress: bool | None = False,
+) -> MigrationPlan:
+    """Return what a migration would take: rows, sizes, time from a trial, the cost of re-embedding, and a verdict.
+
+    ``sample`` are the old and the new model's vectors of the same items, of which the translator has not seen all:
+    :func:`relatent.decide.evaluate_spaces` decides by them, and by the judged pairs in ``relevant``. ``dtype`` and
+    ``metric`` are those of the new field, as :func:`apply_migration` takes them. ``embed_rate`` is
+    in rows per second, ``embed_cost`` per thousand rows. The trial writes a few rows to a field that is removed again;
+    without ``trial`` the store is only read.
+    """
+    fitted, digest = load(translator), hashlib.sha256(Path(translator).read_bytes()).hexdigest()
+    side = stored_side(fitted)
+    with open_store(url) as store, stages(progress) as stage:
+        stage("looking at the store")
+        check_fingerprint(side, store, accept=accept)
+        served, rows = store.served, store.count(store.served)
+        new = side.new_field(store, digest, {}, dtype=dtype, metric=metric)
+        advice = side.advice(store, new)
+        stage("measuring")
+        rates = measure(store, side, new, trial_rows, write=trial)
+    cost = _cost(rows, embed_rate, embed_cost, max_hours, budget) if texts else None
+    verdict = None if sample is None else _verdict(side, sample, relevant, min_overlap, cost, accept, progress)
+    return MigrationPlan(str(store.address), rows, served, new, digest, rates, advice, verdict, cost, texts)
+
+
+def _verdict(
+    side: StoredSide,
+    sample: tuple[Space, Space],
+    relevant: Relevance | None,
+    min_overlap: float | None,
+    cost: Cost | None,
+    accept: bool,
+    progress: bool | None,
+) -> Verdict:
+    spaces = sample if side.name == "source" else sample[::-1]
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "This translator moves both sides")  # which the plan says in its own words
+        return evaluate_spaces(
+            side.translator,
+            *spaces,
+            side="documents" if side.name == "source" else "queries",
+            relevant=relevant,
+            rule=Rule(min_overlap=min_overlap),
+            cost=cost,
+            accept=accept,
+            progress=progress,
+        )
+
+
+def _cost(rows: int, rate: float | None, per_thousand: float | None, max_hours: float, budget: float) -> Cost | None:
+    if (rate is None and per_thousand is None) or not rows:
+        return None
+    return Cost(rows, rate, None if per_thousand is None else 1_000 * per_thousand, max_hours, budget)
+
+
+def _about(field: Field) -> dict[str, Any]:
+    return {name: getattr(field, name) for name in ("name", "dim", "dtype", "metric")}
+
+
+def _size(count: float) -> str:
+    """Return a number of bytes in words.
+
+    >>> _size(1_536_000_000)
+    '1.54 GB'
+    """
+    for unit in ("bytes", "kB", "MB", "GB"):
+        if count < 1_000:
+            return f"{count:.3g} {unit}"
+        count /= 1_000
+    return f"{count:,.3g} TB"

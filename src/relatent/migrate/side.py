@@ -1,0 +1,190 @@
+"""Which of a translator's two spaces a store holds, and so what becomes of its vectors and of the queries."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from relatent import __version__
+from relatent.spaces.fingerprint import Fingerprint
+from relatent.spaces.space import Space
+from relatent.stores import Field, Store, StoreError
+from relatent.stores.codes import CODES, calibrated, is_coded
+from relatent.translate import Translator
+from relatent.translate.endpoints import SpaceMismatchError
+from relatent.translate.files import check_translator
+from relatent.translate.map import BatchTranslator
+
+# Rows that are looked at to tell which model made a store's vectors, from so many places.
+SAMPLE_ROWS, SAMPLE_PLACES = 1_024, 8
+# Places are the beginnings of shards of so many rows; a store that has too few of them is counted, and cut finer.
+PLACE_ROWS = 4_096
+
+
+@dataclass(frozen=True, eq=False)
+class StoredSide:
+    """How stored vectors become new ones, and what must happen to the queries that are asked of them.
+
+    A translator of vectors joins old to new: the store holds its *source*, ``transform`` makes the new vectors, and the
+    new model's queries are asked as they are. A two-sided retrieval translator joins queries to items: the store holds
+    its *target*, ``transform_target`` makes the new vectors, and queries go through ``transform``.
+    """
+
+    translator: Translator
+    name: str
+    """source or target"""
+
+    def __call__(self, vectors: np.ndarray) -> np.ndarray:
+        """Return the new vectors of stored ones, as float32."""
+        return translated(self.translate, vectors)
+
+    @cached_property
+    def translate(self) -> BatchTranslator:
+        """The translation of stored vectors, for any process."""
+        return self.translator.batch_udf(side=self.name)
+
+    def queries(self, vectors: np.ndarray) -> np.ndarray:
+        """Return what to search with, of the new model's vectors."""
+        return vectors if self.name == "source" else np.asarray(self.translator.transform(vectors))
+
+    @property
+    def dim(self) -> int:
+        """Coordinates of the new vectors."""
+        return self.translate.dims[1]
+
+    @property
+    def models(self) -> tuple[Fingerprint, Fingerprint]:
+        """What is recorded of the old model and of the new one."""
+        ends = self.translator.endpoints_
+        both = ends.source.recorded(), ends.target.recorded()
+        return both if self.name == "source" else both[::-1]
+
+    def advice(self, store: Store, field: Field) -> str:
+        """Return what the application must do with its queries of a field after the cutover, in a sentence."""
+        asked = f"vectors of {self.models[1].model or 'the new model'}"
+        if self.name == "target":
+            asked = f"translator.transform({asked})"
+        if field.dtype == "bit" or (store.compares_codes and is_coded(field)):
+            return f"After the cutover, ask with x = {asked} coded as {_coding(field)}. Others get wrong answers."
+        if self.name == "source":
+            return f"After the cutover, ask with {asked}, as they are."
+        return (
+            f"This translator moves both sides: after the cutover, ask with {asked}, compared by inner product. "
+            "Queries that were not translated get wrong answers."
+        )
+
+    def new_field(self, store: Store, translator_hash: str, about: dict[str, Any], **chosen: Any) -> Field:
+        """Return the new field of a store; one of codes has the scale of some of the vectors that it will hold."""
+        field = self.field(store.served, translator_hash, about, **chosen)
+        return calibrated(field, self(sample_vectors(store))) if field.dtype in CODES else field
+
+    def field(self, served: Field, translator_hash: str, about: dict[str, Any], **chosen: Any) -> Field:
+        """Return the new field beside the served one: its name, dimension, dtype, metric and provenance."""
+        width = self.dim
+        old, new = self.models
+        made = self.translator.endpoints_.outcome(width) if self.name == "source" else Fingerprint(dim=width)
+        known = {
+            "translator": translator_hash,
+            "model": made.model,
+            "revision": made.revision,
+            "source": _model(old),
+            "target": _model(new),
+            "dims": f"{served.dim} → {width}",
+            "relatent": __version__,
+            **about,
+        }
+        dtype = served.dtype if served.dtype == "float16" or is_coded(served) else "float32"
+        metric = "hamming" if chosen.get("dtype") == "bit" else self.translator.metric_
+        made_of: dict[str, Any] = {"name": next_name(served.name), "dtype": dtype, "metric": metric}
+        made_of |= {name: value for name, value in chosen.items() if value is not None}
+        return Field(dim=width, provenance={n: v for n, v in known.items() if v is not None}, **made_of)
+
+
+def next_name(served: str) -> str:
+    """Return a name for the field that is to follow the served one.
+
+    >>> [next_name(name) for name in ("embedding", "embedding_new", "embedding_new_2")]
+    ['embedding_new', 'embedding_new_2', 'embedding_new_3']
+    """
+    earlier = re.fullmatch(r"(.*_new)(?:_(\d+))?", served)
+    return f"{served}_new" if earlier is None else f"{earlier[1]}_{int(earlier[2] or 1) + 1}"
+
+
+def stored_side(translator: Any) -> StoredSide:
+    """Return the side that a store holds: the target of a two-sided translator, else the source."""
+    check_translator(translator)
+    return StoredSide(translator, "source" if translator.target_map_ is None else "target")
+
+
+def translated(translate: BatchTranslator, vectors: np.ndarray) -> np.ndarray:
+    """Return the new vectors of stored ones, of whatever type they are stored as, in float32."""
+    given = vectors.astype(np.result_type(vectors, np.float32), copy=False)
+    return np.asarray(translate.vectors(given), dtype=np.float32)
+
+
+def sample_vectors(store: Store, rows: int = SAMPLE_ROWS) -> np.ndarray:
+    """Read a few rows from all over the field that is served."""
+    shards = store.shards(PLACE_ROWS)
+    if len(shards) < SAMPLE_PLACES:
+        shards = store.shards(max(1, -(-store.count(store.served) // SAMPLE_PLACES)))
+    places = np.unique(np.linspace(0, len(shards) - 1, SAMPLE_PLACES).astype(int))
+    take = max(1, rows // len(places))
+    first = (next(iter(_readable(store, shards[place], take)), None) for place in places)
+    found = [chunk for chunk in first if chunk is not None and len(chunk)]
+    return np.concatenate(found) if found else np.empty((0, store.served.dim), dtype=np.float32)
+
+
+def check_fingerprint(side: StoredSide, store: Store, *, accept: bool = False) -> None:
+    """Refuse a store whose vectors are not of the side that the translator takes from it."""
+    known = store.served.provenance
+    recorded = Fingerprint(store.served.dim, known.get("model"), known.get("revision"))
+    sample = sample_vectors(store)
+    space = Space(sample, name=str(store.address), fingerprint=recorded)
+    ends = side.translator.endpoints_
+    if accept and store.served.dim == getattr(ends, side.name).dim:
+        side.translator.accept(space)
+    try:
+        ends = side.translator.endpoints_
+        ends.check(space, side.name)
+    except SpaceMismatchError:
+        other = ends.target if side.name == "source" else ends.source
+        if other.matches(space.fingerprint).outcome == "same":
+            raise _wrong_way(side, store) from None
+        raise
+
+
+def _wrong_way(side: StoredSide, store: Store) -> StoreError:
+    if side.name == "source":
+        return StoreError(
+            f"{store.address} holds the target of this translator, whose vectors stay as they are: nothing has to be "
+            "written. Send queries through translator.transform; or fit the other way, from the stored model to the "
+            "new one (relatent fit OLD NEW), to move the store."
+        )
+    return StoreError(
+        f"{store.address} holds the source of this translator, which moves both sides and ranks the target's items for "
+        "queries of the source: expected a store of its target. Fit it from the new model to the stored one (relatent "
+        "fit NEW OLD --goal retrieval), or fit vectors (relatent fit OLD NEW)."
+    )
+
+
+def _readable(store: Store, shard: Any, rows: int) -> Any:
+    """Return the vectors of a shard in chunks, without rows that cannot be read."""
+    for chunk in store.scan(store.served, shard=shard, rows=rows, unreadable=lambda *_: None):
+        yield chunk.vectors
+
+
+def _coding(field: Field) -> str:
+    """Return how a query x is coded as the vectors of a field are, in Python."""
+    if field.dtype == "bit":
+        return "x > 0, a bit for each coordinate"
+    norm = ", of x at norm 1" if field.metric == "cosine" else ""
+    numbers = f"{field.dtype!r}, {field.dim}, {field.scale}, {field.offset}"
+    return f"relatent.spaces.Quantizer({numbers}).encode(x){norm}"
+
+
+def _model(known: Fingerprint) -> str | None:
+    return known.model if known.revision is None else f"{known.model}@{known.revision}"

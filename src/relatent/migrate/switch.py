@@ -1,0 +1,220 @@
+"""`relatent migrate cutover` and `rollback`: which field a store serves."""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from relatent._errors import with_remedy
+from relatent._terminal import wrap
+from relatent.migrate.side import stored_side
+from relatent.migrate.state import Plan, Work, work_of
+from relatent.stores import Field, Store, StoreError, open_store
+
+
+@dataclass(frozen=True)
+class Switched:
+    """Which field is served now, and in words what was done."""
+
+    store: str
+    served: str
+    done: str
+
+    def __str__(self) -> str:
+        """Say it for a person."""
+        return wrap(self.done)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values, for JSON."""
+        return asdict(self)
+
+
+def cut_over(
+    url: str | os.PathLike[str], *, work: str | os.PathLike[str] | None = None, force: bool = False
+) -> Switched:
+    """Serve the new field, in one step for every reader. The old one is kept.
+
+    Refused unless :func:`verify_migration` has passed since the last write and the rows are as many as then, or
+    ``force``. Doing it again is no error.
+    """
+    folder = work_of(url, work)
+    with open_store(url) as store, folder.locked(store.address), store.lock():
+        plan = folder.required_plan(url)
+        advice = stored_side(folder.translator(plan)).advice(store, plan.field)
+        if not is_cut_over(store, plan):
+            if not force:
+                _check_verified(store, folder, plan)
+            store.switch()
+        served = store.served.name
+        undo = f"To go back at any time: relatent migrate rollback {plan.store}"
+        return Switched(
+            plan.store, served, f"{plan.store} serves {served!r} now; the old field is kept. {advice} {undo}"
+        )
+
+
+def roll_back(
+    url: str | os.PathLike[str], *, work: str | os.PathLike[str] | None = None, drop: bool = False
+) -> Switched:
+    """Serve the old field again, in one step; with ``drop``, also remove the new one and what it holds.
+
+    Needs nothing but the store: it works where the work folder is lost.
+    """
+    folder = work_of(url, work)
+    with open_store(url) as store, folder.locked(store.address), store.lock():
+        done = []
+        if store.old is not None and store.new is None:
+            store.switch_back()
+            done.append(f"{store.address} serves {store.served.name!r} again.")
+        if store.new is not None and drop:
+            name = store.new.name
+            store.drop_new()
+            folder.forget()
+            done.append(f"The new field {name!r} was removed.")
+        if not done:
+            raise _nothing_to_do(store)
+        kept = "" if store.new is None else f" {store.new.name!r} is kept; --drop removes it."
+        return Switched(str(store.address), store.served.name, " ".join(done) + kept)
+
+
+def is_cut_over(store: Store, plan: Plan) -> bool:
+    """Return whether the store serves what this migration has written."""
+    return store.served == plan.field
+
+
+def check_not_served(store: Store, translator: str) -> None:
+    """Refuse to go on with a migration whose field is served already; ``translator`` is the hash of its translator."""
+    if store.served.provenance.get("translator") == translator:
+        undo = "" if store.old is None else " To go back, run relatent migrate rollback."
+        raise StoreError(
+            f"{store.address} serves what this translator has written, in {store.served.name!r}: there is nothing left "
+            f"to do.{undo}"
+        )
+
+
+def _check_verified(store: Store, work: Work, plan: Plan) -> None:
+    verified = work.noted("verified", plan)
+    if verified is None or not verified["passed"]:
+        what = "has not been verified since the last write" if verified is None else "did not pass verify"
+        raise _refused(f"The new field of {store.address} {what}: run relatent migrate verify first.")
+    now = [store.count(plan.served), store.count(plan.field)]
+    if now != list(verified["rows"]):
+        raise _refused(
+            f"{store.address} had {verified['rows'][0]:,} rows and {verified['rows'][1]:,} new vectors when it was "
+            f"verified, and has {now[0]:,} and {now[1]:,} now: run relatent migrate apply and verify again."
+        )
+
+
+def _refused(why: str) -> StoreError:
+    return with_remedy(
+        StoreError(why), python="To cut over anyway, say force=True.", command="To cut over anyway, add --force."
+    )
+
+
+def _nothing_to_do(store: Store) -> StoreError:
+    if store.new is None:
+        return StoreError(f"{store.address} has no field of a migration: there is nothing to roll back.")
+    return with_remedy(
+        StoreError(f"{store.address} has not been cut over and serves its old field {store.served.name!r}."),
+        python=f"Say drop=True to remove {store.new.name!r}.",
+        command=f"Add --drop to remove {store.new.name!r}.",
+    )
+
+
+@dataclass(frozen=True)
+class OldField:
+    """The field that a store served before, and what is lost with it."""
+
+    store: str
+    old: Field
+    served: Field
+    rows: tuple[int, int]
+    """Vectors of the old field and of the one that is served."""
+
+    @property
+    def lacking(self) -> int:
+        """How many more vectors the old field has."""
+        return max(0, self.rows[0] - self.rows[1])
+
+    def __str__(self) -> str:
+        """Say it for a person."""
+        lost = f"{self.old.name!r} of {self.store} holds {self.rows[0]:,} vectors of {self.old.dim:,} coordinates."
+        kept = f"{self.served.name!r} is served, with {self.rows[1]:,}."
+        return wrap(f"{lost} {kept} Once it is dropped, there is no rollback any more.")
+
+
+@dataclass(frozen=True)
+class Finished:
+    """What is served now, and what was dropped; None where an earlier run had done it."""
+
+    store: str
+    served: str
+    dropped: str | None
+
+    def __str__(self) -> str:
+        """Say it for a person."""
+        gone = "The old field was dropped before" if self.dropped is None else f"{self.dropped!r} was dropped"
+        return wrap(f"{gone}: {self.store} serves {self.served!r} alone, and can be migrated again.")
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values, for JSON."""
+        return asdict(self)
+
+
+def old_field(url: str | os.PathLike[str]) -> OldField | None:
+    """Return what :func:`finish_migration` would drop; None if there is nothing."""
+    with open_store(url) as store:
+        return _old_field(store)
+
+
+def finish_migration(
+    url: str | os.PathLike[str], *, work: str | os.PathLike[str] | None = None, force: bool = False
+) -> Finished:
+    """Drop the field that was served before the cutover: there is no rollback any more.
+
+    Refused where the old field has more vectors than the one that is served (rows that apply left out, or that were
+    added to the old field since), unless ``force``. Needs nothing but the store. A run that was killed is followed by
+    one that ends it, and doing it again is no error as long as the work folder is there.
+    """
+    folder = work_of(url, work)
+    with open_store(url) as store, folder.locked(store.address), store.lock():
+        found = _old_field(store)
+        if found is None:
+            _check_finished(store, folder)
+        else:
+            _check_complete(found, force)
+            store.drop_old()
+        folder.forget()
+        return Finished(str(store.address), store.served.name, None if found is None else found.old.name)
+
+
+def _old_field(store: Store) -> OldField | None:
+    if store.old is None:
+        return None
+    rows = 0
+    with suppress(StoreError):  # of a field that is dropped by half, nothing can be counted
+        rows = store.count(store.old)
+    return OldField(str(store.address), store.old, store.served, (rows, store.count(store.served)))
+
+
+def _check_complete(found: OldField, force: bool) -> None:
+    if found.lacking and not force:
+        raise with_remedy(
+            StoreError(
+                f"{found.old.name!r} of {found.store} has {found.rows[0]:,} vectors and {found.served.name!r}, which "
+                f"is served, {found.rows[1]:,}: what is missing there would be lost."
+            ),
+            python="Write the missing ones, or say force=True.",
+            command="Write the missing ones, or add --force.",
+        )
+
+
+def _check_finished(store: Store, work: Work) -> None:
+    """Refuse to finish what was not cut over."""
+    plan = work.plan()
+    if plan is None or not is_cut_over(store, plan):
+        raise StoreError(
+            f"{store.address} has no old field: there is nothing to finish. What was added and is not served is "
+            "removed with relatent migrate rollback --drop."
+        )

@@ -1,0 +1,319 @@
+"""How far a stored vector may be from what was written: as far as the numbers that the field keeps require."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from relatent._terminal import render, stages
+from relatent.migrate.copy import Part, Skipped, read_shard
+from relatent.migrate.side import StoredSide, stored_side
+from relatent.migrate.state import Digest, Manifest, Plan, Work, work_of
+from relatent.migrate.switch import check_not_served
+from relatent.spaces.keys import key_texts
+from relatent.spaces.probe import SpaceWarning
+from relatent.spaces.space import Space
+from relatent.stores import Field, Hits, Store, open_store
+from relatent.stores.codes import is_coded, quantizer, uncoded
+
+# Relative to the norm: a few units in the last place.
+TOLERANCE = {"float32": 1e-5, "float16": 2e-3}
+# A code is the nearest one, but for the rounding of what is coded.
+STEPS = 0.51
+TINY = 1e-300
+
+
+def deviations(of: Field, expected: np.ndarray, stored: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the error of each row, and which rows are further off than the numbers of the field require.
+
+    The error is that of :func:`relative_errors`; of bits, the share that differs.
+    """
+    if of.dtype == "bit":
+        return _of_bits(expected, stored)
+    if is_coded(of):
+        return relative_errors(of, expected, stored), _off_by_a_step(of, expected, stored)
+    errors = relative_errors(of, expected, stored)
+    return errors, errors > TOLERANCE[of.dtype]
+
+
+def relative_errors(of: Field, expected: np.ndarray, stored: np.ndarray) -> np.ndarray:
+    """Return the norm of each difference relative to the norm; of directions where only the cosine counts."""
+    expected, stored = expected.astype(np.float64), stored.astype(np.float64)
+    norms = np.maximum(np.linalg.norm(expected, axis=1), TINY)
+    if of.metric == "cosine":  # which a store may compute from vectors that it keeps at norm 1
+        stored = stored * (norms / np.maximum(np.linalg.norm(stored, axis=1), TINY))[:, None]
+    return np.asarray(np.linalg.norm(expected - stored, axis=1) / norms)
+
+
+def cut_off(of: Field, expected: np.ndarray) -> int:
+    """Count the coordinates that lie more than a step beyond the largest and the smallest code of a field."""
+    if not is_coded(of):
+        return 0
+    x, (low, high) = uncoded(of, expected), quantizer(of).range
+    step = quantizer(of).scale  # so much is only rounded
+    return int(np.count_nonzero((x < low - step) | (x > high + step)))
+
+
+def _off_by_a_step(of: Field, expected: np.ndarray, stored: np.ndarray) -> np.ndarray:
+    """Return which rows have a coordinate that is not the nearest one that a code stands for."""
+    within = np.clip(uncoded(of, expected), *quantizer(of).range)
+    return np.asarray((np.abs(within - stored) > STEPS * quantizer(of).scale).any(axis=1))
+
+
+def _of_bits(expected: np.ndarray, stored: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Compare bits; those of coordinates that are zero but for their rounding may be either."""
+    sure = np.abs(expected) > TOLERANCE["float32"] * np.linalg.norm(expected, axis=1, keepdims=True)
+    differs = sure & ((expected > 0) != (stored > 0))
+    return differs.mean(axis=1), differs.any(axis=1)
+
+
+# Rows of each shard that may ask, in the old field and in the new one.
+KEPT = 128
+
+
+@dataclass
+class Compared:
+    """What was found in some shards."""
+
+    rows: int = 0
+    worst: float = 0.0
+    """The largest error, relative to the norm; of bits, the largest share that differs."""
+    cut: int = 0
+    """Coordinates that the scale of codes does not reach."""
+    wrong: list[str] = field(default_factory=list)
+    """Rows that are not as they should be, in words."""
+    changed: list[int] = field(default_factory=list)
+    """Shards whose source is not what was read."""
+    old: list[np.ndarray] = field(default_factory=list)
+    new: list[np.ndarray] = field(default_factory=list)
+    """Vectors of the same items in both fields, to ask with."""
+
+
+def compare_shard(store: Store, plan: Plan, side: StoredSide, manifest: Manifest, found: Compared) -> None:
+    """Compare every new vector of a shard with the translation of the old one, and the source with its manifest."""
+    shard = plan.shards[manifest.shard]
+    stored = list(read_shard(store, plan, shard, Skipped(), new=True))
+    places = {text: i for i, text in enumerate(_texts([part.keys for part in stored]))}
+    vectors = np.concatenate([np.empty((0, plan.field.dim), np.float32), *(part.vectors for part in stored)])
+    skipped, read, first = Skipped(), Digest(), True
+    for part in read_shard(store, plan, shard, skipped):
+        read += part.digest
+        rows = np.asarray([places.pop(key, -1) for key in _texts([part.keys])], dtype=np.intp)
+        _compare(part, rows, vectors, plan.field, side, found, keep=first)
+        first = first and not len(rows)
+    found.wrong += [f"key {key!r}, whose item was deleted" for key in places]
+    if read + skipped.digest != manifest.read:
+        found.changed.append(manifest.shard)
+
+
+def _compare(
+    part: Part, rows: np.ndarray, vectors: np.ndarray, of: Field, side: StoredSide, found: Compared, *, keep: bool
+) -> None:
+    """Compare a chunk of the source with the rows of the new vectors that have its keys, -1 for none."""
+    keys = part.keys.to_pylist()
+    found.rows += len(keys)
+    found.wrong += [f"key {keys[i]!r}, which has no new vector" for i in np.flatnonzero(rows < 0)]
+    there = np.flatnonzero(rows >= 0)
+    if not len(there):
+        return
+    stored = vectors[rows[there]]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", SpaceWarning)  # which apply has given, or was told to accept
+        expected = side(part.vectors)[there]
+    errors, wrong = deviations(of, expected, stored)
+    found.wrong += [f"key {keys[there[i]]!r}" for i in np.flatnonzero(wrong)]
+    found.worst = max(found.worst, float(errors.max()))
+    found.cut += cut_off(of, expected)
+    if keep:
+        found.old.append(part.vectors[there][:KEPT])
+        found.new.append(stored[:KEPT])
+
+
+def _texts(keys: list[pa.Array]) -> list[str]:
+    return [text for part in keys for text in key_texts(part).to_pylist()]
+
+
+# Shards that are compared row by row, and queries that are asked.
+SHARDS, QUERIES = 8, 100
+# How much less than the old index the new one may find: two standard errors of 1,000 neighbors at a recall of 0.9.
+MARGIN = 0.02
+# Share of the coordinates that the scale of codes may miss.
+MOST_CUT = 0.01
+
+
+@dataclass(frozen=True)
+class Check:
+    """One thing that was looked at: whether it is as it should be, and what was found."""
+
+    name: str
+    passed: bool
+    found: str
+
+
+@dataclass(frozen=True)
+class Verification:
+    """What was found about a migrated store."""
+
+    store: str
+    checks: tuple[Check, ...]
+    rows: tuple[int, int]
+    """Rows of the old field and of the new one."""
+
+    @property
+    def passed(self) -> bool:
+        """Whether every check passed."""
+        return all(check.passed for check in self.checks)
+
+    def __str__(self) -> str:
+        """Lay it out for a person."""
+        rows = [(check.name, "ok" if check.passed else "FAILED", check.found) for check in self.checks]
+        next_step = f"Verified. Next: relatent migrate cutover {self.store}"
+        return "\n".join(
+            [
+                render(("check", "result", "found"), rows),
+                next_step if self.passed else "Not verified: do not cut over.",
+            ]
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values, for JSON."""
+        return {"passed": self.passed, **asdict(self)}
+
+
+def verify_migration(
+    url: str | os.PathLike[str],
+    *,
+    work: str | os.PathLike[str] | None = None,
+    queries: Space | None = None,
+    shards: int = SHARDS,
+    sample: int = QUERIES,
+    k: int = 10,
+    margin: float = MARGIN,
+    seed: int = 0,
+    progress: bool | None = False,
+) -> Verification:
+    """Compare counts, the rows of some shards, and searches of the index that will be served with exact ones.
+
+    ``queries`` are vectors of the new model, such as your users ask with; without them, stored vectors ask. The recall
+    of the new index against exact search over the same vectors may not be worse than that of the old one by more than
+    ``margin``: an approximate index over other vectors can lose recall.
+    """
+    folder = work_of(url, work)
+    with open_store(url) as store, folder.locked(store.address), stages(progress) as stage:
+        plan = folder.required_plan(url)
+        check_not_served(store, plan.translator)
+        checks, counted = [_complete(folder, plan)], (0, 0)
+        if checks[0].passed:
+            stage("counting rows")
+            counted = store.count(plan.served), store.count(plan.field)
+            manifests = [one for one in folder.manifests(plan) if one is not None]
+            side, found = stored_side(folder.translator(plan)), Compared()
+            for number in np.random.default_rng(seed).permutation(len(manifests))[:shards]:
+                stage(f"comparing shard {number:,}")
+                compare_shard(store, plan, side, manifests[number], found)
+            stage("searching")
+            checks += [_counts(counted, manifests), *_rows(found, plan.field, min(shards, len(manifests)))]
+            checks += _searches(store, plan, side, found, queries, sample, k, margin)
+        done = Verification(plan.store, tuple(checks), counted)
+        about = {"passed": done.passed, "rows": counted, "date": datetime.now(UTC).isoformat(timespec="seconds")}
+        folder.note("verified", about, plan)
+        return done
+
+
+def _complete(work: Work, plan: Plan) -> Check:
+    """Look whether an apply came to its end, and whether the source was still changing then."""
+    finished, total = work.noted("finished", plan), len(plan.shards)
+    if finished is None:
+        done = sum(one is not None for one in work.manifests(plan))
+        return Check("complete", False, f"{done:,} of {total:,} shards are done, and apply has not ended: run it again")
+    if not finished["settled"]:
+        return Check("complete", False, "the source was still changing when apply ended: run it again")
+    return Check("complete", True, f"{_shards(total)}, and no change at the last look")
+
+
+def _shards(n: int) -> str:
+    return f"{n:,} shard" if n == 1 else f"{n:,} shards"
+
+
+def _counts(counted: tuple[int, int], manifests: list[Manifest]) -> Check:
+    """Look whether the new field has as many vectors as the old one, without those left out."""
+    old, new = counted
+    written, skipped = sum(one.written.rows for one in manifests), sum(one.skipped for one in manifests)
+    right = new == written and 0 <= old - new <= skipped
+    found = f"{old:,} rows in the old field, {new:,} in the new one" + (f", {skipped:,} left out" if skipped else "")
+    return Check("counts", right, found if right else f"{found}; apply wrote {written:,}: run it again")
+
+
+def _rows(found: Compared, of: Field, shards: int) -> list[Check]:
+    """Say what the comparison row by row has found."""
+    looked = f"{found.rows:,} rows of {_shards(shards)}"
+    source, vectors = f"checksums of {looked} are those that apply read", f"{looked} are translations of the old ones"
+    if found.changed:
+        source = f"shard {found.changed[0]} has changed since: run apply again"
+    if found.wrong:
+        vectors = f"{len(found.wrong):,} of {looked} are wrong, first {found.wrong[0]}"
+    unit = "bits" if of.dtype == "bit" else "norm"
+    checks = [
+        Check("source", not found.changed, source),
+        Check("vectors", not found.wrong, f"{vectors}; largest error {found.worst:.1g} of the {unit}"),
+    ]
+    return [*checks, _scale(found, of)] if is_coded(of) else checks
+
+
+def _scale(found: Compared, of: Field) -> Check:
+    """Look whether the scale of codes, which a sample has given, is right for the rest."""
+    share = found.cut / max(1, found.rows * of.dim)
+    words = f"{share:.2%} of the coordinates lie beyond the scale of the {of.dtype} codes and are cut off"
+    fine = share <= MOST_CUT
+    return Check("scale", fine, words if fine else f"{words}: choose float16")
+
+
+def _searches(
+    store: Store,
+    plan: Plan,
+    side: StoredSide,
+    found: Compared,
+    queries: Space | None,
+    sample: int,
+    k: int,
+    margin: float,
+) -> list[Check]:
+    """Ask both indexes, and compare with exact search over the same vectors."""
+    if not found.new:
+        return [Check("search", False, "there is no row to ask with")]
+    old, new = _spread(np.concatenate(found.old), sample), _spread(np.concatenate(found.new), sample)
+    asked = new if queries is None else side.queries(_spread(queries.vectors, sample))
+    old_hits, new_hits = _both_ways(store, plan.served, old, k), _both_ways(store, plan.field, asked, k)
+    before, after = recall(*old_hits), recall(*new_hits)
+    who = "stored vectors" if queries is None else "queries of the new model"
+    words = f"recall@{k} of the new index against exact search {after:.3f}, of the old one {before:.3f} ({who} ask)"
+    checks = [Check("search", after >= before - margin, words)]
+    if queries is None:
+        same = recall(new_hits[1], old_hits[1])
+        checks.append(Check("neighbors", True, f"{same:.3f} of the {k} nearest are those of the old field"))
+    return checks
+
+
+def _both_ways(store: Store, of: Field, vectors: np.ndarray, k: int) -> tuple[Hits, Hits]:
+    return store.search(vectors, k, of=of), store.search(vectors, k, of=of, exact=True)
+
+
+def recall(found: Hits, exact: Hits) -> float:
+    """Return the share of the exact hits that were found, mean over queries.
+
+    >>> recall(Hits([["a", "b"]], np.zeros((1, 2))), Hits([["b", "c"]], np.zeros((1, 2))))
+    0.5
+    """
+    shares = [len(set(mine) & set(true)) / max(1, len(true)) for mine, true in zip(found.keys, exact.keys, strict=True)]
+    return float(np.mean(shares))
+
+
+def _spread(x: np.ndarray, most: int) -> np.ndarray:
+    """Return rows from all over an array."""
+    return np.asarray(x[np.linspace(0, len(x) - 1, min(len(x), most)).astype(np.intp)], dtype=np.float32)

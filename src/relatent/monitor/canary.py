@@ -1,0 +1,119 @@
+"""`relatent canary`: a few items with their vectors, which tell whether the model behind a name is still the same."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from relatent._array import as_matrix
+from relatent.anchors import farthest_point
+from relatent.evaluate.linear import cka
+from relatent.spaces.fingerprint import one_model
+from relatent.spaces.io.files import AnyPath, check_new, write_space
+from relatent.spaces.join import match_keys
+from relatent.spaces.space import Space
+
+SAME, RENAMED, RESCALED, CHANGED = "same", "renamed", "rescaled", "changed"
+# Items to choose from, so that a file of any size is looked at in seconds.
+MOST_CANDIDATES = 10_000
+# Norms that differ by more than this share were normalized in another way.
+NORM_TOLERANCE = 0.01
+
+
+@dataclass(frozen=True)
+class CanaryCheck:
+    """Whether fresh vectors of the canary items are those that were kept.
+
+    ``outcome`` is "same", "renamed" (the same vectors under another name: nothing has to be embedded again),
+    "rescaled" (the same directions, other norms) or "changed". ``cosine`` is the smallest over the items and
+    ``median`` the median. ``structure`` tells how far a changed space is a rotation of the old one (linear CKA):
+    near 1, a translator fitted on few pairs will do.
+    """
+
+    outcome: str
+    reason: str
+    items: int
+    missing: int
+    cosine: float | None = None
+    median: float | None = None
+    norm_ratio: float | None = None
+    structure: float | None = None
+
+    @property
+    def ok(self) -> bool:
+        """Whether old vectors can be used beside fresh ones."""
+        return self.outcome in (SAME, RENAMED)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values, for JSON."""
+        return {**asdict(self), "ok": self.ok}
+
+    def __str__(self) -> str:
+        """Say it in one or two lines for a person."""
+        lost = f" {self.missing} items have no fresh vector." if self.missing else ""
+        return f"{self.outcome}: {self.reason}.{lost}"
+
+
+def make_canary(space: Space, path: AnyPath, *, items: int = 32, overwrite: bool = False, seed: int = 0) -> Space:
+    """Keep a handful of items that lie far apart, with their vectors, keys and other columns (texts, where it has any).
+
+    The file is one like any other. Embed its items again with ``relatent encode``, and check.
+    """
+    check_new(path, space, overwrite=overwrite)
+    rng = np.random.default_rng(seed)
+    rows = np.arange(len(space))
+    if len(rows) > MOST_CANDIDATES:
+        rows = np.sort(rng.choice(rows, MOST_CANDIDATES, replace=False))
+    if not 1 <= items <= len(rows):
+        raise ValueError(f"{items} items were asked for of {len(space)}: expected from 1 to as many as there are.")
+    chosen = rows[np.sort(farthest_point(space.take(rows), items, seed=seed))]
+    kept = space.subset(chosen)
+    write_space(kept, path, overwrite=overwrite)
+    return kept
+
+
+def check_canary(kept: Space, fresh: Space, *, tolerance: float = 1e-3) -> CanaryCheck:
+    """Compare fresh vectors of the canary items with those that were kept, joined on their keys.
+
+    Every item must have a cosine of at least 1 − ``tolerance``: half precision, other hardware and batching change
+    far less, another model far more.
+
+    >>> x = np.random.default_rng(0).normal(size=(8, 4))
+    >>> check_canary(Space(x), Space(x)).outcome, check_canary(Space(x), Space(-x)).outcome
+    ('same', 'changed')
+    """
+    if not 0 < tolerance < 1:
+        raise ValueError(f"The tolerance is {tolerance}: expected between 0 and 1, such as 0.001.")
+    matched = match_keys(kept, fresh)
+    items, missing = len(matched), len(kept) - len(matched)
+    if kept.dim != fresh.dim:
+        return CanaryCheck(CHANGED, f"{kept.dim} coordinates became {fresh.dim}: another model", items, missing)
+    x, y = (
+        as_matrix(s.take(rows), s.name or which).astype(np.float64)
+        for s, rows, which in ((kept, matched.x_rows, "the canary"), (fresh, matched.y_rows, "the fresh space"))
+    )
+    norms = np.linalg.norm(x, axis=1), np.linalg.norm(y, axis=1)
+    cosines = np.sum(x * y, axis=1) / np.maximum(norms[0] * norms[1], 1e-300)
+    ratio = float(np.median(norms[1] / np.maximum(norms[0], 1e-300)))
+    structure = float(cka(x, y)) if items > 2 else None
+    outcome, reason = _outcome(float(cosines.min()), ratio, kept, fresh, tolerance, structure)
+    return CanaryCheck(
+        outcome, reason, items, missing, float(cosines.min()), float(np.median(cosines)), ratio, structure
+    )
+
+
+def _outcome(
+    worst: float, ratio: float, kept: Space, fresh: Space, tolerance: float, structure: float | None
+) -> tuple[str, str]:
+    names = kept.fingerprint.model, fresh.fingerprint.model
+    agree = f"every cosine is at least {worst:.5f}"
+    if worst < 1 - tolerance:
+        alike = "" if structure is None else f"; as a whole they are alike to {structure:.2f} (CKA)"
+        return CHANGED, f"a cosine fell to {worst:.4f}: another model, or another preparation of the items{alike}"
+    if abs(ratio - 1) > NORM_TOLERANCE:
+        return RESCALED, f"{agree}, and norms are {ratio:.3g} times what they were: normalize in the same way"
+    if None not in names and not one_model(*names):  # type: ignore[arg-type]
+        return RENAMED, f"{agree}, but {names[0]!r} is now called {names[1]!r}: nothing has to be embedded again"
+    return SAME, agree

@@ -1,0 +1,123 @@
+"""`relatent watch`: whether new batches still look like the space that a translator was fitted on."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from relatent._array import as_matrix
+from relatent._files import FileError, writing
+from relatent.evaluate.fidelity import fidelity_report
+from relatent.evaluate.interval import Estimate
+from relatent.spaces.join import match_keys
+from relatent.spaces.probe import drift
+from relatent.spaces.space import Space
+from relatent.translate import Translator
+
+STABLE, DRIFTING, REFIT, FOREIGN, TOO_FEW = "stable", "drifting", "refit", "another space", "too few"
+# Shifts of the mean, in standard deviations: random batches of one space stay below the first, a new kind of item goes
+# beyond the second (python -m experiments.trust.drift).
+DRIFTS_FROM, REFIT_FROM = 0.1, 0.2
+FEWEST = 100
+
+
+@dataclass(frozen=True)
+class Watched:
+    """What a batch looks like beside the space that a translator was fitted on.
+
+    ``shift`` is how far the mean moved, in standard deviations, less what chance gives; ``spread`` how far the
+    variances changed, in the same way. ``cosine`` is that of translated vectors to true ones, where these were given,
+    and ``first`` what it was in the first line of the log.
+    """
+
+    outcome: str
+    reason: str
+    rows: int
+    shift: float | None = None
+    spread: float | None = None
+    cosine: Estimate | None = None
+    first: Estimate | None = None
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing has to be done."""
+        return self.outcome in (STABLE, DRIFTING)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values, for JSON."""
+        return {**asdict(self), "ok": self.ok}
+
+    def __str__(self) -> str:
+        """Say it in one line for a person."""
+        return f"{self.outcome}: {self.reason}."
+
+
+def watch_batch(
+    translator: Translator, batch: Space, truth: Space | None = None, *, log: Path | None = None
+) -> Watched:
+    """Compare a batch of source vectors with the space that a translator was fitted on, and say when to refit.
+
+    A shift of the mean of 0.1 standard deviations is drift, of 0.2 a new kind of item, on which a translator does
+    worse. With ``truth``, vectors of the target for some of the keys, the translation itself is measured. Each call
+    appends a line to the ``log``; the cosine is then compared with that of the first line.
+    """
+    match = translator.endpoints_.source.recorded().matches(batch.fingerprint.recorded())
+    if match and len(batch):
+        as_matrix(batch.vectors, batch.name or "the batch")  # a probe leaves out what is not finite
+    probes = translator.endpoints_.source.probe, batch.fingerprint.probe
+    if not match or None in probes:
+        unknown = "the translator has no probe" if probes[0] is None else f"{len(batch)} rows tell nothing"
+        why = match.reason if not match else unknown
+        return _logged(Watched(FOREIGN if not match else TOO_FEW, why, len(batch)), log)
+    if len(batch) < FEWEST:
+        return _logged(Watched(TOO_FEW, f"{len(batch)} rows tell little: give at least {FEWEST}", len(batch)), log)
+    shift, spread = drift(*probes)  # type: ignore[arg-type]
+    kept = None if truth is None else _cosine(translator, batch, truth)
+    first = None if log is None or kept is None else _first(log)
+    outcome, reason = _outcome(shift, kept, first)
+    return _logged(Watched(outcome, reason, len(batch), shift, spread, kept, first), log)
+
+
+def _outcome(shift: float, kept: Estimate | None, first: Estimate | None) -> tuple[str, str]:
+    moved = f"the mean moved by {shift:.2f} standard deviations"
+    if kept is not None and first is not None and kept.high < first.low:
+        return REFIT, f"the cosine to true vectors fell from {first.value:.3f} to {kept.value:.3f}; {moved}"
+    if shift >= REFIT_FROM:
+        return REFIT, f"{moved}: items of a new kind. Fit again with pairs of them among the anchors"
+    if shift >= DRIFTS_FROM:
+        return DRIFTING, f"{moved}; from {REFIT_FROM:g} on, fit again"
+    return STABLE, moved
+
+
+def _cosine(translator: Translator, batch: Space, truth: Space) -> Estimate:
+    if translator.target_map_ is not None:
+        raise ValueError(
+            "This translator moves both sides, so that translated vectors are near to no true ones: leave the truth "
+            "out, and measure its rankings with relatent evaluate."
+        )
+    matched = match_keys(batch, truth)
+    translated = translator.transform(batch.take(matched.x_rows))
+    return fidelity_report(translated, truth.take(matched.y_rows))["cosine"]
+
+
+def _first(log: Path) -> Estimate | None:
+    """Return the first cosine that was logged."""
+    if not log.exists():
+        return None
+    for number, line in enumerate(log.read_text("utf8").splitlines(), start=1):
+        try:
+            found = json.loads(line).get("cosine")
+        except (ValueError, AttributeError):
+            raise FileError(f"Line {number} of {log} is no entry of relatent watch: give another log.") from None
+        if found is not None:
+            return Estimate(**found)
+    return None
+
+
+def _logged(watched: Watched, log: Path | None) -> Watched:
+    if log is not None:
+        with writing(log), log.open("a", encoding="utf8") as file:
+            file.write(json.dumps(watched.to_dict()) + "\n")
+    return watched

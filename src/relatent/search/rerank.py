@@ -1,0 +1,155 @@
+"""What can be searched: arrays, spaces, FAISS indexes, stores, or a function of one's own, all asked in one way."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from relatent._linalg import unit_norm
+from relatent.decide.options import CANDIDATES
+from relatent.evaluate.neighbors import nearest
+from relatent.spaces.space import Space
+from relatent.translate import Translator
+
+Lookup = Callable[[np.ndarray, int], list[list[Any]]]
+"""A function of queries (n, d) and k that returns the keys of each query's nearest items, nearest first."""
+
+
+def as_lookup(index: Any) -> Lookup:
+    """Return a search function for an index of any kind.
+
+    >>> as_lookup(np.eye(3))(np.asarray([[0.0, 2.0, 0.1]]), 2)
+    [[1, 2]]
+    """
+    if isinstance(index, Space):
+        return lambda queries, k: _nearest_keys(index.vectors, index.keys, queries, k)
+    if isinstance(index, np.ndarray):
+        return lambda queries, k: _nearest_keys(index, np.arange(len(index)), queries, k)
+    if hasattr(index, "ntotal") and hasattr(index, "search"):
+        return lambda queries, k: _faiss_ids(index, queries, k)
+    if hasattr(index, "served") and hasattr(index, "search"):
+        return lambda queries, k: index.search(queries, k).keys
+    if callable(index):
+        return lambda queries, k: [list(keys) for keys in index(queries, k)]
+    raise ValueError(
+        f"A {type(index).__name__} was given to search in: expected an array, a Space, a FAISS index, a store "
+        "(relatent.stores.open_store) or a function of (vectors, k)."
+    )
+
+
+def _nearest_keys(vectors: np.ndarray, keys: np.ndarray, queries: np.ndarray, k: int) -> list[list[Any]]:
+    rows = nearest(queries.astype(vectors.dtype, copy=False), vectors, min(k, len(vectors))).indices
+    found: list[list[Any]] = keys[rows].tolist()
+    return found
+
+
+def _faiss_ids(index: Any, queries: np.ndarray, k: int) -> list[list[Any]]:
+    """Search a FAISS index as it is; −1 fills up where it found less."""
+    _, ids = index.search(np.ascontiguousarray(queries, dtype=np.float32), min(k, index.ntotal))
+    return [[int(i) for i in row if i >= 0] for row in ids]
+
+
+Embed = Callable[[Sequence[Any]], Any]
+
+
+@dataclass(frozen=True)
+class Found:
+    """What a search found: for each query its keys, the best first, and the cosines under the new model.
+
+    ``embedded`` is how many items had to be embedded for it; the others were in the cache.
+    """
+
+    keys: list[list[Any]]
+    scores: list[np.ndarray]
+    embedded: int
+
+
+@dataclass
+class Cascade:
+    """Search an old index with queries of a new model, and let the new model have the last word.
+
+    The translator takes queries of the new model into the space of the index (``Translator("retrieval",
+    frozen_target=True).fit(new, old)``). The index, which is not touched, gives ``candidates``; ``embed`` takes their
+    keys and returns the new model's vectors of these items; the cosine to them decides. What was embedded once stays
+    in a cache, which grows into the vectors of a new index, the items that people look for first.
+
+    ``index`` is an array or a Space in memory (keys or row numbers), a FAISS index (its ids), a store, or any function
+    of (vectors, k) that returns keys.
+
+    What breaks it: an item that the translated search does not find among its candidates cannot be ranked.
+
+    >>> rng = np.random.default_rng(0)
+    >>> new = rng.normal(size=(300, 6))
+    >>> old = new @ np.linalg.qr(rng.normal(size=(6, 6)))[0] + 0.3 * rng.normal(size=(300, 6))
+    >>> t = Translator("retrieval", frozen_target=True).fit(new[:200], old[:200])
+    >>> cascade = Cascade(t, old, embed=lambda keys: new[keys], candidates=20)
+    >>> cascade.search(new[250:], k=1).keys[0]
+    [250]
+    >>> len(cascade.cache) < 300
+    True
+    """
+
+    translator: Translator
+    index: Any
+    embed: Embed
+    candidates: int = CANDIDATES
+    cache: dict[Any, np.ndarray] = field(default_factory=dict)
+    asked: Counter[Any] = field(default_factory=Counter)
+    """How often each item was among the candidates."""
+
+    def __post_init__(self) -> None:
+        """Refuse a translator whose queries the index does not understand."""
+        if self.translator.target_map_ is not None:
+            raise ValueError(
+                "This translator moves both sides, and the index holds vectors that were not moved: fit it with "
+                'Translator("retrieval", frozen_target=True), or translate the index first.'
+            )
+        if self.candidates < 1:
+            raise ValueError(f"{self.candidates} candidates were asked for: expected at least 1.")
+        self._lookup: Lookup = as_lookup(self.index)
+
+    def search(self, queries: Any, k: int = 10) -> Found:
+        """Return the k best items for each query, which is a vector of the new model."""
+        if not 1 <= k <= self.candidates:
+            raise ValueError(f"{k} items were asked for of {self.candidates} candidates: expected from 1 to as many.")
+        asked = np.atleast_2d(np.asarray(queries))
+        found = self._lookup(np.asarray(self.translator.transform(asked)), self.candidates)
+        embedded = self._fill([key for keys in found for key in keys])
+        self.asked.update(key for keys in found for key in keys)
+        ranked = [self._ranked(query, keys, k) for query, keys in zip(unit_norm(asked), found, strict=True)]
+        return Found([keys for keys, _ in ranked], [scores for _, scores in ranked], embedded)
+
+    def backfilled(self) -> Space:
+        """Return the new vectors of everything embedded so far, with their keys: the beginning of a new index."""
+        if not self.cache:
+            raise ValueError("Nothing was embedded yet: search first.")
+        return Space(np.stack(list(self.cache.values())), keys=pa.array(list(self.cache)))
+
+    def remember(self, known: Space) -> None:
+        """Take new vectors of items that were embedded elsewhere, or in an earlier run, into the cache."""
+        self.cache.update(zip(known.keys.tolist(), np.asarray(known.vectors), strict=True))
+
+    def _fill(self, keys: list[Any]) -> int:
+        """Embed what is not in the cache, each item once."""
+        missing = [key for key in dict.fromkeys(keys) if key not in self.cache]
+        if missing:
+            vectors = np.asarray(self.embed(missing))
+            if vectors.ndim != 2 or len(vectors) != len(missing):
+                raise ValueError(
+                    f"embed returned an array of shape {vectors.shape} for {len(missing)} keys: expected one vector "
+                    "per key, in their order."
+                )
+            self.cache.update(zip(missing, vectors, strict=True))
+        return len(missing)
+
+    def _ranked(self, query: np.ndarray, keys: list[Any], k: int) -> tuple[list[Any], np.ndarray]:
+        if not keys:
+            return [], np.empty(0)
+        scores = unit_norm(np.stack([self.cache[key] for key in keys])) @ query
+        best = np.argsort(-scores, kind="stable")[:k]
+        return [keys[i] for i in best], np.asarray(scores[best])

@@ -1,0 +1,1 @@
+"""Files of vectors: found by suffix, read and written chunk by chunk."""

@@ -1,0 +1,266 @@
+"""Tables of columns: which one holds the vectors, which one the keys, and Arrow lists as matrices and back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from relatent._array import suggest
+from relatent._errors import with_remedy
+from relatent._files import FileError
+from relatent.spaces.chunks import Chunk, Layout
+from relatent.spaces.fingerprint import Fingerprint
+from relatent.spaces.keys import is_key_type
+from relatent.spaces.quantize import Quantizer
+
+META = b"relatent.fingerprint"
+# How the numbers of the vector column stand for vectors, in the metadata of that column.
+CODES = b"relatent.codes"
+VECTOR_NAMES = ("vector", "embedding", "vectors", "embeddings", "emb", "values", "features", "x", "arr_0")
+# A column is taken for the keys only if it has one of these names, in any case; the earlier wins. It must be unique
+# too, which the join checks: whether a column of a huge file is unique cannot be seen without reading it.
+KEY_NAMES = (
+    *("key", "keys", "id", "ids", "_id", "uid", "uuid", "guid", "pk", "doc_id", "docid", "document_id", "item_id"),
+    *("url", "uri", "path", "file_path", "filename", "file_name", "file", "word", "words", "token", "name"),
+)
+
+
+@dataclass(frozen=True)
+class ReadOptions:
+    """How a file is to be read: the names of its columns and the dtype of its vectors, where they are given."""
+
+    vector: str | None = None
+    key: str | None = None
+    dtype: np.dtype | None = None
+    keys: Path | None = None
+    """A file of ids for an .npy."""
+    verify: bool = True
+    """Whether to compare what we wrote with its checksums."""
+    max_memory: int | None = None
+    """Bytes that a file may ask for at once; None for the memory of the machine."""
+    packed: bool = False
+    """Whether each number of a vector is a byte of eight coordinates of one bit."""
+
+
+def guess_layout(path: Any, schema: pa.Schema, reading: ReadOptions) -> Layout:
+    """Find the vector column by name and type, and the key column by name."""
+    lists = [f.name for f in schema if _is_vector(f.type)]
+    vector = choose(path, "vector", reading.vector, schema.names, lists, VECTOR_NAMES)
+    if vector is None:
+        raise FileError(
+            f"{path} has no column of vectors, that is of lists of numbers; it has: {_listed(schema)}. "
+            "Gather the coordinates in one list column, or read another file."
+        )
+    if vector not in lists:
+        raise FileError(
+            f"Column {vector!r} of {path} holds {schema.field(vector).type}: expected lists of numbers. "
+            f"Such columns are: {', '.join(lists) or 'none'}."
+        )
+    layout = Layout(vector, None, tuple(schema.names), quantizer=_quantizer(schema.field(vector), path))
+    return with_key(path, layout, schema, reading)
+
+
+def with_key(path: Any, layout: Layout, schema: pa.Schema, reading: ReadOptions) -> Layout:
+    """Find the key column: the one that was given, else one that is named like a key.
+
+    A column that is named like a key and whose type cannot be one is found too if there is no other, so that a join
+    refuses it with the reason and does not fall back on row order.
+    """
+    names = [name for name in schema.names if name != layout.vector]
+    fitting = [name for name in names if is_key_type(schema.field(name).type)]
+    key = choose(path, "key", reading.key, names, fitting, KEY_NAMES)
+    key = choose(path, "key", None, names, names, KEY_NAMES) if key is None else key
+    return replace(layout, key=key, guessed=reading.key is None)
+
+
+def choose(
+    path: Any, what: str, given: str | None, every: Iterable[str], fitting: list[str], usual: tuple[str, ...]
+) -> str | None:
+    """Take the column that was given, else the one with a usual name; for vectors, else the only one that fits."""
+    every = list(every)
+    if given is not None:
+        if given not in every:
+            raise FileError(f"{path} has no column {given!r}.{suggest(given, every)}")
+        return given
+    named = sorted((name for name in fitting if name.lower() in usual), key=lambda n: usual.index(n.lower()))
+    if named:
+        return named[0]
+    if what != "vector":
+        return None
+    if len(fitting) > 1:
+        raise with_remedy(
+            FileError(f"{path} has several columns of vectors: {', '.join(fitting)}. Say which one with"),
+            python=f"vector={fitting[0]!r}.",
+            command=f"--vector {fitting[0]}.",
+        )
+    return fitting[0] if fitting else None
+
+
+def refuse_keys(path: Any, unreadable: dict[str, str]) -> None:
+    """Refuse arrays that are named like keys and cannot serve as such, each with its reason."""
+    for name, reason in unreadable.items():
+        if name.lower() in KEY_NAMES:
+            raise FileError(
+                f"{path} has {name!r}, which is named like the keys, and {reason}: rows would be joined by their "
+                "number. Save it as an array of text or integers, one per row, or under another name."
+            )
+
+
+def as_matrix(column: pa.ChunkedArray | pa.Array, path: Any, first_row: int, dim: int | None = None) -> np.ndarray:
+    """Return a list column as a matrix, without a copy when it is one piece of one length and without nulls."""
+    pieces = column.chunks if isinstance(column, pa.ChunkedArray) else [column]
+    matrices, row = [], first_row
+    for piece in pieces:
+        if len(piece):
+            matrices.append(_piece(piece, path, row, dim))
+            dim = matrices[-1].shape[1]
+        row += len(piece)
+    if len(matrices) == 1:
+        return matrices[0]
+    return np.concatenate(matrices) if matrices else np.empty((0, dim or 0), vector_dtype(column.type))
+
+
+def as_lists(matrix: np.ndarray) -> pa.FixedSizeListArray:
+    """Return a matrix as a column of fixed-size lists, without a copy when it is contiguous."""
+    flat = pa.array(np.ascontiguousarray(matrix).reshape(-1))
+    if matrix.shape[1] == 0:
+        raise ValueError("The vectors have no coordinate: there is nothing to write.")
+    return pa.FixedSizeListArray.from_arrays(flat, matrix.shape[1])
+
+
+def vector_dtype(kind: pa.DataType) -> np.dtype:
+    """Return the dtype that vectors of an Arrow type are read as."""
+    if _is_packed(kind):
+        return np.dtype(np.float32)
+    value = _storage(kind).value_type
+    if pa.types.is_floating(value):
+        floating: np.dtype = np.dtype(value.to_pandas_dtype())
+        return floating
+    return np.dtype(np.float32 if value.bit_width <= 16 else np.float64)
+
+
+def table_of(chunk: Chunk) -> pa.Table:
+    """Return a chunk as one table, the vectors in the place where they were read."""
+    layout, quantizer = chunk.layout, chunk.layout.quantizer
+    lists = as_lists(chunk.vectors if quantizer is None else quantizer.encode(chunk.vectors))
+    others = {name: chunk.others.column(name) for name in chunk.others.column_names}
+    order = [name for name in layout.order if name in others or name == layout.vector]
+    if layout.vector not in order:
+        order = [*(name for name in others if name not in order), *order, layout.vector]
+    table = pa.table({name: lists if name == layout.vector else others[name] for name in order})
+    if quantizer is None:
+        return table
+    place = order.index(layout.vector)
+    return table.cast(table.schema.set(place, table.schema.field(place).with_metadata({CODES: quantizer.to_json()})))
+
+
+def conform(table: pa.Table, schema: pa.Schema) -> pa.Table:
+    """Return a table with the types of the first chunk, or name the column that cannot take them."""
+    try:
+        return table.cast(schema)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, ValueError) as error:
+        given = {f.name: f.type for f in table.schema}
+        changed = [f"{f.name} ({f.type}, then {given.get(f.name)})" for f in schema if given.get(f.name) != f.type]
+        raise FileError(
+            f"The columns changed between chunks: {', '.join(changed) or error}. Give them one type throughout, or "
+            "leave them out with others=False."
+        ) from error
+
+
+def meta(fingerprint: Fingerprint) -> dict[bytes, bytes]:
+    """Return the metadata that records a fingerprint in an Arrow schema."""
+    return {META: fingerprint.to_json().encode()}
+
+
+def stored_fingerprint(metadata: dict[bytes, bytes] | None, path: Any) -> Fingerprint | None:
+    """Find the fingerprint that was recorded, if any."""
+    text = (metadata or {}).get(META)
+    if text is None:
+        return None
+    try:
+        return Fingerprint.from_json(text.decode())
+    except ValueError as error:
+        raise FileError(f"{path} records a fingerprint that cannot be read ({error}): get a new copy.") from error
+
+
+def _piece(piece: pa.Array, path: Any, first_row: int, dim: int | None) -> np.ndarray:
+    if isinstance(piece, pa.ExtensionArray):
+        piece = piece.storage
+    if piece.null_count:
+        row = first_row + int(np.argmax(piece.is_null().to_numpy(zero_copy_only=False)))
+        raise FileError(f"{path} has {piece.null_count} null vectors, first in row {row}: drop or mend these rows.")
+    if _is_packed(piece.type):
+        piece = _bytes_as_lists(piece)
+    width = _width(piece, path, first_row, dim)
+    values = piece.flatten()
+    if values.null_count:
+        row = first_row + int(np.argmax(values.is_null().to_numpy(zero_copy_only=False))) // max(width, 1)
+        raise FileError(f"{path} has a null inside the vector of row {row}: drop or mend this row.")
+    dtype = vector_dtype(piece.type)
+    flat: np.ndarray = values.to_numpy(zero_copy_only=True)
+    return flat.reshape(len(piece), width).astype(dtype, copy=False)
+
+
+def _width(piece: pa.Array, path: Any, first_row: int, dim: int | None) -> int:
+    """Return the one length of all lists; name the first row that has another."""
+    if pa.types.is_fixed_size_list(piece.type):
+        width, lengths = piece.type.list_size, None
+        ragged = 0 if dim not in (None, width) else None
+    else:
+        lengths = np.diff(piece.offsets.to_numpy())
+        width = int(lengths[0]) if dim is None else dim
+        wrong = np.flatnonzero(lengths != width)
+        ragged = int(wrong[0]) if len(wrong) else None
+    if ragged is not None:
+        found = width if lengths is None else int(lengths[ragged])
+        raise FileError(
+            f"{path} has vectors of different lengths: {dim or width} coordinates at first, {found} in row "
+            f"{first_row + ragged}. Drop or mend that row."
+        )
+    return int(width)
+
+
+def _storage(kind: pa.DataType) -> pa.DataType:
+    return kind.storage_type if isinstance(kind, pa.BaseExtensionType) else kind
+
+
+def _quantizer(column: pa.Field, path: Any) -> Quantizer | None:
+    """Find how a column is coded: as it records, or as one bit per coordinate where its values are bytes."""
+    text = (column.metadata or {}).get(CODES)
+    if text is None:
+        return Quantizer("binary", 8 * column.type.byte_width) if _is_packed(column.type) else None
+    try:
+        return Quantizer.from_json(text.decode())
+    except ValueError as error:
+        raise FileError(f"{path}: {error} Get a new copy.") from error
+
+
+def _is_packed(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_fixed_size_binary(kind))
+
+
+def _bytes_as_lists(piece: pa.FixedSizeBinaryArray) -> pa.FixedSizeListArray:
+    width = piece.type.byte_width
+    values = np.frombuffer(piece.buffers()[1], np.uint8)[piece.offset * width : (piece.offset + len(piece)) * width]
+    return pa.FixedSizeListArray.from_arrays(pa.array(values), width)
+
+
+def _is_vector(kind: pa.DataType) -> bool:
+    return is_vector_type(kind) or _is_packed(_storage(kind))
+
+
+def is_vector_type(kind: pa.DataType) -> bool:
+    """Return whether values of an Arrow type are lists of numbers."""
+    kind = _storage(kind)
+    if not (pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)):
+        return False
+    return bool(pa.types.is_floating(kind.value_type) or pa.types.is_integer(kind.value_type))
+
+
+def _listed(schema: pa.Schema) -> str:
+    return ", ".join(f"{f.name} ({f.type})" for f in schema) or "no column at all"

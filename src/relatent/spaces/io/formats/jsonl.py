@@ -1,0 +1,225 @@
+"""JSON lines: one object per line with a list of numbers and anything else."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from relatent._files import FileError
+from relatent.spaces.chunks import Chunk, Layout, Rows, empty_others
+from relatent.spaces.fingerprint import Fingerprint
+from relatent.spaces.io.columns import KEY_NAMES, VECTOR_NAMES, ReadOptions, choose
+from relatent.spaces.io.lines import line_blocks, scan_text, write_sidecar
+from relatent.spaces.io.lines import merge_sidecars as merge_sidecars
+
+# The names and types of the columns are those of the first rows; objects may leave names out.
+LOOK_AHEAD = 1_000
+# What Arrow raises for values that a type cannot hold.
+UNFIT = (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError)
+
+
+def open_rows(path: Path, options: ReadOptions) -> Rows:
+    """Open a file of JSON lines."""
+    return JsonRows(path, options)
+
+
+class JsonRows:
+    """Objects, parsed block by block. The first one tells the columns; numbers are float32 unless said otherwise."""
+
+    def __init__(self, path: Path, options: ReadOptions) -> None:
+        self._path = path
+        file = scan_text(path, options.verify)
+        self.fingerprint, rows = file.fingerprint, file.lines
+        self.dtype = options.dtype or np.dtype(file.dtype or np.float32)
+        first = self._objects(*next(line_blocks(path, 0, 0, min(rows, LOOK_AHEAD), LOOK_AHEAD)))
+        self.layout = _layout(path, first, options) if first else Layout("vector", None, ("vector",))
+        known = self.fingerprint.dim if self.fingerprint else 0
+        self.shape = (rows, len(first[0][self.layout.vector]) if first else known)
+        self.schema = _schema(path, first, self.layout)
+
+    def chunks(self, start: int, stop: int, size: int) -> Iterator[Chunk]:
+        """Parse so many lines at a time."""
+        for first, lines in line_blocks(self._path, 0, start, stop, size):
+            objects = self._objects(first, lines)
+            yield Chunk(first, self._matrix(objects, first), self._table(objects, first), self.layout)
+
+    def others(self, names: list[str] | None = None) -> pa.Table:
+        """Read every column but the vectors."""
+        tables = [chunk.others for chunk in self.chunks(0, self.shape[0], 2**14)]
+        table = pa.concat_tables(tables, promote_options="permissive")
+        return table if names is None else table.select(names)
+
+    def _objects(self, first: int, lines: list[str]) -> list[dict[str, Any]]:
+        return [self._object(line, first + i) for i, line in enumerate(lines)]
+
+    def _object(self, line: str, row: int) -> dict[str, Any]:
+        try:
+            found = json.loads(line, object_pairs_hook=_unique, parse_constant=_no_constant)
+        except _OddJsonError as error:
+            raise FileError(f"{self._path} has {error} in row {row}: mend or drop that line.") from error
+        except (ValueError, RecursionError) as error:
+            raise FileError(
+                f"{self._path} is not JSON in row {row} ({error}): the file may be cut short. Mend or drop that line."
+            ) from error
+        if not isinstance(found, dict):
+            raise FileError(f"{self._path} has a {type(found).__name__} in row {row}: expected one object per line.")
+        return found
+
+    def _matrix(self, objects: list[dict[str, Any]], first: int) -> np.ndarray:
+        vectors = [self._vector(o, first + i) for i, o in enumerate(objects)]
+        try:
+            with np.errstate(over="ignore"):
+                matrix = np.asarray(vectors, dtype=self.dtype).reshape(len(objects), self.shape[1])
+            finite = np.isfinite(matrix).all(axis=1)
+        except OverflowError:  # an integer of hundreds of digits
+            largest = float(np.finfo(self.dtype).max)
+            finite = np.asarray([all(abs(v) <= largest for v in vector) for vector in vectors])
+        if not finite.all():
+            row = int(np.argmin(finite))
+            raise FileError(
+                f"{self._path} has a number that {self.dtype} cannot hold in row {first + row}"
+                f"{self._key_of(objects[row])}: mend or drop that line, or read it with dtype='float64'."
+            )
+        return matrix
+
+    def _vector(self, found: dict[str, Any], row: int) -> list[float]:
+        name = self.layout.vector
+        vector = found.get(name)
+        if not isinstance(vector, list) or None in vector:
+            raise FileError(f"{self._path} has a null vector in row {row}: drop or mend this row ({name!r}).")
+        if len(vector) != self.shape[1]:
+            raise FileError(
+                f"{self._path} has vectors of different lengths: {self.shape[1]} coordinates at first, {len(vector)} "
+                f"in row {row}. Drop or mend that row."
+            )
+        odd = set(map(type, vector)) - {int, float}
+        if odd:
+            raise FileError(
+                f"{self._path} has a {odd.pop().__name__} in the vector of row {row}{self._key_of(found)}: expected "
+                "numbers. Mend or drop that line."
+            )
+        return vector
+
+    def _key_of(self, found: dict[str, Any]) -> str:
+        return "" if self.layout.key is None else f" (key {found.get(self.layout.key)!r})"
+
+    def _table(self, objects: list[dict[str, Any]], first: int) -> pa.Table:
+        known = set(self.layout.order)
+        new = next(((i, name) for i, found in enumerate(objects) for name in found if name not in known), None)
+        if new is not None:
+            raise FileError(
+                f"{self._path} has {new[1]!r} in row {first + new[0]} and not in its first {LOOK_AHEAD} rows: expected "
+                "the same names throughout. Add it to the first row, with null."
+            )
+        columns = {f.name: self._column(objects, f, first) for f in self.schema}
+        return pa.table(columns) if columns else empty_others(len(objects))
+
+    def _column(self, objects: list[dict[str, Any]], field: pa.Field, first: int) -> pa.Array:
+        """Make a column of the type that the first rows have. A cast refuses 9.99 where pa.array would make it 9."""
+        values = [found.get(field.name) for found in objects]
+        try:
+            return _converted(values, field.type)
+        except UNFIT:
+            row = next(i for i, value in enumerate(values) if not _fits(value, field.type))
+        raise FileError(
+            f"{self._path} has {values[row]!r} under {field.name!r} in row {first + row}{self._key_of(objects[row])}, "
+            f"of another type than {field.type} as at first: expected one type throughout. Mend that line."
+        )
+
+
+class _OddJsonError(ValueError):
+    """JSON that parses and yet does not say what its writer meant."""
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        raise _OddJsonError(f"{next(name for name in names if names.count(name) > 1)!r} twice in one object")
+    return found
+
+
+def _no_constant(name: str) -> float:
+    raise _OddJsonError(f"{name}, which is no number in JSON,")
+
+
+def _converted(values: list[Any], kind: pa.DataType) -> pa.Array:
+    inferred = pa.array(values)
+    return inferred if inferred.type == kind else inferred.cast(kind)
+
+
+def _fits(value: Any, kind: pa.DataType) -> bool:
+    try:
+        _converted([value], kind)
+    except UNFIT:
+        return False
+    return True
+
+
+def _schema(path: Path, objects: list[dict[str, Any]], layout: Layout) -> pa.Schema:
+    """Find the types of the other columns in the first rows; one that is null throughout is taken for text."""
+    kinds = {}
+    for name in layout.order:
+        try:
+            kinds[name] = pa.array([found.get(name) for found in objects if name != layout.vector]).type
+        except UNFIT as error:
+            raise FileError(
+                f"{path} has values under {name!r} that make no column ({error}): expected one type throughout, and "
+                "integers below 2^63. Write them as texts."
+            ) from error
+    fields = [(name, pa.string() if pa.types.is_null(kind) else kind) for name, kind in kinds.items()]
+    return pa.schema([field for field in fields if field[0] != layout.vector])
+
+
+def _layout(path: Path, objects: list[dict[str, Any]], options: ReadOptions) -> Layout:
+    found = {name: value for one in reversed(objects) for name, value in one.items()}
+    found = {**dict.fromkeys(name for one in objects for name in one), **found, **objects[0]}
+    lists = [name for name, value in found.items() if _is_vector(value)]
+    vector = choose(path, "vector", options.vector, found, lists, VECTOR_NAMES)
+    if vector is None or vector not in lists:
+        raise FileError(f"{path} has no list of numbers in row 0; it has: {', '.join(found)}. Check the vector's name.")
+    key = choose(path, "key", options.key, found, [name for name in found if name != vector], KEY_NAMES)
+    return Layout(vector, key, tuple(found), guessed=options.key is None)
+
+
+def _is_vector(value: Any) -> bool:
+    return isinstance(value, list) and bool(value) and not set(map(type, value)) - {int, float}
+
+
+class Writer:
+    """Writes one object per line, each number as short as it can be without changing it."""
+
+    def __init__(self, path: Path, first: Chunk, _early: Fingerprint) -> None:
+        self._path, self._first, self._row = path, first, 0
+        self._file = path.open("wb")
+
+    def write(self, chunk: Chunk) -> None:
+        """Append a chunk."""
+        self._check_finite(chunk)
+        others = chunk.others.to_pylist() if chunk.others.column_names else [{}] * len(chunk)
+        numbers = chunk.vectors.astype(str).tolist()
+        name = json.dumps(chunk.layout.vector, ensure_ascii=False)
+        for row, vector in zip(others, numbers, strict=True):
+            head = json.dumps(row, ensure_ascii=False, default=str)[1:-1]
+            self._file.write(f"{{{head}{', ' if head else ''}{name}: [{', '.join(vector)}]}}\n".encode())
+        self._row += len(chunk)
+
+    def finish(self, fingerprint: Fingerprint) -> None:
+        """Write the fingerprint beside."""
+        self._file.flush()
+        write_sidecar(self._path, fingerprint, self._first)
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+    def _check_finite(self, chunk: Chunk) -> None:
+        finite = np.isfinite(chunk.vectors).all(axis=1)
+        if not finite.all():
+            row = self._row + int(np.argmin(finite))
+            raise FileError(f"Row {row} holds NaN or infinity, which JSON cannot: mend it, or write Parquet.")

@@ -1,0 +1,120 @@
+"""safetensors: the vectors and columns of numbers as tensors, text beside them, the fingerprint in the metadata."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from relatent._files import FileError
+from relatent.spaces.chunks import Chunk, Rows
+from relatent.spaces.fingerprint import Fingerprint
+from relatent.spaces.io.arrays import (
+    CHECKS,
+    FINGERPRINT,
+    SUMS,
+    Container,
+    GatheredColumns,
+    Shape,
+    StoredMatrix,
+    checks_note,
+    open_container,
+)
+from relatent.spaces.io.checksums import BlockSums
+from relatent.spaces.io.columns import ReadOptions
+
+DTYPES = {
+    "F16": "<f2", "F32": "<f4", "F64": "<f8", "BOOL": "?",
+    "I8": "<i1", "I16": "<i2", "I32": "<i4", "I64": "<i8",
+    "U8": "<u1", "U16": "<u2", "U32": "<u4", "U64": "<u8",
+}  # fmt: skip
+NAMES = {np.dtype(value): name for name, value in DTYPES.items()}
+# Space for the header, which is known only when everything is written.
+HEADER = 2**16
+
+
+def open_rows(path: Path, options: ReadOptions) -> Rows:
+    """Open a safetensors file."""
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(path, framework="numpy"):
+            pass  # it checks the header and the length of the file
+    except SafetensorError as error:
+        raise FileError(f"{path} cannot be read ({error}): it is cut short or damaged. Get a new copy.") from error
+    with path.open("rb") as file:
+        length = int.from_bytes(file.read(8), "little")
+        header: dict[str, Any] = json.loads(file.read(length))
+    notes = header.pop("__metadata__", {})
+    tensors = {name: _matrix(path, about, 8 + length) for name, about in header.items()}
+    shapes = {name: Shape(tensor.shape, tensor.stored) for name, tensor in tensors.items()}
+
+    def load(name: str) -> np.ndarray:
+        with path.open("rb") as file:
+            file.seek(tensors[name].offset)
+            raw = np.frombuffer(file.read(shapes[name].nbytes), shapes[name].dtype)
+        return tensors[name].decoded(raw.reshape(shapes[name].shape))
+
+    def matrix(name: str, sums: np.ndarray | None) -> StoredMatrix:
+        return _matrix(path, header[name], 8 + length, sums)
+
+    return open_container(Container(path, shapes, load, notes, matrix), options)
+
+
+def _matrix(path: Path, about: dict[str, Any], base: int, sums: np.ndarray | None = None) -> StoredMatrix:
+    bfloat16 = about["dtype"] == "BF16"
+    if about["dtype"] not in DTYPES and not bfloat16:
+        raise FileError(f"{path} holds a tensor of {about['dtype']}: expected one of {', '.join(DTYPES)}, BF16.")
+    stored = np.dtype("<u2" if bfloat16 else DTYPES[about["dtype"]])
+    offset = base + int(about["data_offsets"][0])
+    return StoredMatrix(path, tuple(about["shape"]), stored, offset, bfloat16=bfloat16, sums=sums)
+
+
+class Writer:
+    """Writes the vectors as they come, then the other columns, then the header into the space left for it."""
+
+    def __init__(self, path: Path, first: Chunk, _early: Fingerprint) -> None:
+        self._name, self._dim = first.layout.vector, first.vectors.shape[1]
+        self._dtype = first.vectors.dtype.newbyteorder("<")
+        self._file = path.open("wb")
+        self._file.write(b"\0" * (8 + HEADER))
+        self._others, self._sums = GatheredColumns(), BlockSums()
+        self._rows = 0
+
+    def write(self, chunk: Chunk) -> None:
+        """Append a chunk."""
+        vectors = np.ascontiguousarray(chunk.vectors, dtype=self._dtype)
+        data = vectors.reshape(-1).view(np.uint8).data
+        self._file.write(data)
+        self._sums.add(data)
+        self._rows += len(chunk)
+        self._others.add(chunk)
+
+    def finish(self, fingerprint: Fingerprint) -> None:
+        """Write the other columns and the header."""
+        arrays = {**self._others.arrays(text=False), SUMS: self._sums.array()}
+        shape, known = Shape((self._rows, self._dim), np.dtype(self._dtype)), fingerprint.to_json()
+        notes = {FINGERPRINT: known, CHECKS: checks_note(self._name, shape, arrays, known)}
+        end = shape.nbytes
+        header: dict[str, Any] = {"__metadata__": notes}
+        header[self._name] = {"dtype": NAMES[shape.dtype], "shape": list(shape.shape), "data_offsets": [0, end]}
+        # Wider elements first keep every tensor aligned.
+        for name, array in sorted(arrays.items(), key=lambda item: -item[1].dtype.itemsize):
+            self._file.write(np.ascontiguousarray(array).data if array.size else b"")
+            offsets = [end, end + array.nbytes]
+            header[name] = {"dtype": NAMES[array.dtype], "shape": list(array.shape), "data_offsets": offsets}
+            end += array.nbytes
+        self._write_header(json.dumps(header).encode())
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+    def _write_header(self, header: bytes) -> None:
+        if len(header) > HEADER:
+            raise FileError(f"{self._file.name} would have a header of {len(header):,} bytes: write Parquet instead.")
+        self._file.seek(0)
+        self._file.write(HEADER.to_bytes(8, "little") + header.ljust(HEADER))
+        self._file.flush()

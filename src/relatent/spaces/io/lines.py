@@ -1,0 +1,155 @@
+"""Files of one row per line, plain or gzipped: read in blocks of lines, with a record in a sidecar beside.
+
+The sidecar says what text cannot: the fingerprint, the dtype, the type of the keys, and the CRC-32 of the file that it
+describes. When a file is replaced, the sidecar lands first and describes the old file as well as the new one. Which
+of the two is there decides; so the moment at which the file itself is replaced is the moment at which both are.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import zlib
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from itertools import islice
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+import pyarrow as pa
+
+from relatent._files import FileError, exists_already
+from relatent.spaces.chunks import Chunk
+from relatent.spaces.fingerprint import Fingerprint
+from relatent.spaces.io.checksums import read_note, signed_note
+
+SUFFIX = ".relatent.json"
+BOM = b"\xef\xbb\xbf"
+
+
+@dataclass(frozen=True)
+class TextFile:
+    """A file of text: its lines, its checksum, and what its sidecar says of it, which is nothing without one."""
+
+    lines: int
+    size: int
+    crc: int
+    fingerprint: Fingerprint | None = None
+    dtype: str | None = None
+    integer_keys: bool = False
+
+    @property
+    def ours(self) -> bool:
+        """Whether it is known to be as we wrote it."""
+        return self.dtype is not None
+
+
+def open_text(path: Path) -> IO[bytes]:
+    """Open a file for reading behind its byte order mark, unpacking it when its name ends in .gz."""
+    file: Any = gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb")  # noqa: SIM115 (the caller closes)
+    if file.read(3) != BOM:
+        file.seek(0)
+    return file  # type: ignore[no-any-return]
+
+
+def scan_text(path: Path, verify: bool = True) -> TextFile:
+    """Read a file once, to count its lines and to find the record that describes it."""
+    found = _scanned(path)
+    beside = sidecar_path(path)
+    if not beside.exists():
+        return found
+    versions = _versions(beside)
+    same = [v for v in versions if (v["size"], v["crc"]) == (found.size, found.crc)]
+    if verify and not same:
+        raise FileError(
+            f"{path} is not what it was when it was written: {found.lines:,} lines, expected {versions[0]['lines']:,}, "
+            f"or other numbers in them. It is cut short, damaged or was changed. Get a new copy, delete {beside.name} "
+            "if this is wanted, or read it as it is with verify=False (--no-verify)."
+        )
+    about = (same or versions)[0]
+    if about["fingerprint"] is None:
+        return found
+    known = Fingerprint.from_json(json.dumps(about["fingerprint"]))
+    return TextFile(found.lines, found.size, found.crc, known, about["dtype"], about["integer_keys"])
+
+
+def _scanned(path: Path) -> TextFile:
+    lines = size = crc = 0
+    last = b"\n"
+    with open_text(path) as file:
+        while block := file.read(2**20):
+            lines += block.count(b"\n")
+            size, crc, last = size + len(block), zlib.crc32(block, crc), block[-1:]
+    return TextFile(lines + (last != b"\n"), size, crc)
+
+
+def line_blocks(path: Path, skip: int, start: int, stop: int, size: int) -> Iterator[tuple[int, list[str]]]:
+    """Yield lines start to stop behind the skipped ones, with the number of the first, size at a time."""
+    with open_text(path) as file:
+        lines = islice(file, skip + start, skip + stop)
+        for first in range(start, max(stop, start + 1), size):
+            block = [_text(path, first + i, line) for i, line in enumerate(islice(lines, min(size, stop - first)))]
+            if len(block) < min(size, stop - first):
+                raise FileError(f"{path} ends after row {first + len(block)}: it was cut short. Get a new copy.")
+            yield first, block
+
+
+def _text(path: Path, row: int, line: bytes) -> str:
+    try:
+        return line.decode("utf8").rstrip("\r\n")
+    except UnicodeDecodeError as error:
+        raise FileError(f"{path} is not UTF-8 in row {row} ({error}): convert it, or get a new copy.") from error
+
+
+def sidecar_path(path: Path) -> Path:
+    """Return the path of the sidecar of a file."""
+    return path.with_name(path.name + SUFFIX)
+
+
+def write_sidecar(path: Path, fingerprint: Fingerprint, first: Chunk) -> None:
+    """Record a file that is complete: its checksum, the fingerprint, the dtype and the type of the keys."""
+    integer = first.keys is not None and bool(pa.types.is_integer(first.keys.type))
+    found = _scanned(path)
+    version = {
+        **asdict(found),
+        "fingerprint": json.loads(fingerprint.to_json()),
+        "dtype": str(first.vectors.dtype),
+        "integer_keys": integer,
+    }
+    sidecar_path(path).write_text(signed_note({"versions": [version]}), "utf8")
+
+
+def merge_sidecars(new: Path, path: Path, overwrite: bool) -> None:
+    """Let the sidecar of a new file describe the old file too, as long as that is there."""
+    old: list[dict[str, Any]] = []
+    if sidecar_path(path).exists():
+        try:
+            old = _versions(sidecar_path(path))
+        except FileError as error:
+            if not overwrite:
+                raise exists_already(sidecar_path(path)) from error
+    if path.is_file():
+        found = asdict(_scanned(path))
+        old = [v for v in old if (v["size"], v["crc"]) == (found["size"], found["crc"])] or [found]
+        note = signed_note({"versions": [*_versions(sidecar_path(new)), *old]})
+        sidecar_path(new).write_text(note, "utf8")
+
+
+def refuse_columns(names: list[str], path: Path, holds: str) -> None:
+    """Refuse to lose columns silently."""
+    if names:
+        raise FileError(
+            f"{path.name} holds {holds} and cannot keep the columns {', '.join(names)}: "
+            "write Parquet instead, or leave them out with others=False."
+        )
+
+
+def _versions(beside: Path) -> list[dict[str, Any]]:
+    try:
+        versions = read_note(beside.read_text("utf8"), beside)["versions"]
+        for version in versions:
+            np.dtype(version["dtype"])
+        return list(versions)
+    except (ValueError, KeyError, TypeError) as error:
+        raise FileError(f"{beside} cannot be read ({error}): delete it, or get a new copy.") from error

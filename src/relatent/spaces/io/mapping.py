@@ -1,0 +1,312 @@
+"""Spaces through a function into new files: chunk by chunk, and resumed after a kill where the output is a folder.
+
+Parts of a folder are written in a hidden folder beside the target. Its name holds a hash of everything that decides
+what the parts hold: the input files, the translation, the cut into parts. A part counts once it is on the disk under
+its name and a record of it is too. When all parts count, the folder takes its name in one step.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import asdict, dataclass, replace
+from glob import escape
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import numpy as np
+
+from relatent import __version__
+from relatent._files import FULL, atomic_write, check_folder_free, claimed, land_folder, writing
+from relatent._terminal import progress_bar
+from relatent.engines import Engine
+from relatent.spaces.chunks import Chunk
+from relatent.spaces.fingerprint import Fingerprint
+from relatent.spaces.io.checksums import read_note, signed_note
+from relatent.spaces.io.files import AnyPath, check_new, file_row, input_identity, space_writer
+from relatent.spaces.io.formats.parquet import MANIFEST, check_manifest, footer_sum, manifest_of
+from relatent.spaces.quantize import Quantizer
+from relatent.spaces.space import Space
+
+
+def applied(function: Callable[[np.ndarray], Any], chunk: Chunk, width: int, space: Space) -> Chunk:
+    """Return the chunk with new vectors; refuse a row that is not finite, or that does not stay so."""
+    if not len(chunk):
+        return chunk.with_vectors(np.empty((0, width), dtype=np.result_type(chunk.vectors.dtype, np.float32)))
+    _check_rows(chunk.vectors, chunk, space, "holds NaN or infinity and")
+    with np.errstate(over="ignore", invalid="ignore"):
+        out = np.asarray(function(chunk.vectors))
+    _check_rows(out, chunk, space, f"becomes infinite in {out.dtype} and")
+    return chunk.with_vectors(out)
+
+
+def _check_rows(vectors: np.ndarray, chunk: Chunk, space: Space, problem: str) -> None:
+    bad = ~np.isfinite(vectors).all(axis=1)
+    if not bad.any():
+        return
+    i = int(np.argmax(bad))
+    row = chunk.start + i
+    name, row = (space.name or "the space", row) if space.path is None else file_row(space.path, row)
+    key = "" if chunk.keys is None else f" (key {chunk.keys[i].as_py()!r})"
+    raise ValueError(f"Row {row}{key} of {name} {problem} cannot be translated: drop or mend it.")
+
+
+# A part of about this size is worth going on after, and is a good size for a Parquet file.
+PART_BYTES = 256 * 2**20
+KEPT = "the finished parts are kept, and the same command goes on from there"
+
+
+class ResumeWarning(UserWarning):
+    """A run goes on with what an earlier one left, or cannot use it."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """A range of rows that becomes one file."""
+
+    number: int
+    start: int
+    stop: int
+
+    @property
+    def name(self) -> str:
+        """The name of the file."""
+        return f"part-{self.number:05d}.parquet"
+
+    def __len__(self) -> int:
+        """Count the rows."""
+        return self.stop - self.start
+
+    def __str__(self) -> str:
+        """Name the rows."""
+        return f"rows {self.start:,} to {self.stop:,}"
+
+
+def job_hash(space: Space, function: str, fingerprint: Fingerprint) -> str:
+    """Return a hash of all that decides what is written: the input, the function (by a hash of it), the record.
+
+    A space in memory is another one in every run, and is never gone on with.
+    """
+    about = {
+        "relatent": __version__,
+        "input": uuid4().hex if space.path is None else input_identity(space.path),
+        "read as": [*space.shape, str(space.dtype), asdict(space.layout)],
+        "function": function,
+        "output": fingerprint.recorded().to_json(),
+        "part bytes": PART_BYTES,
+    }
+    return hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()
+
+
+def write_parts(
+    space: Space,
+    path: Path,
+    function: Callable[[np.ndarray], Any],
+    fingerprint: Fingerprint,
+    job: str,
+    *,
+    engine: Engine,
+    progress: bool | None = None,
+) -> None:
+    """Write a space whose vectors are a function of another's as a folder; go on where a killed run of ``job`` stopped.
+
+    A second run at the same time is refused. An input that cannot be translated leaves nothing behind; anything else
+    that stops the run leaves the finished parts to the next one.
+    """
+    rows = max(1, PART_BYTES // (4 * max(space.dim, fingerprint.dim)))
+    parts = [Part(i, *limits) for i, limits in enumerate(space.ranges(rows))]
+    with _work_folder(path, job) as folder, _kept(path, folder):
+        check_folder_free(path)
+        work = _Work(folder, job)
+        left = work.left(parts)
+        with progress_bar(len(space), f"→ {path.name}", progress) as advance:
+            advance(len(space) - sum(map(len, left)))
+            made = engine.map(_WritePart(space, function, fingerprint, work.aside), left)
+            for part, file in zip(left, made, strict=True):
+                work.keep(part, file)
+                advance(len(part))
+        work.complete(parts)
+        land_folder(folder, path)
+
+
+@dataclass(frozen=True)
+class _WritePart:
+    """What a worker does: write the rows of a part to a file of its own, and return the name of that."""
+
+    space: Space
+    function: Callable[[np.ndarray], Any]
+    fingerprint: Fingerprint
+    folder: Path
+
+    def __call__(self, part: Part) -> Path:
+        # A worker that was given up for dead may still write: no two attempts share a name.
+        file = self.folder / f"{uuid4().hex}.parquet"
+        with space_writer(file, fingerprint=replace(self.fingerprint, probe=None)) as out:
+            # The beginning of the space tells the columns to all parts.
+            for limits in ((0, 0), (part.start, part.stop)):
+                for chunk in self.space.chunks(within=limits):
+                    out.write(applied(self.function, chunk, self.fingerprint.dim, self.space))
+        return file
+
+
+class _Work:
+    """What a run has written so far: parts, and in a hidden folder a record of each."""
+
+    def __init__(self, folder: Path, job: str) -> None:
+        self.folder, self.job, self.aside = folder, job, folder / ".resume"
+        self.aside.mkdir(exist_ok=True)
+
+    def left(self, parts: Sequence[Part]) -> list[Part]:
+        """Return the parts that are still to be written, and say what is gone on with and what cannot be used."""
+        if self._is_complete(parts):
+            return []
+        left = [part for part in parts if not self._counts(part)]
+        if len(left) < len(parts):
+            done = len(parts) - len(left)
+            _say(f"This goes on with an earlier run, which wrote {done} of {len(parts)} parts.")
+        return left
+
+    def keep(self, part: Part, file: Path) -> None:
+        """Let a written part count: its name first, its record after that."""
+        os.replace(file, self.folder / part.name)  # noqa: PTH105 (one name for every rename)
+        self._write(self._record(part).name, signed_note(self._about(part)))
+
+    def complete(self, parts: Sequence[Part]) -> None:
+        """Write the manifest of the folder, after which no record is needed."""
+        if not self._is_complete(parts):
+            self._write(MANIFEST, manifest_of([self.folder / part.name for part in parts]))
+            os.replace(self.aside / MANIFEST, self.folder / MANIFEST)  # noqa: PTH105
+        shutil.rmtree(self.aside)
+
+    def _write(self, name: str, text: str) -> None:
+        # Not in the folder of the parts: that is locked by this run, and a writer locks the folder that it writes in.
+        with atomic_write(self.aside / name) as file:
+            file.write_text(text, "utf8")
+
+    def _is_complete(self, parts: Sequence[Part]) -> bool:
+        """Return whether a run was killed after the last part, with nothing left to do but to name the folder."""
+        manifest = self.folder / MANIFEST
+        try:
+            files = {part.name: self.folder / part.name for part in parts}
+            check_manifest(self.folder, manifest.read_text("utf8"), files)
+        except (OSError, ValueError):
+            manifest.unlink(missing_ok=True)
+            return False
+        return True
+
+    def _counts(self, part: Part) -> bool:
+        record = self._record(part)
+        if not record.exists():
+            return False
+        try:
+            matches = read_note(record.read_text("utf8", errors="replace"), record) == self._about(part)
+        except (OSError, ValueError):
+            matches = False
+        if not matches:
+            _say(f"{part.name} of an earlier run does not match its record: it is written again.")
+        return matches
+
+    def _about(self, part: Part) -> dict[str, Any]:
+        file = self.folder / part.name
+        size, footer = file.stat().st_size, footer_sum(file)
+        return {"job": self.job, "rows": [part.start, part.stop], "size": size, "footer": footer}
+
+    def _record(self, part: Part) -> Path:
+        return self.aside / f"{part.name}.json"
+
+
+@contextmanager
+def _work_folder(path: Path, job: str) -> Iterator[Path]:
+    """Claim the hidden folder of a job for this process alone; remove those of other jobs with the same target."""
+    folder = path.with_name(f".relatent-{path.name}-{job[:16]}.resume")
+    refusal = f"{path} is being written by another run: wait for it, or write to another path."
+    with ExitStack() as claims:
+        with writing(path):
+            claims.enter_context(claimed(folder, refusal))
+        claims.callback(_remove_if_empty, folder)
+        for other in path.parent.glob(f".relatent-{escape(path.name)}-{'[0-9a-f]' * 16}.resume"):
+            if other != folder:
+                with claimed(other, refusal):
+                    _say(f"An earlier run to {path} had other inputs or another translator: this one starts afresh.")
+                    shutil.rmtree(other)
+        yield folder
+
+
+@contextmanager
+def _kept(path: Path, folder: Path) -> Iterator[None]:
+    """Remove the work where going on would not help; otherwise say that it is kept."""
+    try:
+        yield
+    except ValueError:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
+    except (OSError, RuntimeError, KeyboardInterrupt) as error:
+        finished = any(folder.glob("part-*.parquet"))
+        if finished:
+            error.add_note(f"{KEPT.capitalize()}.")
+        else:
+            shutil.rmtree(folder, ignore_errors=True)
+        if isinstance(error, OSError) and error.errno in FULL:
+            left = KEPT if finished else "nothing was left behind"
+            raise OSError(
+                error.errno, f"The disk was full before {path} was complete; {left}. Free some space"
+            ) from error
+        raise
+
+
+def _remove_if_empty(folder: Path) -> None:
+    with suppress(OSError):
+        folder.rmdir()
+
+
+def _say(text: str) -> None:
+    warnings.warn(text, ResumeWarning, stacklevel=2)
+
+
+def map_space(
+    space: Space,
+    path: AnyPath,
+    function: Callable[[np.ndarray], Any],
+    fingerprint: Fingerprint,
+    *,
+    column: tuple[str, Callable[[np.ndarray], Any]] | None = None,
+    format: str | None = None,
+    quantize: str | Quantizer | None = None,
+    overwrite: bool = False,
+    progress: bool | None = None,
+) -> None:
+    """Write a space whose vectors are a function of another's, in as many rows and with the same other columns.
+
+    ``column`` adds one more column, made of the new vectors.
+    """
+    check_new(path, space, overwrite=overwrite)
+    with (
+        progress_bar(len(space), f"→ {Path(str(path)).name}", progress) as advance,
+        space_writer(
+            path,
+            fingerprint=replace(fingerprint, probe=None),
+            format=format,
+            overwrite=overwrite,
+            quantize=quantize,
+        ) as out,
+    ):
+        for chunk in space.chunks():
+            new = applied(function, chunk, fingerprint.dim, space)
+            out.write(new if column is None else _with_column(new, *column))
+            advance(len(chunk))
+
+
+def _with_column(chunk: Chunk, name: str, values: Callable[[np.ndarray], Any]) -> Chunk:
+    import pyarrow as pa
+
+    if name in chunk.others.column_names:
+        raise ValueError(f"There is a column {name!r} already: rename it first, since it would be replaced.")
+    others = chunk.others.append_column(name, pa.array(values(chunk.vectors)))
+    layout = replace(chunk.layout, order=(*chunk.layout.order, name) if chunk.layout.order else ())
+    return replace(chunk, others=others, layout=layout)

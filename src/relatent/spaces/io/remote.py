@@ -1,0 +1,165 @@
+"""Remote paths such as s3://bucket/old.parquet, through fsspec (extra: remote)."""
+
+from __future__ import annotations
+
+import secrets
+import shutil
+import tempfile
+import weakref
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from relatent._errors import needs
+from relatent._files import FileError, exists_already
+from relatent.spaces.chunks import Rows
+from relatent.spaces.io.checksums import readable
+from relatent.spaces.io.columns import ReadOptions
+from relatent.spaces.io.folders import GLOB, join_files, visible
+from relatent.spaces.io.formats import format_of, module_of
+from relatent.spaces.io.formats.npy import IDS
+from relatent.spaces.io.formats.parquet import MANIFEST, check_manifest
+from relatent.spaces.io.lines import SUFFIX
+
+
+def is_remote(path: Any) -> bool:
+    """Return whether a path names a protocol, other than that of local files.
+
+    >>> is_remote("s3://bucket/old.parquet"), is_remote("old.parquet"), is_remote("file:///tmp/old.parquet")
+    (True, False, False)
+    """
+    return "://" in str(path) and not str(path).startswith("file://")
+
+
+def exists_remote(path: str) -> bool:
+    """Return whether something is at a remote path."""
+    fs, inside = _at(path, "look at")
+    return bool(fs.exists(inside))
+
+
+def remote_identity(path: str) -> list[list[Any]]:
+    """Return the files at a remote path, each with what its store says changes when it is written anew."""
+    fs, inside = _at(path, "look at")
+    return [[name, fs.ukey(name)] for name in _names(fs, inside, path)]
+
+
+def open_remote(path: str, options: ReadOptions) -> Rows:
+    """Open remote files: Parquet is read in place, other formats are fetched to a folder that goes with the rows."""
+    fs, inside = _at(path, "read")
+    with readable(path):
+        names = _names(fs, inside, path)
+        manifest = f"{inside.rstrip('/')}/{MANIFEST}"
+        if options.verify and fs.isdir(inside) and fs.exists(manifest):
+            files = {name.removeprefix(inside).strip("/"): _Remote(fs, name) for name in names}
+            check_manifest(path, fs.cat_file(manifest).decode(errors="replace"), files)
+        return join_files([_open_one(fs, name, options) for name in names], names)
+
+
+def _at(path: str, why: str) -> tuple[Any, str]:
+    fs, inside = needs("fsspec.core", "remote", f"{why} {path}").url_to_fs(path)
+    return fs, str(inside)
+
+
+def _names(fs: Any, inside: str, path: str) -> list[str]:
+    if any(mark in inside for mark in GLOB):
+        asked = PurePosixPath(inside).parts
+        found = [name for name in fs.glob(inside) if visible(PurePosixPath(name), asked)]
+    elif fs.isdir(inside):
+        found = [name for name in fs.find(inside) if visible(PurePosixPath(name.removeprefix(inside).strip("/")))]
+        found = [name for name in found if not name.endswith(SUFFIX)]
+    else:
+        found = [inside]
+    if not found:
+        raise FileError(f"Nothing is at {path}: check the path.")
+    return sorted(found)
+
+
+def _open_one(fs: Any, name: str, options: ReadOptions) -> Rows:
+    kind = format_of(name)
+    if kind == "parquet":
+        rows: Rows = module_of(kind).open_rows(_Remote(fs, name), options)
+        return rows
+    folder = Path(tempfile.mkdtemp(prefix="relatent-"))
+    base = PurePosixPath(name)
+    beside = (str(base.with_name(base.stem + end)) for end in IDS) if kind == "npy" else (name + SUFFIX,)
+    for other in (name, *(other for other in beside if fs.exists(other))):
+        fs.get_file(other, str(folder / PurePosixPath(other).name))
+    rows = module_of(kind).open_rows(folder / base.name, options)
+    weakref.finalize(rows, shutil.rmtree, folder, ignore_errors=True)
+    return rows
+
+
+class _Remote:
+    """A remote file that is opened anew for each pass."""
+
+    def __init__(self, fs: Any, name: str) -> None:
+        self._fs, self.path = fs, name
+
+    def open(self, mode: str = "rb") -> Any:
+        """Open for reading."""
+        return self._fs.open(self.path, mode)
+
+
+@contextmanager
+def uploaded(
+    path: str, *, overwrite: bool = True, prepare: Callable[[Path, Path], None] | None = None
+) -> Iterator[Path]:
+    """Yield a local path to write to, and upload what was written there: :func:`relatent._files.atomic_write` afar.
+
+    Everything is uploaded under a hidden name and then moved. What describes the others (a sidecar, the manifest of a
+    folder) is moved first, so that a reader in between finds the old file or refuses. Stores of objects have no step
+    that refuses to replace: a file that appears in the moment between looking and moving is lost.
+    """
+    fs, inside = _at(path, "write")
+    replace = _may_replace(fs, inside, path, overwrite)
+    with tempfile.TemporaryDirectory(prefix="relatent-") as made:
+        folder, name = Path(made, "new"), PurePosixPath(inside).name
+        folder.mkdir()
+        yield folder / name
+        if prepare is not None:
+            prepare(folder / name, _fetched(fs, inside, Path(made, "old")))
+        _land(fs, folder, inside, lambda: _check_absent(fs, inside, path, replace))
+
+
+def _may_replace(fs: Any, inside: str, path: str, overwrite: bool) -> bool:
+    if not fs.exists(inside):
+        return False
+    if fs.isdir(inside) and fs.find(inside):
+        raise FileError(f"{path} is a folder that is not empty: write to a new one, or delete it first.")
+    if not overwrite:
+        raise exists_already(path)
+    return True
+
+
+def _check_absent(fs: Any, inside: str, path: str, replace: bool) -> None:
+    if not replace and fs.exists(inside):
+        raise FileExistsError(f"{path} appeared while it was being written, and is kept: write to another path.")
+
+
+def _fetched(fs: Any, inside: str, folder: Path) -> Path:
+    """Fetch the file that is to be replaced, and its sidecar, as far as they are there."""
+    folder.mkdir()
+    for name in (inside, inside + SUFFIX):
+        if fs.isfile(name):
+            fs.get_file(name, str(folder / PurePosixPath(name).name))
+    return folder / PurePosixPath(inside).name
+
+
+def _land(fs: Any, folder: Path, inside: str, check: Callable[[], None]) -> None:
+    parent, name = str(PurePosixPath(inside).parent), PurePosixPath(inside).name
+    aside = f"{parent}/.relatent-{secrets.token_hex(4)}.part"
+    fs.makedirs(aside, exist_ok=True)
+    files = [file.relative_to(folder).as_posix() for file in sorted(folder.rglob("*")) if file.is_file()]
+    files.sort(key=lambda file: (file != f"{name}/{MANIFEST}", file.startswith(f"{name}/"), file == name))
+    try:
+        for file in files:
+            fs.makedirs(str(PurePosixPath(aside, file).parent), exist_ok=True)
+            fs.put_file(str(folder / file), f"{aside}/{file}")
+        check()
+        for file in files:
+            fs.makedirs(str(PurePosixPath(parent, file).parent), exist_ok=True)
+            fs.mv(f"{aside}/{file}", f"{parent}/{file}")
+    finally:
+        with suppress(OSError):
+            fs.rm(aside, recursive=True)

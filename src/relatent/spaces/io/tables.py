@@ -1,0 +1,132 @@
+"""Rows of an Arrow table that is read batch by batch: what Parquet, Arrow and datasets folders share."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, Protocol
+
+import pyarrow as pa
+
+from relatent._files import FileError
+from relatent.spaces.chunks import Chunk
+from relatent.spaces.io.checksums import readable
+from relatent.spaces.io.columns import ReadOptions, as_matrix, guess_layout, stored_fingerprint, vector_dtype
+
+
+class Source(Protocol):
+    """A file that is read as tables: its schema, how many rows it has, and those from start on."""
+
+    path: Any
+    rows: int
+    schema: pa.Schema
+    metadata: dict[bytes, bytes] | None
+
+    def tables(self, start: int, stop: int, size: int, columns: list[str] | None = None) -> Iterator[pa.Table]:
+        """Yield rows start to stop in tables of at most size rows."""
+        ...
+
+
+class TableRows:
+    """The rows of a source, with its vector column as matrices."""
+
+    def __init__(self, source: Source, options: ReadOptions) -> None:
+        self._source = source
+        self.layout = guess_layout(source.path, source.schema, options)
+        self.entries: list[int] | None = getattr(source, "entries", None)
+        self.fingerprint = stored_fingerprint(source.metadata, source.path)
+        kind = source.schema.field(self.layout.vector).type
+        self.dtype = options.dtype or vector_dtype(kind)
+        names = [name for name in source.schema.names if name != self.layout.vector]
+        self.schema = pa.schema([source.schema.field(name) for name in names])
+        self.shape = (source.rows, self._dim(kind))
+
+    def chunks(self, start: int, stop: int, size: int) -> Iterator[Chunk]:
+        """Read so many rows at a time."""
+        row = start
+        with readable(self._source.path):
+            for table in self._source.tables(start, stop, size):
+                table.validate(full=True)  # an offset that leads out of its buffer would crash the process
+                vectors = as_matrix(table.column(self.layout.vector), self._source.path, row, self.shape[1] or None)
+                others = table.drop_columns([self.layout.vector])
+                yield Chunk(row, vectors.astype(self.dtype, copy=False), others, self.layout)
+                row += len(table)
+        if row != stop and stop > start:
+            raise FileError(f"{self._source.path} ends after row {row} of {stop}: get a new copy.")
+
+    def others(self, names: list[str] | None = None) -> pa.Table:
+        """Read every column but the vectors, or some of them."""
+        names = self.schema.names if names is None else names
+        if not names:
+            return pa.table({"_": pa.nulls(self.shape[0])}).select([])
+        with readable(self._source.path):
+            table = pa.concat_tables(list(self._source.tables(0, self.shape[0], max(1, self.shape[0]), names)))
+            table.validate(full=True)
+            return table
+
+    def _dim(self, kind: pa.DataType) -> int:
+        kind = kind.storage_type if isinstance(kind, pa.BaseExtensionType) else kind
+        if pa.types.is_fixed_size_list(kind):
+            return int(kind.list_size)
+        if pa.types.is_fixed_size_binary(kind):
+            return int(kind.byte_width)
+        if self._source.rows == 0:
+            return self.fingerprint.dim if self.fingerprint else 0
+        first = next(self._source.tables(0, 1, 1, [self.layout.vector]))
+        first.validate(full=True)
+        return int(as_matrix(first.column(0), self._source.path, 0).shape[1])
+
+
+def regrouped(batches: Iterable[Any], start: int, stop: int, size: int, schema: pa.Schema) -> Iterator[pa.Table]:
+    """Cut and gather batches that begin at row 0 into tables of size rows between start and stop."""
+    held: list[Any] = []
+    row = waiting = 0
+    for batch in batches:
+        begin, end = max(start - row, 0), min(stop - row, batch.num_rows)
+        row += batch.num_rows
+        while begin < end:
+            piece = batch.slice(begin, min(end - begin, size - waiting))
+            held.append(piece)
+            begin, waiting = begin + piece.num_rows, waiting + piece.num_rows
+            if waiting == size:
+                yield pa.Table.from_batches(held, schema)
+                held, waiting = [], 0
+        if row >= stop:
+            break
+    if held or start >= stop:
+        yield pa.Table.from_batches(held, schema)
+
+
+SUFFIXES = (".parquet", ".jsonl", ".csv", ".tsv")
+
+
+def read_table(path: Path) -> pa.Table:
+    """Read a table by its suffix. Columns of .csv and .tsv, which must have a header, are texts throughout."""
+    if path.suffix not in SUFFIXES:
+        raise FileError(f"{path} ends in {path.suffix!r}: expected a table in {', '.join(SUFFIXES)}.")
+    with readable(path):
+        if path.suffix == ".parquet":
+            from pyarrow import parquet
+
+            return parquet.read_table(path)
+        if path.suffix == ".jsonl":
+            from pyarrow import json
+
+            return json.read_json(path)
+        return _separated(path)
+
+
+def _separated(path: Path) -> pa.Table:
+    """Read lines of values; in a .tsv, quotes are characters like others."""
+    options: dict[str, Any] = {"delimiter": ","}
+    if path.suffix == ".tsv":
+        options = {"delimiter": "\t", "quoting": csv.QUOTE_NONE}
+    with path.open(encoding="utf8", newline="") as file:
+        rows = [row for row in csv.reader(file, **options) if row]
+    if not rows:
+        raise FileError(f"{path} is empty: expected a header and lines of values.")
+    for line, row in enumerate(rows):
+        if len(row) != len(rows[0]):
+            raise FileError(f"Line {line} of {path} has {len(row)} values and the header {len(rows[0])}: correct it.")
+    return pa.table({name: pa.array(list(column), pa.string()) for name, *column in zip(*rows, strict=True)})

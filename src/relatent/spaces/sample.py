@@ -1,0 +1,96 @@
+"""A sample of parallel rows that does not depend on how they were sharded: those of smallest seeded hash."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+
+@dataclass(frozen=True, eq=False)
+class Sample:
+    """Some parallel rows of two arrays, or all of them, copied out when they are first looked at."""
+
+    all_x: np.ndarray
+    all_y: np.ndarray
+    ids: np.ndarray
+    """What each row is known by, ascending: its number among all pairs, or the hash of its key."""
+    weights: np.ndarray | None = None
+    rows: np.ndarray | None = None
+
+    @cached_property
+    def x(self) -> np.ndarray:
+        """Rows of the source."""
+        return self.all_x if self.rows is None else self.all_x[self.rows]
+
+    @cached_property
+    def y(self) -> np.ndarray:
+        """Rows of the target."""
+        return self.all_y if self.rows is None else self.all_y[self.rows]
+
+    def __len__(self) -> int:
+        """Count the pairs."""
+        return len(self.ids)
+
+    def part(self, rows: np.ndarray) -> Sample:
+        """Return some of the pairs."""
+        weights = None if self.weights is None else self.weights[rows]
+        inner = rows if self.rows is None else self.rows[rows]
+        return Sample(self.all_x, self.all_y, self.ids[rows], weights, inner)
+
+    def copied(self) -> Sample:
+        """Return the same pairs in arrays of their own."""
+        return Sample(np.array(self.x), np.array(self.y), self.ids, self.weights)
+
+    def smallest(self, size: int, seed: int) -> Sample:
+        """Return the pairs of smallest seeded hash: of a union of samples, those that the whole would have kept."""
+        if len(self) <= size:
+            return self
+        return self.part(np.sort(np.argpartition(_hashed(self.ids, seed), size)[:size]))
+
+
+def _hashed(ids: np.ndarray, seed: int) -> np.ndarray:
+    """Return a seeded 64-bit hash of each id (splitmix64): as good as random, the same on every machine."""
+    with np.errstate(over="ignore"):
+        z = ids + np.uint64((0x9E3779B97F4A7C15 * (2 * seed + 1)) % 2**64)
+        z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+        return np.asarray(z ^ (z >> np.uint64(31)))
+
+
+def checked_ids(ids: np.ndarray, n: int) -> np.ndarray:
+    """Check that there is one id per pair, and that they differ."""
+    ids = np.asarray(ids, dtype=np.uint64)
+    different = len(np.unique(ids))
+    if ids.shape != (n,) or different < n:
+        raise ValueError(f"ids has shape {ids.shape} and {different} different entries for {n} pairs: expected {n}.")
+    return ids
+
+
+def all_rows(x: np.ndarray, y: np.ndarray, ids: np.ndarray, weights: np.ndarray | None) -> Sample:
+    """Return all rows that count, in the order of their ids."""
+    sample = Sample(x, y, ids, weights)
+    kept = np.arange(len(ids)) if weights is None else np.flatnonzero(weights)
+    order = kept[np.argsort(ids[kept], kind="stable")]
+    return sample if np.array_equal(order, np.arange(len(ids))) else sample.part(order)
+
+
+def merged(samples: list[Sample], size: int, seed: int) -> Sample:
+    """Return the pairs of smallest hash among all, in the order of their ids; no others are copied."""
+    ids = np.concatenate([s.ids for s in samples])
+    unique, counts = np.unique(ids, return_counts=True)
+    if len(unique) < len(ids):
+        raise ValueError(
+            f"Row {unique[np.argmax(counts > 1)]} is in two of the parts: give each part the number of its first row "
+            "(start=) or hashes of its keys (ids=), so that rows can be told apart."
+        )
+    if len(ids) > size:
+        last = np.partition(_hashed(ids, seed), size - 1)[size - 1]
+        samples = [s.part(np.flatnonzero(_hashed(s.ids, seed) <= last)) for s in samples]
+        ids = np.concatenate([s.ids for s in samples])
+    weighted = any(s.weights is not None for s in samples)
+    weights = [np.ones(len(s)) if s.weights is None else s.weights for s in samples] if weighted else None
+    order = np.argsort(ids)
+    x, y = (np.concatenate([getattr(s, side) for s in samples])[order] for side in ("x", "y"))
+    return Sample(x, y, ids[order], None if weights is None else np.concatenate(weights)[order])

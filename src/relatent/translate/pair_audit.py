@@ -1,0 +1,161 @@
+"""Find the pairs that do not belong together."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from relatent._array import Array, as_parallel, random_generator, to_numpy
+from relatent.translate.goals.retrieval import NORMALIZATIONS
+from relatent.translate.hubness import best_mean
+from relatent.translate.likelihood import LikelihoodPath
+from relatent.translate.pairs import Pairs
+
+LEAST_PAIRS = 30
+# Weaker penalties excuse mismatched pairs as noise along the few directions that they differ in.
+PENALTIES = (0.1, 0.3, 1.0, 3.0, 10.0)
+# Pairs that a pair is compared with, at most, and how many of the nearest tell what its two items are near to anyway.
+STRANGERS, NEAREST = 1_500, 10
+# Divisions into folds over which a score is averaged, and times that the doubtful are set aside for the next scoring.
+AUDIT_FOLDS, DIVISIONS, RESCORED = 5, 3, 2
+# A mismatched pair scores 0 ± 1 by construction; a pair that scores less than this could well be one.
+DOUBTFUL = 1.0
+# Two modes: this much better by BIC, and this far apart in pooled standard deviations (Ashman's D).
+BIC_GAIN, SEPARATION = 10.0, 2.0
+
+
+@dataclass(frozen=True)
+class Audit:
+    """How well each pair belongs together.
+
+    ``scores`` (n,): by how many standard deviations a pair outscores the mismatched ones; about 0 ± 1 if it is one.
+    ``suspicious``: rows that look mismatched, worst first. If the scores fall into two groups (``bimodal``) these are
+    the lower group, otherwise the rows that score below 1. ``kept``: rows to go on with — all but the suspicious if
+    there are two groups, else all.
+    """
+
+    scores: np.ndarray
+    suspicious: np.ndarray
+    kept: np.ndarray
+    bimodal: bool
+
+    def __str__(self) -> str:
+        """Return one sentence for a person."""
+        n, count = len(self.scores), len(self.suspicious)
+        if self.bimodal:
+            return f"{count} of {n} pairs do not belong together: their scores form a group of their own. Drop them."
+        if not count:
+            return f"All {n} pairs look as if they belonged together; nothing is dropped."
+        return (
+            f"{count} of {n} pairs look doubtful, but the scores form one group, so nothing is dropped: "
+            "hard pairs and wrong ones cannot be told apart."
+        )
+
+
+def audit(x: Array, y: Array, *, seed: int = 0) -> Audit:
+    r"""Find pairs that do not belong together.
+
+    Each pair is scored by the likelihood ratio s fitted on the other folds, against the pairs that its x and its y
+    form with strangers, less what both reach with the nearest ten of these anyway:
+
+    .. math:: z_i = \tfrac12 \left( \frac{t_{ii} - \operatorname{mean}_j t_{ij}}{\operatorname{std}_j t_{ij}} +
+              \frac{t_{ii} - \operatorname{mean}_j t_{ji}}{\operatorname{std}_j t_{ji}} \right) \qquad
+              t_{ij} = s_{ij} - \operatorname{near}_k s_{ik} - \operatorname{near}_k s_{kj}
+
+    The normalization and the penalty are those of the highest median score. All pairs are then scored again,
+    twice, by what those teach that scored well.
+
+    Pairs are dropped only if the scores have two modes: two normal distributions fit better than one (BIC lower by
+    more than 10), stand apart (Ashman's D above 2), and the lower one is where mismatched pairs are (mean below 1).
+
+    Unchanged by rotating, rescaling or shifting either side. What breaks it: so many mismatched pairs that nothing is
+    learned from the rest, fewer pairs than about a tenth of the coordinates, wrong pairs that are nearly right, and
+    spaces that share little: there even a map taught by clean pairs cannot tell (``experiments``: ``anchor_care``).
+
+    References: Ashman, Bird & Zepf, Astronomical Journal 108, 1994 (D).
+
+    >>> rng = np.random.default_rng(0)
+    >>> x = rng.normal(size=(300, 30))
+    >>> y = x @ rng.normal(size=(30, 30))
+    >>> y[:30] = y[29::-1]
+    >>> found = audit(x, y)
+    >>> found.bimodal, bool(np.isin(found.suspicious, np.arange(30)).all()), len(found.kept)
+    (True, True, 270)
+    """
+    x, y = (to_numpy(a) for a in as_parallel(x=x, y=y))
+    if len(x) < LEAST_PAIRS:
+        raise ValueError(f"There are {len(x)} pairs: expected at least {LEAST_PAIRS} to tell which do not belong.")
+    pairs, everyone = Pairs.of(x, y, size=len(x), copy=False), np.ones(len(x), dtype=bool)
+    trials = {name: _belonging(pairs, name, PENALTIES, everyone, seed, 1) for name in NORMALIZATIONS}
+    _, name, best = max((float(np.median(z)), name, i) for name, t in trials.items() for i, z in enumerate(t))
+    scores = trials[name][best]
+    for again in range(1, RESCORED + 1):
+        # At least half of the pairs teach, however badly they score.
+        trusted = scores > min(DOUBTFUL, float(np.median(scores)))
+        (scores,) = _belonging(pairs, name, PENALTIES[best : best + 1], trusted, seed + again * DIVISIONS, DIVISIONS)
+    wrong = _lower_mode(scores)
+    bimodal, order = bool(np.any(wrong)), np.argsort(scores)
+    suspicious = order[wrong[order] if bimodal else scores[order] < DOUBTFUL]
+    return Audit(scores, suspicious, np.flatnonzero(~wrong), bimodal)
+
+
+def _belonging(
+    pairs: Pairs, name: str, penalties: tuple[float, ...], trusted: np.ndarray, seed: int, divisions: int
+) -> np.ndarray:
+    """Score each pair, for each penalty, by what the trusted pairs of the other folds teach."""
+    scores = np.zeros((len(penalties), len(pairs)))
+    for division in range(divisions):
+        order = random_generator(seed + division).permutation(len(pairs))
+        for i in range(AUDIT_FOLDS):
+            held, others = order[i::AUDIT_FOLDS], np.delete(order, np.s_[i::AUDIT_FOLDS])
+            p = pairs.only(np.sort(others[trusted[others]])).normalized(name)
+            path = LikelihoodPath.of(p.summary)
+            for start in range(0, len(held), STRANGERS):
+                part = held[start : start + STRANGERS]
+                sides = p.of(pairs.sample.part(np.concatenate([part, others[: STRANGERS - len(part)]])))
+                for k, penalty in enumerate(penalties):
+                    ratios = path.at(penalty, penalty).log_ratios(*sides)
+                    scores[k, part] += _standings(_uncrowded(ratios))[: len(part)] / divisions
+    return scores
+
+
+def _uncrowded(scores: np.ndarray) -> np.ndarray:
+    """Take off what the row and the column of each score reach with their nearest strangers."""
+    return np.asarray(scores - _crowding(scores)[:, None] - _crowding(scores.T))
+
+
+def _crowding(scores: np.ndarray) -> np.ndarray:
+    """Return the mean of the highest scores of each row, its own, on the diagonal, left out."""
+    others = scores.copy()
+    np.fill_diagonal(others, -np.inf)
+    return np.asarray(best_mean(others, min(NEAREST, len(others) - 1))[:, 0])
+
+
+def _standings(scores: np.ndarray) -> np.ndarray:
+    """Return by how many standard deviations a score on the diagonal exceeds the others of its row, and its column."""
+    return np.asarray((_row_standings(scores) + _row_standings(scores.T)) / 2)
+
+
+def _row_standings(scores: np.ndarray) -> np.ndarray:
+    ours, n = np.diagonal(scores), len(scores) - 1
+    mean = (np.sum(scores, axis=1) - ours) / n
+    square = (np.sum(scores**2, axis=1) - ours**2) / n
+    return np.asarray((ours - mean) / np.sqrt(np.maximum(square - mean**2, np.finfo(np.float64).tiny)))
+
+
+def _lower_mode(scores: np.ndarray) -> np.ndarray:
+    """Return which scores belong to a lower group of their own, if there is one."""
+    from sklearn.mixture import GaussianMixture
+
+    column = scores[:, None]
+    one = GaussianMixture(1, random_state=0).fit(column)
+    two = GaussianMixture(2, n_init=3, random_state=0).fit(column)
+    low, high = np.argsort(two.means_[:, 0])
+    apart = two.means_[high, 0] - two.means_[low, 0]
+    pooled = np.sqrt(np.mean(two.covariances_))
+    separate = apart > SEPARATION * pooled and one.bic(column) - two.bic(column) > BIC_GAIN
+    if not separate or two.means_[low, 0] > DOUBTFUL:
+        return np.zeros(len(scores), dtype=bool)
+    # A wide group also claims what lies beyond the narrow one: nothing above the upper mean is low.
+    return np.asarray((two.predict(column) == low) & (scores < two.means_[high, 0]))

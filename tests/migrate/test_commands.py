@@ -1,0 +1,112 @@
+"""The commands: what they say, in words and in JSON, and their exit codes."""
+
+import json
+
+import pytest
+from tests.migrate.steps import DIM, NEW_DIM, ROWS, assert_translated, items_of, space_of
+from typer.testing import CliRunner
+
+import relatent as rl
+from relatent.cli import ERROR, NO_GO, NO_VERDICT, OK, USAGE, app
+
+
+@pytest.fixture
+def here(light, tmp_path, monkeypatch):
+    """Run in a folder of its own, so that the work folder is the one that goes by the name of the store."""
+    monkeypatch.chdir(tmp_path)
+    return light
+
+
+def run(*words, code=OK):
+    result = CliRunner().invoke(app, ["migrate", *map(str, words)])
+    assert result.exit_code == code, f"{result.output}\n{result.exception!r}"
+    return result
+
+
+def answer(*words, code=OK):
+    return json.loads(run(*words, "--json", code=code).stdout)
+
+
+def test_a_migration_by_its_commands(here, tmp_path):
+    url, translator = here.url, here.translator
+    held_out = items_of([f"held out {i}" for i in range(300)], seed=7)
+    for name, new in (("old", False), ("new", True)):
+        rl.write_space(space_of(held_out, new=new), tmp_path / f"{name}.parquet")
+    sample = ("--sample", "old.parquet", "new.parquet", "--min-overlap", 0.9)
+    plan = answer("plan", url, "-t", translator, *sample)
+    assert (plan["verdict"], plan["recommended"]) == ("GO", "translate")
+    assert (plan["served"]["dim"], plan["new"]["dim"], plan["rows"]) == (DIM, NEW_DIM, ROWS)
+    assert "GO: translate." in run("plan", url, "-t", translator, *sample).stdout
+
+    done = answer("apply", url, "-t", translator, "--shard-rows", 100, "--quiet")
+    assert (done["rows"], done["shards"], done["settled"]) == (ROWS, 3, True)
+    (work,) = (tmp_path / ".relatent").iterdir()
+    assert done["work"] == str(work.relative_to(tmp_path))
+    assert answer("status", url)["stage"] == "applied"
+    assert f"{ROWS} of {ROWS} rows" in run("status", url).stdout
+
+    assert "Verified. Next: relatent migrate cutover" in run("verify", url, "--queries", "new.parquet").stdout
+    assert "serves" in run("cutover", url).stdout
+    assert_translated(url, here.items, "served")
+    assert answer("status", url)["stage"] == "cut over"
+    assert "again" in run("rollback", url).stdout
+    assert "was removed" in run("rollback", url, "--drop").stdout
+
+
+def test_finishing_asks_first(here):
+    url = here.url
+    for words in (("apply", url, "-t", here.translator), ("verify", url), ("cutover", url)):
+        run(*words)
+    asked = CliRunner().invoke(app, ["migrate", "finish", url], input="n\n")
+    assert (asked.exit_code, "is kept" in asked.stdout) == (ERROR, True)
+    said = " ".join(asked.stderr.split())
+    assert f"holds {ROWS} vectors of {DIM} coordinates" in said
+    assert "no rollback" in said
+    assert "add --yes" in run("finish", url, code=ERROR).stderr  # the standard input is at its end
+    run("rollback", url)
+    assert "nothing to finish" in run("finish", url, "--yes", code=ERROR).stderr
+    run("cutover", url)
+    done = CliRunner().invoke(app, ["migrate", "finish", url], input="y\n")
+    assert (done.exit_code, "can be migrated again" in done.stdout) == (OK, True)
+    assert "nothing to roll back" in run("rollback", url, code=ERROR).stderr
+
+
+def test_exit_codes_tell_go_from_no_go(here):
+    given = (here.url, "-t", here.translator, "--read-only")
+    assert answer("plan", *given, code=NO_VERDICT)["verdict"] == "no verdict"
+    assert answer("plan", *given, "--embed-rate", 100, code=NO_GO)["recommended"] == "re-embed"
+    assert answer("plan", *given, "--embed-cost", 10**6, code=NO_VERDICT)["reembed"]["cost"] == ROWS * 1e3
+    assert answer("plan", *given, "--embed-rate", 100, "--no-texts", code=NO_VERDICT)["reembed"] is None
+
+
+def test_what_was_not_verified_fails_and_is_not_cut_over(here):
+    run("apply", here.url, "-t", here.translator, "--looks", 0)
+    assert not answer("verify", here.url, code=NO_GO)["passed"]
+    refused = run("cutover", here.url, code=ERROR)
+    assert refused.stderr.startswith("error: ")
+    assert refused.stderr.count("\n") == 1
+    assert "add --force" in refused.stderr
+    run("cutover", here.url, "--force")
+
+
+def test_a_damaged_manifest_is_a_note(here, tmp_path):
+    run("apply", here.url, "-t", here.translator)
+    next((tmp_path / ".relatent").glob("*/shards/*.json")).write_text("damaged")
+    assert "note: " in run("apply", here.url, "-t", here.translator).stderr
+
+
+def test_the_remedies_are_options(here):
+    here.case.spoil(here.url, here.items.keys[3])
+    run("apply", here.url, "-t", here.translator, code=ERROR)
+    assert "1 rows could not be read" in run("apply", here.url, "-t", here.translator, "--skip-unreadable").stdout
+    assert "--drop" in run("rollback", here.url, code=ERROR).stderr
+
+
+def test_progress_is_shown_where_it_is_asked_for(here):
+    said = run("apply", here.url, "-t", here.translator, "--verbose").stderr
+    assert "apply: shards" in said
+    assert "1/1" in said
+
+
+def test_a_translator_is_required(here):
+    run("apply", here.url, code=USAGE)

@@ -1,0 +1,91 @@
+"""`relatent report`, and `--html` and `--markdown` on the commands that measure something."""
+
+import json
+
+import numpy as np
+import pytest
+from tests.migrate.conftest import make_task
+from typer.testing import CliRunner
+
+import relatent as rl
+from relatent.cli import ERROR, NO_VERDICT, OK, USAGE, app
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(300, 5)) * np.linspace(2, 1, 5)
+    keys, others = [f"k{i}" for i in range(300)], {"title": [f"title {i}" for i in range(300)]}
+    for name, vectors in (("old", x), ("new", x @ np.linalg.qr(rng.normal(size=(5, 5)))[0]), ("more", x + 1)):
+        rl.write_space(rl.Space(vectors.astype(np.float32), keys, others=others), tmp_path / f"{name}.parquet")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def run(*words, code=OK):
+    result = CliRunner().invoke(app, list(map(str, words)))
+    assert result.exit_code == code, result.output
+    return result
+
+
+HTML = ("--html", "c.html")
+PAIR = ("old.parquet", "new.parquet")
+
+
+def test_report(here):
+    said = run("report", *PAIR, "more.parquet", "-o", "r.html", "-o", "r.md", "-o", "r.json", "--rows", 50).stdout
+    assert "No verdict." in said
+    assert "Wrote r.html and r.md and r.json." in said
+    told = json.loads((here / "r.json").read_text())
+    assert told["similarity"]["names"] == ["old", "new", "more"]
+    assert "title 1" not in (here / "r.html").read_text()
+    again = run("report", *PAIR, "-o", "r.html", code=ERROR)
+    assert "r.html exists" in again.stderr
+    run("report", *PAIR, "-o", "r.html", "--force", "--with-texts", "title", "--rows", 50)
+    assert "title " in (here / "r.html").read_text()
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [(("-o", "r.pdf"), "does not say what to write"), (("-o", "old.parquet"), "does not say what to write")],
+)
+def test_report_refuses_what_it_cannot_write(here, words, says):
+    assert says in run("report", *PAIR, *words, code=ERROR).stderr
+
+
+def test_pages_beside_other_answers(here):
+    assert (
+        "Wrote fit.html and fit.md."
+        in run("fit", *PAIR, "-o", "t.safetensors", "--html", "fit.html", "--markdown", "fit.md").stdout
+    )
+    run("evaluate", "t.safetensors", *PAIR, "--html", "verdict.html", "--slices", "title", code=NO_VERDICT)
+    run("compare", *PAIR, "--rows", 100, "--permutations", 2, "--html", "compare.html")
+    words = {"fit.html": "Fitted", "verdict.html": "No verdict", "compare.html": "CKA 1.000"}
+    for name, word in words.items():
+        page = (here / name).read_text("utf8")
+        assert f'<p class="word">{word}</p>' in page
+        assert "<script" not in page
+    assert "Is it worth buying more pairs?" in (here / "fit.md").read_text("utf8")
+    assert "http" not in (here / "fit.md").read_text("utf8")
+
+
+def test_answers_are_the_same_with_and_without_a_page(here):
+    words = ("compare", *PAIR, "--rows", 50, "--permutations", 2, "--json")
+    alone, beside, replaced = (json.loads(run(*words, *page).stdout) for page in ((), HTML, HTML))
+    assert alone == beside == replaced
+
+
+@pytest.mark.parametrize(("option", "name"), [("--html", "old.parquet"), ("--markdown", "x.html")])
+def test_a_page_never_replaces_a_file_of_another_kind(here, option, name):
+    assert "does not end in" in run("compare", *PAIR, option, name, code=USAGE).stderr
+
+
+def test_migrations(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    task = make_task("faiss", tmp_path)
+    run("migrate", "plan", task.url, "-t", task.translator, "--html", "plan.html", code=NO_VERDICT)
+    assert "What it would take" in (tmp_path / "plan.html").read_text("utf8")
+    run("migrate", "apply", task.url, "-t", task.translator, "--quiet")
+    run("migrate", "verify", task.url, "--html", "verify.html", "--markdown", "verify.md")
+    assert "> **Verified**" in (tmp_path / "verify.md").read_text("utf8")
+    assert '<p class="word">Verified</p>' in (tmp_path / "verify.html").read_text("utf8")

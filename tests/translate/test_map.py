@@ -1,0 +1,98 @@
+"""One map, however it is applied: to one vector, to a few rows, to many, in halves."""
+
+from __future__ import annotations
+
+import tracemalloc
+
+import numpy as np
+import pytest
+import torch
+
+import relatent as rl
+from relatent._array import BLOCK_ROWS
+
+SETTINGS = [
+    {"map": "orthogonal"},
+    {"map": "ridge", "normalize": "center+l2"},
+    {"goal": "retrieval"},
+    {"goal": "vectors"},
+]
+
+
+@pytest.fixture(params=SETTINGS, ids=str)
+def made(request, rng):
+    """A translator on float32, and more rows than a block has."""
+    x = rng.normal(size=(2 * BLOCK_ROWS + 3, 12)) * np.linspace(2, 0.5, 12)
+    y = np.tanh(x @ rng.normal(size=(12, 9)) / 3)
+    x, y = x.astype(np.float32), y.astype(np.float32)
+    return rl.Translator(**request.param).fit(x[:400], y[:400]), x
+
+
+def test_blocks_give_what_the_formula_gives(made):
+    t, x = made
+    expected = t.transform(x.astype(np.float64))
+    np.testing.assert_allclose(t.transform(x), expected, rtol=2e-3, atol=1e-4 * np.abs(expected).max())
+    np.testing.assert_allclose(t.transform(x)[-3:], t.transform(x[-3:]), rtol=1e-3, atol=1e-4 * np.abs(expected).max())
+    assert t.transform(x).dtype == np.float32
+
+
+@pytest.mark.parametrize("rows", [1, 30, 2 * BLOCK_ROWS + 3])
+def test_halves_are_translated_as_the_numbers_that_they_are(made, rows):
+    t, x = made
+    half = x[:rows].astype(np.float16)
+    # Blocks of rows may round otherwise in BLAS than all rows at once.
+    whole = t.transform(half.astype(np.float32))
+    np.testing.assert_allclose(
+        t.transform(half), whole, rtol=0, atol=8 * np.finfo(np.float32).eps * np.abs(whole).max()
+    )
+
+
+def test_halves_are_not_copied_as_a_whole(rng):
+    x = rng.normal(size=(300, 64)).astype(np.float32)
+    t = rl.Translator(map="ridge").fit(x, x[:, :2])
+    half = np.tile(x, (400, 1)).astype(np.float16)
+    t.transform(half)
+    tracemalloc.start()
+    t.transform(half)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < half.size * 4 / 4  # a quarter of what they would take in float32
+
+
+@pytest.mark.parametrize("bad", [np.inf, -np.inf, np.nan])
+def test_halves_that_are_not_finite_are_refused(made, bad):
+    t, x = made
+    half = x.astype(np.float16)
+    half[2 * BLOCK_ROWS + 1, 0] = bad
+    with pytest.raises(ValueError, match=f"first in row {2 * BLOCK_ROWS + 1}"):
+        t.transform(half)
+
+
+@pytest.mark.parametrize("kind", [np.asarray, torch.from_numpy, lambda v: v.astype(np.float64), np.ndarray.tolist])
+def test_a_query_is_one_row(made, kind):
+    t, x = made
+    vector = kind(x[5])
+    expected = t.transform(x[5:6].astype(np.float64))[0]
+    found = t.query(vector)
+    assert tuple(found.shape) == expected.shape
+    np.testing.assert_allclose(np.asarray(found), expected, rtol=2e-3, atol=1e-4 * np.abs(expected).max())
+    assert isinstance(found, torch.Tensor) is isinstance(vector, torch.Tensor)
+
+
+@pytest.mark.parametrize(
+    ("vector", "says"),
+    [
+        (np.zeros(7, dtype=np.float32), "7 features, but Translator is expecting 12"),
+        (np.full(12, np.nan, dtype=np.float32), "NaN"),
+        (np.zeros((1, 12), dtype=np.float32), "expected 1-D"),
+    ],
+)
+def test_a_query_that_is_no_vector_of_the_source_is_refused(made, vector, says):
+    t, _ = made
+    with pytest.raises(ValueError, match=says):
+        t.query(vector)
+
+
+def test_a_query_needs_a_fit():
+    with pytest.raises(ValueError, match="not fitted"):
+        rl.Translator().query(np.zeros(3))
