@@ -213,7 +213,6 @@ class Conditioning:
     condition_number: float
 
     def __str__(self) -> str:
-        """One line for a person."""
         return (
             f"{self.anchors} anchors, rank {self.rank}, effective rank {self.effective_rank:.1f}, "
             f"condition number {self.condition_number:.3g}"

@@ -59,6 +59,14 @@ def duration(seconds: float) -> str:
     return f"about {seconds:.2g} seconds"
 
 
+class Result:
+    """What a function found, as a frozen dataclass: print it to read it, ``to_dict`` for JSON."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the fields as plain values, for JSON."""
+        return asdict(self)  # type: ignore[call-overload, no-any-return]
+
+
 class Tabular:
     """A result that is read as a table: its ``records`` become a data frame, and HTML in a notebook."""
 

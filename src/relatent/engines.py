@@ -56,11 +56,9 @@ class Engine(ABC):
         return
 
     def __enter__(self) -> Self:
-        """Use it in a ``with`` block."""
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Close it."""
         self.close()
 
 

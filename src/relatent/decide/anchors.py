@@ -55,7 +55,6 @@ class AnchorDiagnosis:
     recommendations: tuple[str, ...]
 
     def __str__(self) -> str:
-        """Return a few lines for a person."""
         return "\n".join([str(self.conditioning), *(f"- {line}" for line in self.recommendations)])
 
 
@@ -166,7 +165,6 @@ class NextAnchors:
         return {**plain, **told, "hours": self.hours, "cost": self.cost}
 
     def __str__(self) -> str:
-        """Say it in two lines for a person."""
         if self.now is None or self.gain is None:
             return f"{len(self.rows):,} items to embed first: no pair is known yet, so that nothing can be expected."
         half = (self.gain.high - self.gain.low) / 2

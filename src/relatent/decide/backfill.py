@@ -153,7 +153,6 @@ class BackfillReport:
         return self.__dict__.copy()
 
     def __str__(self) -> str:
-        """Say it in a few lines for a person."""
         return (
             f"{self.items:,} items, expected error (1 - cosine) {self.error:.3f} on average.\n"
             f"The first tenth holds {self.first_tenth:.0%} of what is to be gained; after {self.stop:,} items "

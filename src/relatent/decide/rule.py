@@ -29,7 +29,6 @@ class Rule:
     min_overlap: float | None = None
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be meant."""
         if not 0 <= self.margin < 1:
             raise ValueError(f"The margin is {self.margin}: expected from 0 to less than 1, such as 0.01.")
         if self.min_overlap is not None and not 0 < self.min_overlap <= 1:
@@ -73,7 +72,6 @@ class Cost:
     budget: float = 100.0
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be weighed."""
         if self.rows < 1 or (self.rows_per_second is None and self.price is None):
             raise ValueError(
                 f"{self.rows} rows to re-embed were given, at {self.rows_per_second} rows per second and a price of "

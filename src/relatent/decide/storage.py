@@ -30,7 +30,6 @@ class Storage:
     dims: int | None = None
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be meant."""
         if self.kind not in BYTES:
             raise ValueError(f"There is no storage {self.kind!r}.{suggest(self.kind, BYTES)}")
         if self.dims is not None and self.dims < 1:
@@ -93,7 +92,6 @@ class StorageReport(Tabular):
         ]
 
     def __str__(self) -> str:
-        """Return the table as text for a person."""
         cells = [
             (c.option, c.storage, f"{c.nbytes:,}", f"{c.score.value:.3f}", f"{c.change.value:+.3f}", _interval(c))
             for c in self.lines

@@ -62,7 +62,6 @@ class Thresholds(Tabular):
     lines: tuple[Cutoff, ...]
 
     def __iter__(self) -> Iterator[Cutoff]:
-        """Return an iterator over the lines."""
         return iter(self.lines)
 
     def records(self) -> list[dict[str, Any]]:

@@ -107,7 +107,6 @@ class Verdict(Tabular):
         }
 
     def __str__(self) -> str:
-        """Return all of it as text for a person: the tables, the slices, the decision and the rule."""
         recommended = self.decision.recommended
         head = f"{self.decision.verdict}: {recommended}." if recommended else f"{self.decision.verdict}."
         said = [*(f"- {reason}" for reason in self.decision.reasons), f"Rule: {self.rule}"]

@@ -52,11 +52,9 @@ class VectorCache:
             raise
 
     def __enter__(self) -> Self:
-        """Use in a with block."""
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Close the file."""
         self._base.close()
 
     def digest(self, item: Any) -> bytes:

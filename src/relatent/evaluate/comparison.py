@@ -227,7 +227,6 @@ class Comparison(Tabular):
     seed: int
 
     def __iter__(self) -> Iterator[Score]:
-        """Return an iterator over the scores."""
         return iter(self.scores)
 
     def __getitem__(self, name: str) -> Score:
@@ -243,7 +242,6 @@ class Comparison(Tabular):
         return 1 / (1 + self.permutations)
 
     def __str__(self) -> str:
-        """Return the table as text for a person."""
         cells = [
             (s.name, f"{s.value:.3f}", f"{s.null:.3f}", self._p(s), s.rows, s.measure.means, s.measure.unchanged_by)
             for s in self.scores

@@ -36,11 +36,9 @@ class Estimate:
     high: float
 
     def __float__(self) -> float:
-        """Return the number alone."""
         return self.value
 
     def __str__(self) -> str:
-        """Return one line for a person."""
         return f"{self.value:.4f} [{self.low:.4f}, {self.high:.4f}]"
 
     def to_dict(self) -> dict[str, float]:
@@ -65,7 +63,6 @@ class Report(Tabular):
     lines: tuple[Measured, ...]
 
     def __iter__(self) -> Iterator[Measured]:
-        """Return an iterator over the lines."""
         return iter(self.lines)
 
     def __getitem__(self, key: str | tuple[str, str]) -> Estimate:
@@ -78,7 +75,6 @@ class Report(Tabular):
         raise KeyError(f"{key!r} is not in the report. There are: {known}.")
 
     def __str__(self) -> str:
-        """Return the table as text for a person."""
         cells = [
             (m.slice, m.measure, f"{m.estimate.value:.4f}", f"{m.estimate.low:.4f}", f"{m.estimate.high:.4f}", m.rows)
             for m in self.lines

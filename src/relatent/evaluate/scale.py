@@ -38,7 +38,6 @@ class NormDistribution:
     edges: np.ndarray
 
     def __str__(self) -> str:
-        """Return one line for a person."""
         return (
             f"{self.n} vectors of norm {self.mean:.4g} ± {self.std:.3g}, skew {self.skew:.2f}, "
             f"{self.outlier_share:.1%} outliers, normality {self.normality:.3g} (p = {self.normality_p:.2g})"
@@ -109,7 +108,6 @@ class ScaleCurve:
     unchanged: float
 
     def __str__(self) -> str:
-        """Return the table as text for a person."""
         rows = [("unchanged", f"{self.unchanged:.4f}")]
         rows += [(f"{a:g}", f"{acc:.4f}") for a, acc in zip(self.alphas, self.accuracies, strict=True)]
         return render(("alpha", "accuracy"), rows, numbers=(0, 1))

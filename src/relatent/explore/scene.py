@@ -93,7 +93,6 @@ class Scene:
         return {name: Plane.fit(x) for name, x in self.vectors.items()}
 
     def __len__(self) -> int:
-        """Count the items."""
         return len(self.keys)
 
 

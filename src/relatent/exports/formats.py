@@ -11,6 +11,7 @@ from importlib import import_module
 from typing import Any
 
 from relatent._array import suggest
+from relatent._terminal import Result
 from relatent.exports.steps import map_of
 
 
@@ -51,7 +52,7 @@ FORMATS: dict[str, tuple[str, tuple[str, ...]]] = {
 
 
 @dataclass(frozen=True)
-class Exported:
+class Exported(Result):
     """What was written, and where."""
 
     out: str
@@ -59,12 +60,7 @@ class Exported:
     dims: tuple[int, int]
 
     def __str__(self) -> str:
-        """Say it in a line."""
         return f"Wrote {self.out}: {self.format}, {self.dims[0]} → {self.dims[1]} coordinates."
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain values, for JSON."""
-        return asdict(self)
 
 
 def export(

@@ -26,7 +26,6 @@ class Route:
     translate: tuple[str, ...] = ROLES
 
     def __post_init__(self) -> None:
-        """Refuse what means nothing."""
         map_of(self.translator)
         if not self.translate or not set(self.translate) <= set(ROLES):
             raise ValueError(f"translate is {self.translate!r}: expected one or both of 'query' and 'document'.")

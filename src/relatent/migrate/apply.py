@@ -6,14 +6,13 @@ import hashlib
 import os
 import warnings
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 from uuid import uuid4
 
 from relatent._saved import load
-from relatent._terminal import progress_bar, wrap
+from relatent._terminal import Result, progress_bar, wrap
 from relatent.engines import Engine, Serial
 from relatent.migrate.copy import ShardWork
 from relatent.migrate.plan import drop_trial
@@ -32,7 +31,7 @@ ASKED_AT_ONCE = 2
 
 
 @dataclass(frozen=True)
-class Applied:
+class Applied(Result):
     """What an apply has done, and what the new field holds now."""
 
     store: str
@@ -54,7 +53,6 @@ class Applied:
     advice: str
 
     def __str__(self) -> str:
-        """Say it in a few lines for a person."""
         lines = [f"{self.rows:,} rows of {self.store} have a new vector in {self.field!r}."]
         if self.resumed:
             lines.append(f"{self.resumed:,} of {self.shards:,} shards were done by an earlier run.")
@@ -68,10 +66,6 @@ class Applied:
         if not self.settled:
             lines.append(wrap(UNSETTLED))
         return "\n".join([*lines, f"Next: relatent migrate verify {self.store}", wrap(self.advice)])
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain values, for JSON."""
-        return asdict(self)
 
 
 UNSETTLED = (

@@ -153,7 +153,6 @@ class MigrationPlan:
         return int(vectors), int(2 * vectors + self.rows * GRAPH_BYTES)
 
     def __str__(self) -> str:
-        """Lay it out for a person."""
         end = f"{self.decision}: {self.recommended}." if self.recommended else f"{self.decision}."
         verdict = wrap(NO_PAIRS) if self.verdict is None else f"On held-out pairs:\n\n{self.verdict}\n"
         sizes = render(("", "now", "after"), self.sizes(), (1, 2))

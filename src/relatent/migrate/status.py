@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import os
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
+from relatent._terminal import Result
 from relatent.migrate.state import Plan, Work, work_of
 from relatent.migrate.switch import is_cut_over
 from relatent.stores import StoreError, open_store
 
 
 @dataclass(frozen=True)
-class Status:
+class Status(Result):
     """How far a migration is, from its work folder and its store."""
 
     store: str
@@ -32,7 +33,6 @@ class Status:
     """Why the store could not be asked."""
 
     def __str__(self) -> str:
-        """Say it in a few lines for a person."""
         of = "" if self.rows is None else f" of {self.rows:,}"
         lines = [
             f"{self.store}: {self.stage}{', at work now' if self.running else ''}.",
@@ -43,10 +43,6 @@ class Status:
         made = ", ".join(f"{name} {value}" for name, value in self.provenance.items())
         lines.append(f"Made with: {made}.")
         return "\n".join([*lines, *([] if self.problem is None else [f"The store could not be asked: {self.problem}"])])
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain values, for JSON."""
-        return asdict(self)
 
 
 def migration_status(url: str | os.PathLike[str], *, work: str | os.PathLike[str] | None = None) -> Status:

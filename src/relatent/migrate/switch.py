@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import os
 from contextlib import suppress
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 from relatent._errors import with_remedy
-from relatent._terminal import wrap
+from relatent._terminal import Result, wrap
 from relatent.migrate.side import stored_side
 from relatent.migrate.state import Plan, Work, work_of
 from relatent.stores import Field, Store, StoreError, open_store
 
 
 @dataclass(frozen=True)
-class Switched:
+class Switched(Result):
     """Which field is served now, and in words what was done."""
 
     store: str
@@ -23,12 +22,7 @@ class Switched:
     done: str
 
     def __str__(self) -> str:
-        """Say it for a person."""
         return wrap(self.done)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain values, for JSON."""
-        return asdict(self)
 
 
 def cut_over(
@@ -138,14 +132,13 @@ class OldField:
         return max(0, self.rows[0] - self.rows[1])
 
     def __str__(self) -> str:
-        """Say it for a person."""
         lost = f"{self.old.name!r} of {self.store} holds {self.rows[0]:,} vectors of {self.old.dim:,} coordinates."
         kept = f"{self.served.name!r} is served, with {self.rows[1]:,}."
         return wrap(f"{lost} {kept} Once it is dropped, there is no rollback any more.")
 
 
 @dataclass(frozen=True)
-class Finished:
+class Finished(Result):
     """What is served now, and what was dropped; None where an earlier run had done it."""
 
     store: str
@@ -153,13 +146,8 @@ class Finished:
     dropped: str | None
 
     def __str__(self) -> str:
-        """Say it for a person."""
         gone = "The old field was dropped before" if self.dropped is None else f"{self.dropped!r} was dropped"
         return wrap(f"{gone}: {self.store} serves {self.served!r} alone, and can be migrated again.")
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain values, for JSON."""
-        return asdict(self)
 
 
 def old_field(url: str | os.PathLike[str]) -> OldField | None:

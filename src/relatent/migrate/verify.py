@@ -171,7 +171,6 @@ class Verification:
         return all(check.passed for check in self.checks)
 
     def __str__(self) -> str:
-        """Lay it out for a person."""
         rows = [(check.name, "ok" if check.passed else "FAILED", check.found) for check in self.checks]
         next_step = f"Verified. Next: relatent migrate cutover {self.store}"
         return "\n".join(

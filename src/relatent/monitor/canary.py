@@ -51,7 +51,6 @@ class CanaryCheck:
         return {**asdict(self), "ok": self.ok}
 
     def __str__(self) -> str:
-        """Say it in one or two lines for a person."""
         lost = f" {self.missing} items have no fresh vector." if self.missing else ""
         return f"{self.outcome}: {self.reason}.{lost}"
 

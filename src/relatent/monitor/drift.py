@@ -50,7 +50,6 @@ class Watched:
         return {**asdict(self), "ok": self.ok}
 
     def __str__(self) -> str:
-        """Say it in one line for a person."""
         return f"{self.outcome}: {self.reason}."
 
 

@@ -39,7 +39,6 @@ class Origin:
         return np.asarray(np.abs(self.ratio) < UNSURE)
 
     def __str__(self) -> str:
-        """Say it in a line for a person."""
         n, new, unsure = len(self.ratio), int(self.is_new.sum()), int(self.unsure.sum())
         said = "one space" if new in (0, n) else "two spaces"
         return f"{said}: {n - new:,} rows of the old and {new:,} of the new one; {unsure:,} of these may be of either"

@@ -78,7 +78,6 @@ class CodedTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         return self.map_.product
 
     def __repr__(self) -> str:
-        """Say what a fitted one is; unfitted ones as scikit-learn does."""
         if not hasattr(self, "map_"):
             return str(super().__repr__())
         return f"{type(self).__name__}({self.codes}, {self._described()})"

@@ -132,7 +132,6 @@ class RelativeProjection(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
         return code_fingerprint(kind, len(self.anchors_), self.anchor_keys_, normalize=self.normalize)
 
     def __repr__(self) -> str:
-        """Say what a fitted one is; an unfitted one as scikit-learn does."""
         if not hasattr(self, "anchors_"):
             return str(super().__repr__())
         return f"RelativeProjection({self.similarity}, {self._n_features_out:,} anchors, {self.n_features_in_}-d)"

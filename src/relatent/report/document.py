@@ -157,7 +157,6 @@ class Headline:
     figures: tuple[Figure, ...] = ()
 
     def __str__(self) -> str:
-        """Say it in a line for a person."""
         return f"{self.word}. {self.sentence}"
 
 

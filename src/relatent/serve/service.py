@@ -8,7 +8,7 @@ import hmac
 import logging
 import time
 from collections.abc import Awaitable, Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,7 @@ from relatent import __version__
 from relatent._errors import needs
 from relatent._http import Refused
 from relatent._linalg import unit_norm
+from relatent._terminal import Result
 from relatent.exports.formats import described, space_id
 from relatent.exports.steps import map_of
 from relatent.serve.messages import Wanted, encoded, json_of, object_of, rows_of, texts_of
@@ -27,7 +28,7 @@ from relatent.translate import Translator
 
 
 @dataclass(frozen=True)
-class ServedSpace:
+class ServedSpace(Result):
     """The space of the answers. What one translator sends both sides into is a space of its own."""
 
     id: str
@@ -49,10 +50,6 @@ class ServedSpace:
     def is_called(self, expected: str) -> bool:
         """Return whether a caller means this space: by its id, or by the name of its model."""
         return expected == self.id or one_model(expected, self.model)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain values, for JSON."""
-        return asdict(self)
 
 
 # Bytes from which on a request is worked on in a thread, so that small ones do not wait for it.

@@ -47,7 +47,6 @@ class Chunk:
     layout: Layout = field(default_factory=Layout)
 
     def __len__(self) -> int:
-        """Count the rows."""
         return len(self.vectors)
 
     @property

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 
-from relatent._terminal import progress_bar
+from relatent._terminal import Result, progress_bar
 from relatent.spaces.fingerprint import Fingerprint
 from relatent.spaces.join import duplicate_keys
 from relatent.spaces.keys import is_key_type
@@ -15,7 +14,7 @@ from relatent.spaces.space import Space
 
 
 @dataclass(frozen=True)
-class Inspection:
+class Inspection(Result):
     """A space at a glance. ``norms`` are the smallest, mean and largest of the finite rows."""
 
     name: str
@@ -34,7 +33,6 @@ class Inspection:
     fingerprint: Fingerprint
 
     def __str__(self) -> str:
-        """Say it in a few lines for a person."""
         f = self.fingerprint
         known = [f"{n} {getattr(f, n)}" for n in ("model", "revision", "pooling", "normalization") if getattr(f, n)]
         norms = (
@@ -60,10 +58,6 @@ class Inspection:
         if self.duplicate_keys is None:
             return f"none: column {self.key!r} is named like a key, and values of {self.key_type} cannot be keys"
         return f"column {self.key!r}, {self.duplicate_keys:,} of them on several rows"
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain values, for JSON."""
-        return asdict(self)
 
 
 def inspect_space(space: Space, *, progress: bool | None = None) -> Inspection:

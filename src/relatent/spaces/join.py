@@ -42,7 +42,6 @@ class Matched:
     """How many rows of x and of y have no partner."""
 
     def __len__(self) -> int:
-        """Count the pairs."""
         return len(self.x_rows)
 
     def summary(self) -> str:

@@ -69,7 +69,6 @@ class MultiVectors:
         return MultiVectors(np.asarray(function(self.vectors)), self.offsets)
 
     def __len__(self) -> int:
-        """Count the items."""
         return len(self.offsets) - 1
 
     def __getitem__(self, item: int) -> np.ndarray:

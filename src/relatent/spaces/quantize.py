@@ -48,7 +48,6 @@ class Quantizer:
     offset: float | np.ndarray = 0.0
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be."""
         if self.kind not in KINDS:
             raise ValueError(f"There is no code {self.kind!r}.{suggest(self.kind, KINDS)}")
         if self.kind == "binary" and self.dim % 8:

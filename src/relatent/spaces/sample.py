@@ -30,7 +30,6 @@ class Sample:
         return self.all_y if self.rows is None else self.all_y[self.rows]
 
     def __len__(self) -> int:
-        """Count the pairs."""
         return len(self.ids)
 
     def part(self, rows: np.ndarray) -> Sample:

@@ -274,7 +274,6 @@ class Space:
             )
 
     def __len__(self) -> int:
-        """Count the rows."""
         return self.shape[0]
 
     def __repr__(self) -> str:

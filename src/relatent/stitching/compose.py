@@ -206,7 +206,6 @@ class StitchedModel:
         return self.decoder.classes_
 
     def __repr__(self) -> str:
-        """Name the parts."""
         parts = (
             f"{role}={getattr(part, '__name__', type(part).__name__) if part is not None else None}"
             for role, part in vars(self).items()

@@ -122,7 +122,6 @@ class Stitched:
     """Rows that the translator was fitted on, which are predicted but not scored."""
 
     def __str__(self) -> str:
-        """Lay it out for a person."""
         lines = [f"{self.rows:,} rows read by a head of {self.classes} classes."]
         if self.left_out:
             lines.append(f"{self.left_out:,} rows that the translator was fitted on are left out of the accuracy.")

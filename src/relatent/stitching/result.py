@@ -146,7 +146,6 @@ class StitchingMatrix:
     seed: int
 
     def __iter__(self) -> Iterator[StitchedPair]:
-        """Go through the pairs."""
         return iter(self.pairs)
 
     def __getitem__(self, key: tuple[str, str, str]) -> StitchedPair:

@@ -26,13 +26,11 @@ class Closing:
         """Close the connection or file."""
 
     def __enter__(self) -> Self:
-        """Return itself."""
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Close."""
         self.close()
 
 

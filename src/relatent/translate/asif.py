@@ -206,7 +206,6 @@ class ASIF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         return needs_matrix_target(super().__sklearn_tags__())
 
     def __repr__(self) -> str:
-        """Say what a fitted one is; an unfitted one as scikit-learn does."""
         if not hasattr(self, "source_"):
             return str(super().__repr__())
         dims = f"{self.n_features_in_} ↔ {self.target_.vectors.shape[1]}"

@@ -54,7 +54,6 @@ class GrownPairs:
     succeeded: bool
 
     def __str__(self) -> str:
-        """Return one sentence for a person."""
         change = f"MRR of held-out known pairs {self.before.value:.3f} → {self.after.value:.3f}"
         if self.succeeded:
             return f"Grown to {len(self.rows_x)} pairs: {change}."

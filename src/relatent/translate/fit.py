@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from relatent._errors import with_remedy
-from relatent._terminal import progress_bar, stages
+from relatent._terminal import Result, progress_bar, stages
 from relatent.engines import Engine, Serial
 from relatent.spaces.chunks import chunk_rows
 from relatent.spaces.join import Matched, match_keys, row_blocks
@@ -37,11 +37,9 @@ class PairShard:
     hashes: np.ndarray
 
     def __len__(self) -> int:
-        """Count the pairs."""
         return len(self.rows)
 
     def __str__(self) -> str:
-        """Name the pairs."""
         return f"pairs {self.start:,} to {self.start + len(self):,}"
 
 
@@ -99,7 +97,7 @@ FEWEST_HELD_OUT = 100
 
 
 @dataclass(frozen=True)
-class FitReport:
+class FitReport(Result):
     """What a translator was fitted on, and what was kept from it."""
 
     source: str
@@ -113,7 +111,6 @@ class FitReport:
     warnings: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        """Say it in a few lines for a person."""
         lines = [
             f"{self.source} ({self.dims[0]}-d) → {self.target} ({self.dims[1]}-d): {self.joined}.",
             f"Fitted on {self.pairs:,} pairs; {self.held_out:,} held out for `relatent evaluate`"
@@ -124,10 +121,6 @@ class FitReport:
         if self.held_out < FEWEST_HELD_OUT:
             lines.append(f"Only {self.held_out} pairs are left to evaluate it by: expect wide intervals.")
         return "\n".join([*lines, *(f"Warning: {text}." for text in self.warnings)])
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain values, for JSON."""
-        return asdict(self)
 
 
 def fit_spaces(

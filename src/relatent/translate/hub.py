@@ -174,7 +174,6 @@ class Hub(ClassNamePrefixFeaturesOutMixin, _SetOutputMixin, BaseEstimator):
         return hub
 
     def __sklearn_is_fitted__(self) -> bool:
-        """Tell scikit-learn."""
         return hasattr(self, "spokes_")
 
     def __sklearn_tags__(self) -> Tags:
@@ -184,7 +183,6 @@ class Hub(ClassNamePrefixFeaturesOutMixin, _SetOutputMixin, BaseEstimator):
         return tags
 
     def __repr__(self) -> str:
-        """Say what a fitted hub is; an unfitted one as scikit-learn does."""
         if not hasattr(self, "spokes_"):
             return str(super().__repr__())
         return f"Hub({self.goal}, {len(self.spokes_)} spaces, {self._n_features_out}-d)"

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from relatent._saved import is_saved, load
+from relatent._terminal import Result
 from relatent.spaces.inspect import Inspection, inspect_space
 from relatent.spaces.io.files import AnyPath, read_space
 from relatent.translate.overview import Overview
@@ -14,19 +15,14 @@ from relatent.translate.translator import Translator
 
 
 @dataclass(frozen=True)
-class Fitted:
+class Fitted(Result):
     """A fitted object other than a translator: its kind, and itself in a line."""
 
     kind: str
     description: str
 
     def __str__(self) -> str:
-        """Say it in a line for a person."""
         return self.description
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain values, for JSON."""
-        return asdict(self)
 
 
 def describe(path: AnyPath, *, progress: bool | None = None, **reading: Any) -> Inspection | Overview | Fitted:

@@ -69,7 +69,6 @@ class Kernel:
         return np.asarray(np.exp(found, out=found))
 
     def __str__(self) -> str:
-        """Name it for a person."""
         if not self.weight:
             return "ridge"
         return f"kernel ridge, σ {np.sqrt(self.width / 2):.3g}, weight {self.weight:.3g}"
@@ -84,7 +83,6 @@ class Rows:
     weights: np.ndarray | None = None
 
     def __len__(self) -> int:
-        """Count the rows."""
         return len(self.x)
 
     def part(self, rows: np.ndarray) -> Rows:

@@ -40,7 +40,6 @@ class Overview:
     warnings: tuple[str, ...]
 
     def __str__(self) -> str:
-        """Lay it out for a person."""
         lines = [
             ("spaces", f"{self.source} → {self.target}"),
             ("coordinates", f"{self.dims[0]} → {self.dims[1]}"),

@@ -41,7 +41,6 @@ class Audit:
     bimodal: bool
 
     def __str__(self) -> str:
-        """Return one sentence for a person."""
         n, count = len(self.scores), len(self.suspicious)
         if self.bimodal:
             return f"{count} of {n} pairs do not belong together: their scores form a group of their own. Drop them."

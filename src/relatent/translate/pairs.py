@@ -155,7 +155,6 @@ class Pairs:
         return Pairs.from_bytes, (self.to_bytes(),)
 
     def __len__(self) -> int:
-        """Count the pairs."""
         return self.count
 
     def __repr__(self) -> str:

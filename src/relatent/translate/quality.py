@@ -143,7 +143,6 @@ class Quality(Tabular):
         return f"{self.anchors:,} more anchors: {self.curve.measure} {gain.value:+.3f} ± {half:.3f}"
 
     def __str__(self) -> str:
-        """Lay the table out for a person."""
         cells = [(m, f"{e.value:.4f}", f"{e.low:.4f}", f"{e.high:.4f}") for m, e in self.estimates.items()]
         points = zip(self.curve.anchors, self.curve.values, strict=True)
         return "\n".join(

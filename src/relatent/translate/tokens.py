@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -15,7 +14,7 @@ import pyarrow.parquet as pq
 
 from relatent._errors import with_remedy
 from relatent._files import atomic_write
-from relatent._terminal import render
+from relatent._terminal import Result, render
 from relatent.evaluate.retrieval import maxsim, reciprocal_ranks
 from relatent.spaces.io.checksums import readable
 from relatent.spaces.io.columns import KEY_NAMES
@@ -33,7 +32,7 @@ Tokens = tuple[pa.Array, MultiVectors]
 
 
 @dataclass(frozen=True)
-class TokenScores:
+class TokenScores(Result):
     """How well items find themselves by late interaction among the target's, before and after a translation."""
 
     items: int
@@ -44,14 +43,9 @@ class TokenScores:
     """That of the target's own vectors."""
 
     def __str__(self) -> str:
-        """Lay it out for a person."""
         before = "–" if self.untranslated is None else f"{self.untranslated:.3f}"
         rows = [("untranslated", before), ("translated", f"{self.translated:.3f}"), ("ceiling", f"{self.ceiling:.3f}")]
         return f"{render(('queries', 'MRR'), rows)}\nMaxSim over {self.items:,} items that both files have."
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain values, for JSON."""
-        return asdict(self)
 
 
 def read_tokens(path: str | os.PathLike[str], *, column: str | None = None, key: str | None = None) -> Tokens:

@@ -425,7 +425,6 @@ class Translator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
             del self.__dict__[name]
 
     def __repr__(self, N_CHAR_MAX: int = 700) -> str:
-        """Say what it is; before it is fitted, its parameters."""
         if not hasattr(self, "map_"):
             return str(super().__repr__(N_CHAR_MAX))
         goal = self.goal if self.map == "auto" else self.map
@@ -439,7 +438,6 @@ class Translator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         return self.map_.width
 
     def __sklearn_is_fitted__(self) -> bool:
-        """Tell scikit-learn."""
         return hasattr(self, "map_")
 
     def __sklearn_tags__(self) -> Tags:

@@ -188,7 +188,6 @@ class UnpairedAlignment:
     translator: Translator | None
 
     def __str__(self) -> str:
-        """Return one sentence for a person."""
         seen = f"restarts agree by {self.agreement:.2f}, {self.mutual:.0%} of the rows choose each other"
         if self.succeeded:
             return f"Aligned: {seen}; {len(self.rows_x)} rows are matched."

@@ -80,11 +80,9 @@ class Part:
         return f"part-{self.number:05d}.parquet"
 
     def __len__(self) -> int:
-        """Count the rows."""
         return self.stop - self.start
 
     def __str__(self) -> str:
-        """Name the rows."""
         return f"rows {self.start:,} to {self.stop:,}"
 
 
