@@ -19,7 +19,7 @@ This page is made from the commands by `python docs/make_cli.py`; a test fails w
 
 | exit code | meaning |
 |---|---|
-| 0 | done; from `evaluate` and `migrate plan`: GO, to translate or to cascade |
+| 0 | done; from `evaluate` and `migrate plan`: GO, to translate or to rerank |
 | 1 | an error, said in one line on the error stream; nothing half-written is left |
 | 2 | wrong usage |
 | 3 | NO-GO of `evaluate` and `migrate plan`: stay or re-embed; alarms of `migrate verify`, `canary check`, `watch` |
@@ -40,14 +40,14 @@ has the key of a query and that of an item in its first two columns, or in colum
 qrels is `query 0 document grade`. Where no query is an item, as in qrels, queries are not searched among.
 
 It scores four options on items that the translator was not fitted on: **stay** (old model, old index), **translate**,
-**cascade** (the translated search finds 200 candidates, the new model's own vectors rank them) and **re-embed** (new
+**rerank** (the translated search finds 200 candidates, the new model's own vectors rank them) and **re-embed** (new
 model, new index). The rule recommends one of them:
 
 - **re-embed** where it is clearly better than staying and than translating, and its cost is known and allowed
   (`--reembed-rows` with `--rows-per-second` and `--max-hours`, or `--price` and `--budget`);
 - **translate** where it is not worse than staying by more than `--margin`: the whole interval of the difference lies
   above -0.01, and no slice of 50 queries or more is clearly worse by more than that;
-- **cascade** where it is clearly better than staying;
+- **rerank** where it is clearly better than staying;
 - **stay** otherwise.
 
 nDCG@k decides. "Clearly" means that the 95 % interval of paired differences, from a bootstrap over queries, lies on one

@@ -26,7 +26,7 @@ from relatent.spaces import Space, write_space
 PICTURES = Path(__file__).parent / "pictures"
 WINDOW = {"width": 1280, "height": 840}
 GL = ["--use-gl=angle", "--use-angle=swiftshader", "--enable-unsafe-swiftshader"]
-MOST_BYTES = 200_000
+MAX_BYTES = 200_000
 COLORS = 128
 
 
@@ -49,8 +49,8 @@ def take(page: Page, name: str) -> None:
     shot = Image.open(io.BytesIO(page.screenshot())).convert("RGB").quantize(COLORS, dither=Image.Dither.NONE)
     path = PICTURES / name
     shot.save(path, optimize=True)
-    if path.stat().st_size > MOST_BYTES:
-        raise ValueError(f"{path} has {path.stat().st_size} bytes: expected {MOST_BYTES} at most. Use fewer colors.")
+    if path.stat().st_size > MAX_BYTES:
+        raise ValueError(f"{path} has {path.stat().st_size} bytes: expected {MAX_BYTES} at most. Use fewer colors.")
     sys.stdout.write(f"{path}: {path.stat().st_size // 1000} kB\n")
 
 

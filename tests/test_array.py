@@ -17,8 +17,8 @@ from relatent._array import (
     as_same_space,
     check_count,
     is_exported,
-    is_followed,
     is_traced,
+    is_tracked,
     like,
     random_generator,
     row_chunks,
@@ -241,7 +241,7 @@ def test_what_torch_follows():
 
     class Look(torch.nn.Module):
         def forward(self, x: torch.Tensor) -> torch.Tensor:
-            seen["export"] = [f(x) for f in (is_traced, is_exported, is_followed)]
+            seen["export"] = [f(x) for f in (is_traced, is_exported, is_tracked)]
             return x + 1
 
     torch.export.export(Look(), (plain,))
@@ -252,7 +252,7 @@ def test_what_torch_follows():
         ([plain, graded], [False, False, True]),
         ([np.eye(2), shape], [True, False, True]),
     ):
-        assert [f(*arrays) for f in (is_traced, is_exported, is_followed)] == expected
+        assert [f(*arrays) for f in (is_traced, is_exported, is_tracked)] == expected
 
 
 def test_halves_stay_halves_for_what_takes_blocks():

@@ -50,7 +50,7 @@ def test_pseudo_inverse_on_every_kind(xp, rng):
     assert np.allclose(to_numpy(pseudo_inverse(xp(a))), np.linalg.pinv(a))
 
 
-def test_the_cut_off_drops_weak_directions():
+def test_the_threshold_drops_weak_directions():
     a = np.diag([1.0, 0.5, 0.01])
     assert np.allclose(pseudo_inverse(a, rtol=0.1), np.diag([1.0, 2.0, 0.0]))
 

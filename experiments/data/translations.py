@@ -18,7 +18,7 @@ LANGUAGES = ("en", "es", "fr", "ja")
 ENGLISH, MULTILINGUAL = "use-lite", "use"
 # Left out: parts of emoji, and flags, whose descriptions all begin with the same word.
 SKIPPED = ("component", "flags")
-TAGS, FEWEST, SENTENCES = 4, 10, 768
+TAGS, MIN_ROWS, SENTENCES = 4, 10, 768
 
 EMOJI = packages.Package(
     "npm",

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from experiments.data.groups import Group
 from experiments.data.translations import (
-    FEWEST,
     LANGUAGES,
+    MIN_ROWS,
     described_emoji,
     descriptions,
     named_things,
@@ -117,7 +117,7 @@ def labelled() -> dict[str, Task]:
     """Return the coarse classes, and the fine ones that have enough emoji."""
     texts = descriptions()
     train, test = split(len(texts.coarse), None, SIZES)
-    large = np.flatnonzero(np.bincount(texts.fine)[texts.fine] >= FEWEST)
+    large = np.flatnonzero(np.bincount(texts.fine)[texts.fine] >= MIN_ROWS)
     return {
         "coarse": Task(texts.coarse, train, test),
         "fine": Task(texts.fine, np.intersect1d(train, large), np.intersect1d(test, large)),

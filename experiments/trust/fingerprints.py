@@ -41,7 +41,7 @@ FOREIGN_CONFIRMED = [
 OWN_CONFIRMED = [((TREC, "para3"), (EMOJI, "para3")), ((TREC, "glove"), (EMOJI, "glove"))]
 ROWS = (20, 50, 200, 1000)
 KEPT_ROWS = 1_000
-FEWEST_IN_CLASS = 130
+MIN_IN_CLASS = 130
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,7 @@ def cases() -> Iterator[Case]:
 def classes(labels: np.ndarray) -> list[np.ndarray]:
     """Return the rows of each class that has enough of them."""
     found = (np.flatnonzero(labels == value) for value in np.unique(labels))
-    return [rows for rows in found if len(rows) >= FEWEST_IN_CLASS]
+    return [rows for rows in found if len(rows) >= MIN_IN_CLASS]
 
 
 def across(groups: list[np.ndarray], x: np.ndarray) -> Draw:

@@ -27,7 +27,7 @@ from relatent.project import RelativeProjection as RelativeProjection
 from relatent.project import RelativeTranslator as RelativeTranslator
 from relatent.project import inverse_relative_projection as inverse_relative_projection
 from relatent.project import relative_projection as relative_projection
-from relatent.search import Cascade as Cascade
+from relatent.search import Reranker as Reranker
 from relatent.spaces import Fingerprint as Fingerprint
 from relatent.spaces import Normalizer as Normalizer
 from relatent.spaces import Space as Space

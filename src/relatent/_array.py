@@ -54,7 +54,7 @@ def is_exported(*arrays: Array) -> bool:
     return bool(compiler.is_compiling() and not compiler.is_dynamo_compiling())
 
 
-def is_followed(*arrays: Array) -> bool:
+def is_tracked(*arrays: Array) -> bool:
     """Return whether torch follows what becomes of these arrays, into a graph or for a gradient.
 
     Then the mathematics must be one expression: no branch on values, no result that is filled piece by piece.

@@ -1,4 +1,4 @@
-"""Linear algebra, written once for every array namespace: norms, distances, decompositions with a stated cut-off."""
+"""Linear algebra, written once for every array namespace: norms, distances, decompositions with a stated threshold."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from relatent._array import Array, array_namespace, as_matrix, is_followed, like, row_chunks, to_numpy
+from relatent._array import Array, array_namespace, as_matrix, is_tracked, like, row_chunks, to_numpy
 
 # Entries of a chunk's result: small beside the data, large enough to keep the matrix product busy.
 CHUNK_ENTRIES = 2**22
@@ -28,7 +28,7 @@ def rows_per_chunk(width: int) -> int:
 def map_rows(function: Callable[[Array], Array], x: Array, width: int) -> Array:
     """Apply a row-wise function chunk by chunk, filling one result of the given width."""
     # Autograd keeps the temporaries anyway, and filling a result piecewise makes its backward pass quadratic.
-    if is_followed(x):
+    if is_tracked(x):
         return function(x)
     n, rows = x.shape[0], rows_per_chunk(width)
     if n <= rows:
@@ -42,7 +42,7 @@ def map_rows(function: Callable[[Array], Array], x: Array, width: int) -> Array:
 
 def row_norms(x: Array) -> Array:
     """Return the norm of every row."""
-    if is_followed(x):
+    if is_tracked(x):
         return array_namespace(x).linalg.vector_norm(x, axis=-1)
     with np.errstate(over="ignore", under="ignore"):  # unit_norm looks after rows whose square overflows
         if isinstance(x, np.ndarray):
@@ -57,7 +57,7 @@ def unit_norm(x: Array) -> Array:
     [[0.6, 0.8], [0.0, 0.0]]
     """
     xp = array_namespace(x)
-    norm = None if is_followed(x) else row_norms(x)[:, None]
+    norm = None if is_tracked(x) else row_norms(x)[:, None]
     if norm is None or not all_moderate(norm):  # bring such rows to a common size first
         x = x / _nonzero(_constant(xp.max(xp.abs(x), axis=1, keepdims=True)))
         norm = row_norms(x)[:, None]
@@ -79,7 +79,7 @@ def _nonzero(divisor: Array) -> Array:
 
 def _constant(x: Array) -> Array:
     """Keep out of the gradient what cancels in the end."""
-    return x.detach() if is_followed(x) else x
+    return x.detach() if is_tracked(x) else x
 
 
 def thin_svd(a: Array) -> tuple[Array, Array, Array]:
@@ -124,7 +124,7 @@ def pseudo_inverse(a: Array, rtol: float | None = None, ridge: float = 0.0) -> A
         raise ValueError(f"ridge is {ridge}: expected 0 or more.")
     xp = array_namespace(a)
     rtol = max(a.shape) * float(xp.finfo(a.dtype).eps) if rtol is None else rtol
-    if is_followed(a):
+    if is_tracked(a):
         return _followed_inverse(a, rtol, ridge)
     u, s, vt = thin_svd(a)
     kept = int(xp.sum(xp.astype(s > rtol * xp.max(s), xp.int64)))

@@ -144,7 +144,7 @@ def limit_threads(threads: int) -> None:
 
 
 # A shard in whose company so many worker processes have died is not tried again.
-MOST_DEATHS = 3
+MAX_DEATHS = 3
 # Results that wait for an earlier shard, per worker: what bounds memory.
 AHEAD = 4
 
@@ -205,9 +205,9 @@ class _ProcessRun:
         lost = sorted(self._running.values())
         for i in lost:
             self._deaths[i] += 1
-            if self._deaths[i] == MOST_DEATHS:
+            if self._deaths[i] == MAX_DEATHS:
                 raise RuntimeError(
-                    f"Worker processes died {MOST_DEATHS} times while they were at work on "
+                    f"Worker processes died {MAX_DEATHS} times while they were at work on "
                     f"{', '.join(shard_name(self._shards, j) for j in lost)}: were they short of memory? Take fewer "
                     "workers. A script that starts them needs `if __name__ == '__main__':`."
                 ) from error

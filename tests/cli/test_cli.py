@@ -130,7 +130,7 @@ def test_from_two_files_to_translated_vectors(here):
 
 def test_the_verdict_shows_every_option_and_its_rule(here, translator):
     said = run("evaluate", translator, "old.parquet", "new.parquet", "--slices", "label", "--relevant", clicks()).stdout
-    for words in ("stay (old model", "untranslated", "dimensions differ", "translate", "cascade (top", "re-embed"):
+    for words in ("stay (old model", "untranslated", "dimensions differ", "translate", "rerank (top", "re-embed"):
         assert words in said
     for words in ("recall@10", "MRR@10", "nDCG@10", "break-even: ARR × (new/old) = ", "warm", "cold", "GO: translate."):
         assert words in said

@@ -18,7 +18,6 @@ import numpy as np
 import pytest
 
 import relatent as rl
-from relatent.decide import evaluate_spaces
 from relatent.encode import encode, function
 from relatent.exports import export
 from relatent.migrate import (
@@ -26,12 +25,10 @@ from relatent.migrate import (
     cut_over,
     finish_migration,
     migration_status,
-    plan_migration,
     roll_back,
     verify_migration,
 )
 from relatent.monitor import check_canary, watch_batch
-from relatent.report import report_translator, write_report
 from relatent.spaces import ResumeWarning
 from relatent.translate import translate_space
 
@@ -394,27 +391,6 @@ def test_a_log_of_drift_is_gone_on_with(written, translator, expected):
     lines = [json.loads(line) for line in log.read_text("utf8").splitlines()]
     assert lines[:2] == [first, second]
     assert lines[2].keys() == second.keys()
-
-
-def keys_of(value):
-    """Return the names in nested values, without the values."""
-    if isinstance(value, dict):
-        return {name: keys_of(one) for name, one in value.items()}
-    return [keys_of(value[0])] if isinstance(value, list) and value else None
-
-
-def test_json_for_others_keeps_its_names(written, translator, expected):
-    """Nothing reads a verdict, a plan or a report back but other people's programs."""
-    t, items = rl.load(translator), [f"f{i:03d}" for i in range(ROWS)]
-    fresh = rl.Space(expected["fresh"], items, "old"), rl.Space(expected["fresh_y"], items, "new")
-    verdict = evaluate_spaces(t, *fresh, progress=False)
-    plan = plan_migration(written / "faiss_applying" / "items.faiss", translator, sample=fresh, trial=False)
-    command = "relatent report old new"
-    write_report(report_translator(t, *fresh, verdict=verdict, command=command), written / "report.json")
-    report = json.loads((written / "report.json").read_text("utf8"))
-    for name, found in {"verdict": verdict.to_dict(), "plan": plan.to_dict(), "report": report}.items():
-        before = json.loads((written / "json" / f"{name}.json").read_text("utf8"))
-        assert keys_of(json.loads(json.dumps(found))) == keys_of(before), name
 
 
 def test_a_verdict_is_shown_on_a_model_card(written, translator):

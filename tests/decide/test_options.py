@@ -51,12 +51,12 @@ def test_every_option_by_its_definition(spaces, rng):
         candidates=20,
     )
     wide = found_by(cosines(s["translate"]), 20)
-    cascade = np.full((40, N), -np.inf)
-    np.put_along_axis(cascade, wide, np.take_along_axis(cosines(s["reembed"]), wide, axis=1), axis=1)
+    rerank = np.full((40, N), -np.inf)
+    np.put_along_axis(rerank, wide, np.take_along_axis(cosines(s["reembed"]), wide, axis=1), axis=1)
     ranked = {
         "stay": cosines(s["stay"]),
         "translate": cosines(s["translate"]),
-        "cascade": cascade,
+        "rerank": rerank,
         "re-embed": cosines(s["reembed"]),
     }
     assert scored.measures == ("recall", "mrr", "ndcg")
@@ -81,19 +81,19 @@ def test_overlap_is_the_share_of_what_reembedding_finds(spaces):
         shared = [len(set(a) & set(b)) / K for a, b in zip(rows.tolist(), new.tolist(), strict=True)]
         np.testing.assert_allclose(scored.by_option[option][:, 0], shared)
     assert np.all(scored.by_option["re-embed"] == 1)
-    assert scored.by_option["cascade"].mean() > scored.by_option["translate"].mean()
+    assert scored.by_option["rerank"].mean() > scored.by_option["translate"].mean()
 
 
-def test_a_cascade_over_everything_is_reembedding(spaces):
+def test_reranking_everything_is_reembedding(spaces):
     scored = score_options(**searches(spaces), own=np.arange(40), k=K, candidates=10_000)
     assert scored.candidates == N - 1
-    np.testing.assert_array_equal(scored.by_option["cascade"], scored.by_option["re-embed"])
+    np.testing.assert_array_equal(scored.by_option["rerank"], scored.by_option["re-embed"])
 
 
 def test_blocks_of_queries_change_nothing(spaces, monkeypatch):
-    whole = score_options(**searches(spaces), k=K).by_option["cascade"]
+    whole = score_options(**searches(spaces), k=K).by_option["rerank"]
     monkeypatch.setattr(options, "BLOCK_QUERIES", 7)
-    np.testing.assert_array_equal(score_options(**searches(spaces), k=K).by_option["cascade"], whole)
+    np.testing.assert_array_equal(score_options(**searches(spaces), k=K).by_option["rerank"], whole)
 
 
 def test_a_query_does_not_count_as_found_by_itself(spaces):
@@ -121,7 +121,7 @@ def test_the_advice_about_k_works(spaces, own, most):
 
 
 @pytest.mark.parametrize("candidates", [0, -3])
-def test_a_cascade_of_no_candidates_is_refused(candidates):
+def test_reranking_no_candidates_is_refused(candidates):
     y = np.random.default_rng(0).normal(size=(30, 4))
     with pytest.raises(ValueError, match=f"{candidates} candidates"):
         score_options(Search(y, y), Search(y, y), Search(y, y), candidates=candidates)

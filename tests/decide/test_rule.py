@@ -27,7 +27,7 @@ def scored(n=1_000, spread=0.1, slices=1, **above_stay):
 
 
 @pytest.mark.parametrize(
-    ("translate", "cascade", "reembed", "cost", "verdict", "recommended"),
+    ("translate", "rerank", "reembed", "cost", "verdict", "recommended"),
     [
         # The cost of re-embedding decides only where re-embedding is clearly better than staying and translating.
         (0.00, 0.05, 0.10, CHEAP, "NO-GO", "re-embed"),
@@ -41,15 +41,15 @@ def scored(n=1_000, spread=0.1, slices=1, **above_stay):
         (-0.003, 0.00, 0.00, None, "GO", "translate"),
         (-0.012, 0.00, 0.00, None, "NO-GO", "stay"),
         (-0.10, 0.00, 0.10, None, "NO-GO", "stay"),
-        # The cascade has to pay for its work.
-        (-0.10, 0.05, 0.10, None, "GO", "cascade"),
-        (-0.10, 0.05, 0.10, DEAR, "GO", "cascade"),
+        # Reranking has to pay for its work.
+        (-0.10, 0.05, 0.10, None, "GO", "rerank"),
+        (-0.10, 0.05, 0.10, DEAR, "GO", "rerank"),
         (-0.10, 0.00, 0.00, DEAR, "NO-GO", "stay"),
         (-0.20, -0.10, -0.05, CHEAP, "NO-GO", "stay"),
     ],
 )
-def test_each_branch(translate, cascade, reembed, cost, verdict, recommended):
-    found = verdict_of(scored(translate=translate, cascade=cascade, reembed=reembed), cost=cost)
+def test_each_branch(translate, rerank, reembed, cost, verdict, recommended):
+    found = verdict_of(scored(translate=translate, rerank=rerank, reembed=reembed), cost=cost)
     assert (found.decision.verdict, found.decision.recommended) == (verdict, recommended)
     assert found.go is (verdict == "GO")
     assert "\nRule: nDCG@10 decides, by 95 % intervals of paired differences" in str(found)
@@ -58,35 +58,35 @@ def test_each_branch(translate, cascade, reembed, cost, verdict, recommended):
 
 @pytest.mark.parametrize(("margin", "go"), [(0.01, False), (0.03, True)])
 def test_the_margin_is_what_may_be_lost(margin, go):
-    found = verdict_of(scored(translate=-0.015, cascade=0.0, reembed=0.0), rule=Rule(margin))
+    found = verdict_of(scored(translate=-0.015, rerank=0.0, reembed=0.0), rule=Rule(margin))
     assert found.go is go
     assert f"above -{margin:g}" in found.rule
 
 
 def test_worse_but_surely_within_the_margin_is_not_worse():
-    change = verdict_of(scored(translate=-0.005, cascade=0.0, reembed=0.0, spread=0.03)).changes["translate"]["ndcg"]
+    change = verdict_of(scored(translate=-0.005, rerank=0.0, reembed=0.0, spread=0.03)).changes["translate"]["ndcg"]
     assert -0.01 < change.low < change.high < 0
-    assert verdict_of(scored(translate=-0.005, cascade=0.0, reembed=0.0, spread=0.03)).go
+    assert verdict_of(scored(translate=-0.005, rerank=0.0, reembed=0.0, spread=0.03)).go
 
 
 def test_what_cannot_be_told_is_not_a_go_and_says_how_many_queries_would():
-    found = verdict_of(scored(n=100, spread=0.2, translate=0.0, cascade=0.0, reembed=0.0))
+    found = verdict_of(scored(n=100, spread=0.2, translate=0.0, rerank=0.0, reembed=0.0))
     assert found.decision.recommended == "stay"
     said = next(reason for reason in found.decision.reasons if reason.startswith("not translate"))
     needed = int(said.split("(about ")[1].split()[0].replace(",", ""))
     assert "may be worse by more than 0.01" in said
     half = found.changes["translate"]["ndcg"].value - found.changes["translate"]["ndcg"].low
     assert half * np.sqrt(100 / needed) == pytest.approx(0.01, rel=0.02)  # intervals shrink with the root of n
-    assert verdict_of(scored(n=4 * needed, spread=0.2, translate=0.0, cascade=0.0, reembed=0.0)).go
+    assert verdict_of(scored(n=4 * needed, spread=0.2, translate=0.0, rerank=0.0, reembed=0.0)).go
 
 
 @pytest.mark.parametrize(("queries", "stopped"), [(100, True), (40, False)])
-@pytest.mark.parametrize("option", ["translate", "cascade"])
+@pytest.mark.parametrize("option", ["translate", "rerank"])
 def test_a_large_slice_that_is_clearly_worse_stops_an_option(queries, stopped, option):
     parts = 1_000 // queries
     shift = np.full(parts, 0.05)
     shift[0] = -0.2
-    other = {"translate": {"cascade": 0.0}, "cascade": {"translate": -0.1}}[option]
+    other = {"translate": {"rerank": 0.0}, "rerank": {"translate": -0.1}}[option]
     scores = scored(slices=parts, reembed=0.1, **{option: tuple(shift)}, **other)
     labels = np.repeat([f"part {i}" for i in range(parts)], queries)
     assert verdict_of(scores).decision.recommended == option
@@ -97,7 +97,7 @@ def test_a_large_slice_that_is_clearly_worse_stops_an_option(queries, stopped, o
 
 
 def test_few_queries_give_no_verdict():
-    found = verdict_of(scored(n=60, translate=0.1, cascade=0.1, reembed=0.1))
+    found = verdict_of(scored(n=60, translate=0.1, rerank=0.1, reembed=0.1))
     assert (found.decision.verdict, found.decision.recommended, found.go) == ("no verdict", None, False)
     assert found.decision.reasons == ("60 queries are too few to tell: give at least 100.",)
 
@@ -113,13 +113,13 @@ def overlaps(n=400, **means):
     [
         (None, 400, "no verdict", None),
         (0.5, 400, "GO", "translate"),
-        (0.8, 400, "GO", "cascade"),
+        (0.8, 400, "GO", "rerank"),
         (0.95, 400, "NO-GO", "stay"),
         (0.5, 60, "no verdict", None),
     ],
 )
 def test_overlap_is_a_gate_only_when_asked(least, n, verdict, recommended):
-    found = verdict_of(overlaps(n, stay=0.4, translate=0.6, cascade=0.9), rule=Rule(min_overlap=least))
+    found = verdict_of(overlaps(n, stay=0.4, translate=0.6, rerank=0.9), rule=Rule(min_overlap=least))
     assert (found.decision.verdict, found.decision.recommended) == (verdict, recommended)
     if least is None:
         assert "--relevant" in found.decision.reasons[0]
@@ -150,4 +150,4 @@ def test_rules_that_cannot_be_meant(given, message):
 
 def test_one_gate_at_a_time():
     with pytest.raises(ValueError, match="expected one of them"):
-        verdict_of(scored(translate=0.0, cascade=0.0, reembed=0.0), rule=Rule(min_overlap=0.5))
+        verdict_of(scored(translate=0.0, rerank=0.0, reembed=0.0), rule=Rule(min_overlap=0.5))

@@ -18,11 +18,11 @@ def similarities(x):
     return (unit @ unit.T)[np.triu_indices(len(x), 1)]
 
 
-@pytest.mark.parametrize(("purpose", "cutoffs"), [("link", [0.2, 0.5, 0.8]), ("dedup", [0.9]), ("cache", [0.9, 0.95])])
-def test_a_rotated_and_rescaled_copy_keeps_its_cutoffs(purpose, cutoffs):
+@pytest.mark.parametrize(("purpose", "old"), [("link", [0.2, 0.5, 0.8]), ("dedup", [0.9]), ("cache", [0.9, 0.95])])
+def test_a_rotated_and_rescaled_copy_keeps_its_thresholds(purpose, old):
     x, _ = noisy()
     turned = 5 * x @ np.linalg.qr(RNG.normal(size=(6, 6)))[0]
-    for line in thresholds(x, turned, cutoffs, purpose=purpose):
+    for line in thresholds(x, turned, old, purpose=purpose):
         assert line.new.value == pytest.approx(line.old, abs=5e-3)
         assert line.agreement == pytest.approx(1, abs=0.01)
 
@@ -50,7 +50,7 @@ def test_as_many_nearest_neighbors_pass_as_before():
         assert np.mean(best[1] >= line.new.value) == pytest.approx(line.rate, abs=0.01)
 
 
-def test_larger_cutoffs_never_become_smaller():
+def test_larger_thresholds_never_become_smaller():
     x, y = noisy(noise=1.0)
     same = np.asarray([(i, i + 1) for i in range(0, 400, 2)])
     for options in ({}, {"purpose": "cache"}, {"same": same}):
@@ -70,7 +70,7 @@ def test_precision_is_kept_where_it_was_judged():
         assert belongs[new >= line.new.value].mean() == pytest.approx(before, abs=0.03)
 
 
-def test_the_interval_holds_the_cutoff_of_many_more_items():
+def test_the_interval_holds_the_threshold_of_many_more_items():
     rng = np.random.default_rng(1)
     turn = np.linalg.qr(rng.normal(size=(6, 6)))[0]
 
@@ -83,7 +83,7 @@ def test_the_interval_holds_the_cutoff_of_many_more_items():
     assert np.mean(held) >= 0.85
 
 
-def test_nothing_is_said_of_a_cutoff_that_nothing_passes():
+def test_nothing_is_said_of_a_threshold_that_nothing_passes():
     x = RNG.normal(size=(60, 50))
     line = next(iter(thresholds(x, x, [0.99])))
     assert np.isnan(line.new.value)
@@ -103,8 +103,8 @@ def test_spaces_are_joined_on_their_keys():
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"cutoffs": [1.5]}, "cosines between -1 and 1"),
-        ({"cutoffs": []}, "cosines between -1 and 1"),
+        ({"old": [1.5]}, "cosines between -1 and 1"),
+        ({"old": []}, "cosines between -1 and 1"),
         ({"purpose": "dedupe"}, "Did you mean"),
         ({"same": [[0, 9_999]]}, "row numbers outside"),
         ({"same": [1, 2]}, r"\(n, 2\)"),

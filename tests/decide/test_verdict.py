@@ -63,11 +63,11 @@ def test_noise_is_of_no_use(spaces, rng):
     assert found["translate"]["recall"].value < 0.1
 
 
-def test_a_cascade_mends_what_translation_blurs(spaces, rng):
+def test_reranking_fixes_what_translation_blurs(spaces, rng):
     old, new = spaces
     found = verdict(old, new + 1.2 * rng.normal(size=new.shape), new, neighbors_of(new))
-    assert found.decision.recommended == "cascade"
-    assert found["stay"]["ndcg"].value < found["cascade"]["ndcg"].low
+    assert found.decision.recommended == "rerank"
+    assert found["stay"]["ndcg"].value < found["rerank"]["ndcg"].low
 
 
 def test_arr_gain_and_break_even_are_those_of_the_library(spaces, rng):
@@ -114,7 +114,7 @@ def test_untranslated_is_shown_where_it_can_be(spaces):
     assert "dimensions differ" in str(verdict_of(score_options(*three, own=np.arange(N))))
 
 
-def test_a_cascade_over_much_of_the_items_is_told(spaces):
+def test_reranking_much_of_the_items_is_told(spaces):
     _, new = spaces
     same = Search(new, new)
     assert "candidates are 50% of the items" in str(verdict_of(score_options(same, same, same, candidates=200)))
@@ -132,7 +132,7 @@ def test_it_is_a_data_frame_html_and_json(spaces):
     old, new = spaces
     found = verdict(old, new, new, neighbors_of(new))
     frame = found.to_pandas()
-    assert set(frame["option"]) == {"stay", "translate", "cascade", "re-embed"}
+    assert set(frame["option"]) == {"stay", "translate", "rerank", "re-embed"}
     row = frame[(frame["option"] == "translate") & (frame["measure"] == "ndcg")].iloc[0]
     assert row["change"] == found.changes["translate"]["ndcg"].value
     assert found._repr_html_().count("<tr>") == 1 + len(frame)

@@ -14,7 +14,7 @@ import pytest
 from tests.stores.case import Case, Items
 
 import relatent as rl
-from relatent.migrate import Applied, apply_migration
+from relatent.migrate import ApplyResult, apply_migration
 from relatent.stores import Field, open_store
 from relatent.translate import fit_spaces
 
@@ -79,7 +79,7 @@ class Task:
     translator: Path
     work: Path
 
-    def apply(self, **options: Any) -> Applied:
+    def apply(self, **options: Any) -> ApplyResult:
         given = {"work": self.work, "shard_rows": SHARD_ROWS, "progress": False}
         return apply_migration(self.url, self.translator, **(given | options))
 

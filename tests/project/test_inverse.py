@@ -54,7 +54,7 @@ def test_the_oracle_is_the_pseudo_inverse(xp, rng):
     assert type(out) is type(xp(r))
 
 
-def test_cut_off_and_ridge(rng):
+def test_threshold_and_ridge(rng):
     r, anchors = rng.normal(size=(7, 9)), rng.normal(size=(9, 4)) * [1, 1, 1, 0.05]
     a = unit(anchors)
     cut = rl.inverse_relative_projection(r, anchors, rtol=0.5)

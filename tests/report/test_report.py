@@ -227,7 +227,7 @@ def test_limits_are_about_what_was_found(world):
     nothing_judged = limits(report_spaces(source, rl.Space(target.vectors + 2, target.keys, "shifted")))
     for words, here, elsewhere in (
         ("No judged pairs were given", nothing_judged, no_gain),
-        ("Cut-offs on similarity do not carry over", nothing_judged, no_gain),
+        ("Thresholds on similarity do not carry over", nothing_judged, no_gain),
         ("More pairs will hardly help", no_gain, []),
     ):
         assert any(words in sentence for sentence in here), here

@@ -3,7 +3,7 @@ import numpy as np
 import pytest
 
 import relatent as rl
-from relatent.search import Cascade
+from relatent.search import Reranker
 
 RNG = np.random.default_rng(8)
 NEW = RNG.normal(size=(400, 12))
@@ -40,44 +40,44 @@ def flat_index():
 
 @pytest.mark.parametrize("index", [OLD, rl.Space(OLD, keys=KEYS), flat_index()], ids=["array", "space", "faiss"])
 def test_candidates_of_the_index_are_ranked_by_the_new_model(translator, index):
-    found = Cascade(translator, index, embed, candidates=30).search(NEW[300:320], k=5)
+    found = Reranker(translator, index, embed, candidates=30).search(NEW[300:320], k=5)
     assert [[row_of(key) for key in keys] for keys in found.keys] == brute_force(translator, NEW[300:320], 5)
     assert all(np.all(np.diff(scores) <= 1e-9) for scores in found.scores)
 
 
 def test_with_all_items_as_candidates_it_is_the_new_model(translator):
-    found = Cascade(translator, OLD, lambda keys: NEW[keys], candidates=400).search(NEW[:50], k=10)
+    found = Reranker(translator, OLD, lambda keys: NEW[keys], candidates=400).search(NEW[:50], k=10)
     assert found.keys == rl.evaluate.nearest(NEW[:50], NEW, 10).indices.tolist()
 
 
 def test_nothing_is_embedded_twice_and_the_cache_becomes_a_space(translator):
     embedded = []
-    cascade = Cascade(translator, OLD, lambda keys: (embedded.extend(keys), NEW[keys])[1], candidates=30)
-    first, again = (cascade.search(NEW[300:310], k=3) for _ in range(2))
+    reranker = Reranker(translator, OLD, lambda keys: (embedded.extend(keys), NEW[keys])[1], candidates=30)
+    first, again = (reranker.search(NEW[300:310], k=3) for _ in range(2))
     assert (first.keys, again.embedded) == (again.keys, 0)
     assert len(embedded) == len(set(embedded)) == first.embedded
-    grown = cascade.backfilled()
+    grown = reranker.backfilled()
     np.testing.assert_array_equal(grown.vectors, NEW[grown.keys])
-    assert sum(cascade.asked.values()) == 2 * 10 * 30
-    other = Cascade(translator, OLD, lambda keys: pytest.fail("embedded again"), candidates=30)
+    assert sum(reranker.asked.values()) == 2 * 10 * 30
+    other = Reranker(translator, OLD, lambda keys: pytest.fail("embedded again"), candidates=30)
     other.remember(grown)
     assert other.search(NEW[300:310], k=3).keys == first.keys
 
 
 def test_one_query_may_be_one_vector(translator):
-    cascade = Cascade(translator, OLD, lambda keys: NEW[keys], candidates=30)
-    assert cascade.search(NEW[300], k=3).keys == cascade.search(NEW[300:301], k=3).keys
+    reranker = Reranker(translator, OLD, lambda keys: NEW[keys], candidates=30)
+    assert reranker.search(NEW[300], k=3).keys == reranker.search(NEW[300:301], k=3).keys
 
 
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda t: Cascade(rl.Translator("retrieval").fit(NEW, OLD), OLD, len), "frozen_target"),
-        (lambda t: Cascade(t, object(), len), "FAISS index"),
-        (lambda t: Cascade(t, OLD, len, candidates=0), "at least 1"),
-        (lambda t: Cascade(t, OLD, lambda keys: NEW[:1]).search(NEW[:2]), "one vector per key"),
-        (lambda t: Cascade(t, OLD, lambda keys: NEW[keys], candidates=5).search(NEW[:2], k=6), "from 1 to"),
-        (lambda t: Cascade(t, OLD, lambda keys: NEW[keys]).backfilled(), "search first"),
+        (lambda t: Reranker(rl.Translator("retrieval").fit(NEW, OLD), OLD, len), "frozen_target"),
+        (lambda t: Reranker(t, object(), len), "FAISS index"),
+        (lambda t: Reranker(t, OLD, len, candidates=0), "at least 1"),
+        (lambda t: Reranker(t, OLD, lambda keys: NEW[:1]).search(NEW[:2]), "one vector per key"),
+        (lambda t: Reranker(t, OLD, lambda keys: NEW[keys], candidates=5).search(NEW[:2], k=6), "from 1 to"),
+        (lambda t: Reranker(t, OLD, lambda keys: NEW[keys]).backfilled(), "search first"),
     ],
 )
 def test_what_cannot_work_is_refused(translator, make, message):

@@ -165,7 +165,7 @@ def test_bad_texts_get_a_clear_answer(small, stub, given):
     assert stub.asked == []
 
 
-def test_a_body_without_a_length_is_cut_off_too(small):
+def test_a_body_without_a_length_is_threshold_too(small):
     answer = httpx.post(f"{small}/v1/translate", content=(b" " * 50_000 for _ in range(40)))
     assert answer.status_code == 413
 

@@ -9,7 +9,7 @@ import pytest
 
 from relatent.spaces import Fingerprint, Space, read_space, write_space
 from relatent.spaces.fingerprint import one_model
-from relatent.spaces.probe import BLOCK_ROWS, BLOCKS, MOST_FILES, ProbeBuilder, SpaceWarning, probe_of, probed_ranges
+from relatent.spaces.probe import BLOCK_ROWS, BLOCKS, MAX_FILES, ProbeBuilder, SpaceWarning, probe_of, probed_ranges
 
 D = 128
 
@@ -192,7 +192,7 @@ def test_a_probe_measures_means_and_deviations_along_fixed_directions():
 def test_probed_rows_are_spread_over_all_and_bounded(starts):
     ranges = probed_ranges(starts)
     rows = [row for first, last in ranges for row in range(first, last)]
-    assert len(set(rows)) == len(rows) <= max(BLOCKS, MOST_FILES) * BLOCK_ROWS
+    assert len(set(rows)) == len(rows) <= max(BLOCKS, MAX_FILES) * BLOCK_ROWS
     assert all(starts[0] <= row < starts[-1] for row in rows)
     if starts[-1] <= BLOCKS * BLOCK_ROWS and len(starts) == 2:
         assert len(rows) == starts[-1]

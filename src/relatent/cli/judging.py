@@ -58,7 +58,7 @@ def evaluate(
     ] = 0.01,
     min_overlap: MinOverlap = None,
     candidates: Annotated[
-        int, typer.Option("--candidates", "--cascade", help="Items that the cascade ranks by the new model, per query.")
+        int, typer.Option("--candidates", "--rerank", help="Items that reranking ranks by the new model, per query.")
     ] = 200,
     reembed_rows: Annotated[
         int | None, typer.Option("--reembed-rows", help="Rows that re-embedding would encode, to weigh its cost.")
@@ -89,13 +89,13 @@ def evaluate(
     markdown: Markdown = None,
     progress: bool | None = None,
 ) -> Answer:
-    """Recommend to stay, translate, cascade or re-embed.
+    """Recommend to stay, translate, rerank or re-embed.
 
-    Each is tried on held-out items: staying is the old model with the old index; the cascade takes candidates from
+    Each is tried on held-out items: staying is the old model with the old index; reranking takes candidates from
     the translated search and ranks them by the new model's own vectors; re-embedding uses the new model throughout.
     With --relevant, nDCG@k decides by 95 % intervals of paired differences; the rule is printed with the verdict.
     Without it, overlap@k says how alike the results are to re-embedding, not how good: no verdict, unless
-    --min-overlap makes it a gate. Exits with 0 for GO (translate or cascade), 3 for NO-GO (stay or re-embed) and 4 for
+    --min-overlap makes it a gate. Exits with 0 for GO (translate or rerank), 3 for NO-GO (stay or re-embed) and 4 for
     no verdict.
 
     Examples:
@@ -195,7 +195,7 @@ def report(
     """Write a report that one can show around.
 
     What to do and by which rule, each option with its interval, whether more pairs are worth buying, cosines and
-    cut-offs, slices and the items that fare worst, anchors, similarity, provenance, and when a translation will not
+    thresholds, slices and the items that fare worst, anchors, similarity, provenance, and when a translation will not
     help. The HTML page is one file that needs no network and no script. It holds keys of the worst items, but no
     vectors, and no texts unless --with-texts asks for them.
 

@@ -89,7 +89,7 @@ def plan(
     """Say what a migration would take, and whether to do it.
 
     Rows, sizes and time, from a trial on a few rows that leaves nothing behind; the cost of re-embedding; and the
-    verdict of evaluate on held-out pairs. Exits with 0 for GO (translate or cascade), 3 for NO-GO (stay or re-embed)
+    verdict of evaluate on held-out pairs. Exits with 0 for GO (translate or rerank), 3 for NO-GO (stay or re-embed)
     and 4 for no verdict.
 
     Examples:

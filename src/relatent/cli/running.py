@@ -38,8 +38,8 @@ in_canary = partial(command, group=group("canary", ABOUT_CANARIES))
 def thresholds(
     old: SourceSpace,
     new: TargetSpace,
-    cutoff: Annotated[
-        list[float] | None, typer.Option("--cutoff", "-c", help="An old cut-off; repeat for several.")
+    threshold: Annotated[
+        list[float] | None, typer.Option("--threshold", "-c", help="An old threshold; repeat for several.")
     ] = None,
     purpose: Annotated[
         str, typer.Option("--for", help="link (every two items), dedup or cache (an item and its nearest).")
@@ -56,23 +56,23 @@ def thresholds(
     target_key: TargetKey = None,
     by_row: ByRow = False,
 ) -> Answer:
-    """Find the new cut-off on similarity that does what an old one did.
+    """Find the new threshold on similarity that does what an old one did.
 
     OLD are vectors of the old model; NEW those of the new model, or translated ones. The cosine similarities of two
-    models are not on one scale: a cut-off that found duplicates in one may link everything in the other.
+    models are not on one scale: a threshold that found duplicates in one may link everything in the other.
 
     Examples:
-      relatent thresholds old.parquet new.parquet --cutoff 0.7 --cutoff 0.9
+      relatent thresholds old.parquet new.parquet --threshold 0.7 --threshold 0.9
       relatent thresholds old.parquet translated.parquet --for dedup --same duplicates.csv --json
     """
     from relatent.decide import read_relevance, threshold_spaces
-    from relatent.decide.threshold import CUTOFFS
+    from relatent.decide.threshold import THRESHOLDS
 
     source, target = two_spaces(old, new, vector, key, target_vector, target_key, by_row)
     found = threshold_spaces(
         source,
         target,
-        cutoff or CUTOFFS,
+        threshold or THRESHOLDS,
         purpose=purpose,
         same=None if same is None else read_relevance(same),
         max_rows=max_rows,

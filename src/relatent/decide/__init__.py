@@ -7,7 +7,7 @@ from relatent.decide.options import OptionScores, Search, score_options
 from relatent.decide.relevance import Relevance, read_relevance
 from relatent.decide.rule import Cost, Decision, Rule
 from relatent.decide.storage import Storage, StorageCost, StorageReport, storage_costs, storages
-from relatent.decide.threshold import Cutoff, Thresholds, threshold_spaces, thresholds
+from relatent.decide.threshold import Threshold, Thresholds, threshold_spaces, thresholds
 from relatent.decide.verdict import Verdict, verdict_of
 
 __all__ = [
@@ -15,7 +15,6 @@ __all__ = [
     "Backfill",
     "BackfillReport",
     "Cost",
-    "Cutoff",
     "Decision",
     "ExpectedError",
     "NextAnchors",
@@ -26,6 +25,7 @@ __all__ = [
     "Storage",
     "StorageCost",
     "StorageReport",
+    "Threshold",
     "Thresholds",
     "Verdict",
     "backfill_order",

@@ -131,7 +131,7 @@ def _recommendations(
 
 
 # Pairs that the learning curve is drawn from.
-MOST_PAIRS = 5_000
+MAX_PAIRS = 5_000
 # A gain whose best case is smaller than this is not worth an embedding.
 WORTH = 0.005
 SMALLEST_PRICE = 0.01
@@ -220,7 +220,7 @@ def _outlook(
     source: Space, target: Space, matched: Matched, translator: Translator, budget: int
 ) -> tuple[Estimate, Estimate]:
     """Return the MRR to expect with the known pairs, and what so many more would add."""
-    kept = np.random.default_rng(translator.seed).permutation(len(matched))[:MOST_PAIRS]
+    kept = np.random.default_rng(translator.seed).permutation(len(matched))[:MAX_PAIRS]
     x, y = source.take(matched.x_rows[kept]), target.take(matched.y_rows[kept])
     if np.array_equal(x, y):
         raise ValueError(

@@ -23,7 +23,7 @@ from relatent.translate.files import check_translator
 # Anchors around an item whose own errors tell of its error.
 NEIGHBORS = 10
 FOLDS = 5
-FEWEST = 50
+MIN_ROWS = 50
 BLOCK_ROWS = 2_048
 # Penalty of the leverage, in mean eigenvalues; and what keeps logarithms finite.
 PENALTY, TINY = 0.1, 1e-6
@@ -49,8 +49,8 @@ class ExpectedError:
     def fit(x: Any, y: Any, translator: Translator | None = None, *, seed: int = 0) -> ExpectedError:
         """Learn from parallel anchors, with a translator of the settings given (by default, of the vectors goal)."""
         x, y = (to_numpy(a).astype(np.float64) for a in as_parallel(x=x, y=y))
-        if len(x) < FEWEST:
-            raise ValueError(f"{len(x)} pairs were given: expected at least {FEWEST} to learn errors from.")
+        if len(x) < MIN_ROWS:
+            raise ValueError(f"{len(x)} pairs were given: expected at least {MIN_ROWS} to learn errors from.")
         unfitted = Translator() if translator is None else clone(translator)
         errors = np.empty(len(x))
         for kept, held in KFold(FOLDS, shuffle=True, random_state=seed).split(x):
@@ -90,7 +90,7 @@ class Backfill:
 def backfill_order(expected: np.ndarray, met: Sequence[float] | np.ndarray | None = None) -> Backfill:
     """Order rows by their expected error times how often each is met, by default equally often.
 
-    ``met`` are counts, such as those of :attr:`relatent.Cascade.asked`; one is added, so that what was never met yet is
+    ``met`` are counts, such as those of :attr:`relatent.Rerank.asked`; one is added, so that what was never met yet is
     ordered by its error.
 
     >>> backfill_order(np.asarray([0.1, 0.4, 0.2]), [9, 0, 0]).rows.tolist()
@@ -135,7 +135,7 @@ def _leverage(x: np.ndarray, a: np.ndarray, own: bool) -> np.ndarray:
     return np.asarray(leverage / (1 - np.minimum(leverage, 0.999)) if own else leverage)
 
 
-MOST_PAIRS = 5_000
+MAX_PAIRS = 5_000
 
 
 @dataclass(frozen=True)
@@ -180,7 +180,7 @@ def plan_backfill(
     check_translator(translator)
     check_new(path, source, target, overwrite=overwrite)
     matched = match_keys(source, target)
-    kept = np.random.default_rng(seed).permutation(len(matched))[:MOST_PAIRS]
+    kept = np.random.default_rng(seed).permutation(len(matched))[:MAX_PAIRS]
     expected = ExpectedError.fit(
         source.take(matched.x_rows[kept]), target.take(matched.y_rows[kept]), translator, seed=seed
     )

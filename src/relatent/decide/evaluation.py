@@ -27,7 +27,7 @@ from relatent.translate.fit import unseen_rows
 
 SIDES = ("documents", "queries")
 # An exact search of so many rows among each other takes seconds.
-MOST_ROWS = 10_000
+MAX_ROWS = 10_000
 
 
 def evaluate_spaces(
@@ -40,7 +40,7 @@ def evaluate_spaces(
     slices: str | None = None,
     k: int = 10,
     candidates: int = CANDIDATES,
-    max_rows: int = MOST_ROWS,
+    max_rows: int = MAX_ROWS,
     rule: Rule | None = None,
     cost: Cost | None = None,
     stored: Sequence[Storage] = (),
@@ -48,7 +48,7 @@ def evaluate_spaces(
     seed: int = 0,
     progress: bool | None = False,
 ) -> Verdict:
-    """Return the verdict on a translator: stay, translate, cascade or re-embed (:func:`relatent.decide.verdict_of`).
+    """Return the verdict on a translator: stay, translate, rerank or re-embed (:func:`relatent.decide.verdict_of`).
 
     ``side="documents"``: the source is the old model; its translated vectors are the index, and the target's vectors
     ask. ``side="queries"``: the source is the new model; its translated vectors ask in the target's index, which is

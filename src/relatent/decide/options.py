@@ -12,9 +12,9 @@ from relatent.evaluate.checks import check_fewer
 from relatent.evaluate.neighbors import nearest
 from relatent.evaluate.retrieval import Judgments, Relevant
 
-# Items that the cascade takes from the translated search.
+# Items that reranking takes from the translated search.
 CANDIDATES = 200
-OPTIONS = ("stay", "untranslated", "translate", "cascade", "re-embed")
+OPTIONS = ("stay", "untranslated", "translate", "rerank", "re-embed")
 # Queries whose candidates are ranked at a time: their vectors have to fit in memory.
 BLOCK_QUERIES = 128
 
@@ -59,18 +59,18 @@ def score_options(
     """Return the scores of each option from three searches of the same queries among the same items.
 
     ``stay`` searches with the old model, ``translate`` with translated vectors on one side, ``reembed`` with the new
-    model throughout. The cascade takes its ``candidates`` from the translated search and ranks them by the vectors of
+    model throughout. Reranking takes its ``candidates`` from the translated search and ranks them by the vectors of
     the new model. ``relevant`` gives for each query the rows to be found, or a mapping from rows to grades. ``own``
     gives the row that each query itself is, which is not counted as found.
 
     >>> y = np.random.default_rng(0).normal(size=(300, 8))
     >>> same = Search(y, y)
     >>> scored = score_options(same, same, same, own=np.arange(300))
-    >>> scored.measures, float(scored.by_option["cascade"].min())
+    >>> scored.measures, float(scored.by_option["rerank"].min())
     (('overlap',), 1.0)
     """
     if candidates < 1:
-        raise ValueError(f"{candidates} candidates of the cascade were asked for: expected at least 1.")
+        raise ValueError(f"{candidates} candidates of reranking were asked for: expected at least 1.")
     n, items = reembed.queries.shape[0], reembed.gallery.shape[0]
     others = items - (own is not None)
     k = check_fewer(k, others)
@@ -79,7 +79,7 @@ def score_options(
     found = {
         "stay": _found(stay, own, k)[0],
         "translate": wide[:, :k],
-        "cascade": _ranked_by(reembed, wide)[:, :k],
+        "rerank": _ranked_by(reembed, wide)[:, :k],
         "re-embed": _found(reembed, own, k)[0],
     }
     if untranslated is not None:

@@ -40,8 +40,8 @@ class Rule:
             f"{measure} decides, by 95 % intervals of paired differences (bootstrap over queries). Re-embed where it "
             "is clearly better than staying and than translating, and its cost is known and allowed. Translate where "
             f"the whole interval against staying lies above -{self.margin:g}, and no slice of {self.slice_queries} "
-            "queries or more is clearly worse by more than that. Cascade where it is clearly better than staying. "
-            f"Stay otherwise. GO is translate or cascade; fewer than {self.queries} queries give no verdict."
+            "queries or more is clearly worse by more than that. Rerank where it is clearly better than staying. "
+            f"Stay otherwise. GO is translate or rerank; fewer than {self.queries} queries give no verdict."
         )
 
     def words_of_overlap(self, measure: str) -> str:
@@ -49,7 +49,7 @@ class Rule:
         if self.min_overlap is None:
             return "There is no verdict without judged pairs or a least overlap."
         return (
-            f"GO when the lower bound of {measure}, of translate or else of cascade, is at least {self.min_overlap:g}."
+            f"GO when the lower bound of {measure}, of translate or else of rerank, is at least {self.min_overlap:g}."
         )
 
 
@@ -135,7 +135,7 @@ class Decision:
 
 
 def decide(evidence: Evidence, rule: Rule, cost: Cost | None = None) -> Decision:
-    """Recommend the first option that nothing speaks against: re-embed, translate, cascade; or else to stay.
+    """Recommend the first option that nothing speaks against: re-embed, translate, rerank; or else to stay.
 
     "Clearly" means that the 95 % interval of the paired differences leaves no doubt about the sign.
     """
@@ -145,7 +145,7 @@ def decide(evidence: Evidence, rule: Rule, cost: Cost | None = None) -> Decision
     against = {
         "re-embed": _against_reembedding(evidence, cost),
         "translate": _against_translating(evidence, rule),
-        "cascade": _against_the_cascade(evidence, rule),
+        "rerank": _against_the_rerank(evidence, rule),
     }
     reasons: list[str] = []
     for option, objections in against.items():
@@ -170,7 +170,7 @@ def decide_by_overlap(overlap: Mapping[str, Estimate], rule: Rule, label: str, q
     if queries < rule.queries:
         return Decision(NO_VERDICT, None, (f"{queries} queries are too few to tell: give at least {rule.queries}.",))
     reasons = []
-    for option in ("translate", "cascade"):
+    for option in ("translate", "rerank"):
         low = overlap[option].low
         if low >= rule.min_overlap:
             reasons.append(f"{option}: the lower bound of its {label} is {low:.3f}.")
@@ -216,10 +216,10 @@ def _against_translating(evidence: Evidence, rule: Rule) -> list[str]:
     return objections + _worse_slices(evidence, "translate", rule)
 
 
-def _against_the_cascade(evidence: Evidence, rule: Rule) -> list[str]:
-    unclear = f"{_changes_by(evidence, 'cascade')}, not clearly better"
-    objections = [unclear] if evidence.change("cascade").low <= 0 else []
-    return objections + _worse_slices(evidence, "cascade", rule)
+def _against_the_rerank(evidence: Evidence, rule: Rule) -> list[str]:
+    unclear = f"{_changes_by(evidence, 'rerank')}, not clearly better"
+    objections = [unclear] if evidence.change("rerank").low <= 0 else []
+    return objections + _worse_slices(evidence, "rerank", rule)
 
 
 def _worse_slices(evidence: Evidence, option: str, rule: Rule) -> list[str]:

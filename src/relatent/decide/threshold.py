@@ -1,4 +1,4 @@
-"""Cut-offs on similarity after a change of model: which new one does what an old one did."""
+"""Thresholds on similarity after a change of model: which new one does what an old one did."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ from relatent.spaces.join import match_keys
 from relatent.spaces.keys import key_hashes
 from relatent.spaces.space import Space
 
-# What is compared with the cut-off: the similarity of every two items, or of each item and its nearest.
+# What is compared with the threshold: the similarity of every two items, or of each item and its nearest.
 PURPOSES = {"link": "pairs", "dedup": "nearest", "cache": "nearest"}
-CUTOFFS = (0.5, 0.6, 0.7, 0.8, 0.9, 0.95)
-MOST_ROWS = 5_000
+THRESHOLDS = (0.5, 0.6, 0.7, 0.8, 0.9, 0.95)
+MAX_ROWS = 5_000
 # Similarities are counted in bins of this many per unit; within a bin, lines are drawn.
 EDGES = np.linspace(-1, 1, 4_097)
 # Random groups of rows that are drawn together, and how often.
 GROUPS, DRAWS = 30, 400
-# With fewer similarities above a cut-off than this, its interval cannot be trusted.
+# With fewer similarities above a threshold than this, its interval cannot be trusted.
 FEW = 20
 
 
 @dataclass(frozen=True)
-class Cutoff:
-    """An old cut-off, the new one that does the same, and what passes.
+class Threshold:
+    """An old threshold, the new one that does the same, and what passes.
 
-    ``rate`` is the share of similarities that pass the old cut-off and ``passing`` their number; ``agreement`` is the
+    ``rate`` is the share of similarities that pass the old threshold and ``passing`` their number; ``agreement`` is the
     share of them that pass the new one too. ``precision`` is known where it was judged what belongs together.
     """
 
@@ -54,18 +54,18 @@ class Cutoff:
 
 @dataclass(frozen=True)
 class Thresholds(Tabular):
-    """New cut-offs for old ones. Iterate for its lines, print it for a table."""
+    """New thresholds for old ones. Iterate for its lines, print it for a table."""
 
     purpose: str
     at: str
     rows: int
-    lines: tuple[Cutoff, ...]
+    lines: tuple[Threshold, ...]
 
-    def __iter__(self) -> Iterator[Cutoff]:
+    def __iter__(self) -> Iterator[Threshold]:
         return iter(self.lines)
 
     def records(self) -> list[dict[str, Any]]:
-        """Return one record of plain values per cut-off."""
+        """Return one record of plain values per threshold."""
         return [
             {"old": c.old, **{f"new_{k}" if k != "value" else "new": v for k, v in c.new.to_dict().items()}}
             | {k: v for k, v in asdict(c).items() if k not in ("old", "new")}
@@ -74,7 +74,7 @@ class Thresholds(Tabular):
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values, for JSON."""
-        return {"purpose": self.purpose, "at": self.at, "rows": self.rows, "cutoffs": self.records()}
+        return {"purpose": self.purpose, "at": self.at, "rows": self.rows, "thresholds": self.records()}
 
     def __str__(self) -> str:
         """Return the table as text for a person, and what it means."""
@@ -82,39 +82,39 @@ class Thresholds(Tabular):
         header = ("old", "new", "95 % interval", "passing", "share", "agreement", *(["precision"] if judged else []))
         cells = [(f"{c.old:g}", *_new(c), f"{c.passing:,}", f"{c.rate:.3%}", *_shares(c, judged)) for c in self.lines]
         notes = [
-            f"Over {_unit(self.purpose)} of {self.rows:,} items. The new cut-off has the same {self.at}; agreement is "
-            "the share of what passed the old cut-off that passes the new one."
+            f"Over {_unit(self.purpose)} of {self.rows:,} items. The new threshold has the same {self.at}; agreement "
+            "is the share of what passed the old threshold that passes the new one."
         ]
         if any(c.few and c.passing for c in self.lines):
-            notes.append(f"* fewer than {FEW} pass the old cut-off: give more rows before you rely on it.")
+            notes.append(f"* fewer than {FEW} pass the old threshold: give more rows before you rely on it.")
         return "\n".join([render(header, cells, range(len(header))), *map(wrap, notes)])
 
 
 def thresholds(
-    old: Any,
-    new: Any,
-    cutoffs: Sequence[float] = CUTOFFS,
+    source: Any,
+    target: Any,
+    old: Sequence[float] = THRESHOLDS,
     *,
     purpose: str = "link",
     same: Any = None,
-    max_rows: int = MOST_ROWS,
+    max_rows: int = MAX_ROWS,
     seed: int = 0,
 ) -> Thresholds:
-    r"""Return the cut-off on the new cosine similarity that does what an old cut-off did.
+    r"""Return the threshold on the new cosine similarity that does what an old threshold did.
 
-    ``old`` and ``new`` (or translated) are vectors of the same items, as arrays in step or as spaces with keys. What
-    is cut follows from the ``purpose``: ``link`` compares every two items; ``dedup`` and ``cache`` each item and its
-    nearest other. At equal rate, as many pass as before:
+    ``source`` and ``target`` (or translated) are vectors of the same items, as row-aligned arrays or as spaces with
+    keys; ``old`` are thresholds on cosines of the source. What passes follows from the ``purpose``: ``link`` compares
+    every two items; ``dedup`` and ``cache`` each item and its nearest other. At equal rate, as many pass as before:
 
     .. math:: t_{new} = S_{new}^{-1}(S_{old}(t_{old})), \qquad S(t) = P(\text{similarity} \ge t)
 
-    With ``same`` (n, 2), the row pairs that belong together, the new cut-off has the precision of the old one instead.
-    The chance that two items belong together is taken to rise with their similarity (isotonic regression), so that
-    precision does too. Pairs that are not named do not belong together.
+    With ``same`` (n, 2), the row pairs that belong together, the new threshold has the precision of the old one
+    instead. The chance that two items belong together is taken to rise with their similarity (isotonic regression),
+    so that precision does too. Pairs that are not named do not belong together.
 
-    A larger cut-off never becomes a smaller one. Unchanged by rotations and rescalings of either side. Intervals are
+    A larger threshold never becomes a smaller one. Unchanged by rotations and rescalings of either side. Intervals are
     drawn over random groups of items. Where no similarity lies near, the middle of the gap is taken. Nothing can be
-    said of a cut-off that nothing passes: then the value is NaN.
+    said of a threshold that nothing passes: then the value is NaN.
 
     >>> rng = np.random.default_rng(0)
     >>> x = rng.normal(size=(300, 8))
@@ -123,8 +123,8 @@ def thresholds(
     """
     if purpose not in PURPOSES:
         raise ValueError(f"There is no purpose {purpose!r}.{suggest(purpose, PURPOSES)}")
-    given = _checked_cutoffs(cutoffs)
-    sides = [to_numpy(unit_norm(a)).astype(np.float32) for a in as_parallel(old=old, new=new)]
+    given = _checked_thresholds(old)
+    sides = [to_numpy(unit_norm(a)).astype(np.float32) for a in as_parallel(source=source, target=target)]
     rows = np.arange(len(sides[0]))
     if len(rows) < GROUPS:
         raise ValueError(f"{len(rows)} items were given: expected at least {GROUPS}, and hundreds to learn something.")
@@ -159,24 +159,24 @@ class _Sample:
         old, new = (f.similarities[:, 0] for f in found)
         return _Sample(old, new, (group, group), None if hits is None else np.stack(hits))
 
-    def lines(self, cutoffs: list[float], rng: np.random.Generator) -> Iterator[Cutoff]:
+    def lines(self, thresholds: list[float], rng: np.random.Generator) -> Iterator[Threshold]:
         codes, unit = np.unique(np.minimum(*self.groups) * GROUPS + np.maximum(*self.groups), return_inverse=True)
         weights = _weights(rng)[:, codes]
         curves = [_Curve.of(values, unit, self._hits(side)) for side, values in enumerate((self.old, self.new))]
         before, after = (curve.drawn(weights) for curve in curves)
-        for cutoff in cutoffs:
-            found = np.asarray([_matched(a, b, cutoff) for a, b in zip(before, after, strict=True)])
-            yield self._line(cutoff, found, before[0])
+        for threshold in thresholds:
+            found = np.asarray([_matched(a, b, threshold) for a, b in zip(before, after, strict=True)])
+            yield self._line(threshold, found, before[0])
 
-    def _line(self, cutoff: float, found: np.ndarray, curve: np.ndarray) -> Cutoff:
-        passes = self.old >= cutoff
+    def _line(self, threshold: float, found: np.ndarray, curve: np.ndarray) -> Threshold:
+        passes = self.old >= threshold
         passing = int(np.sum(passes))
         drawn, tail = found[1:][np.isfinite(found[1:])], (1 - LEVEL) / 2
         low, high = np.quantile(drawn, [tail, 1 - tail]) if passing and len(drawn) else (np.nan, np.nan)
         new = Estimate(float(found[0]) if passing else np.nan, float(low), float(high))
         agreement = float(np.mean(self.new[passes] >= new.value)) if passing else np.nan
-        precision = None if self.same is None else float(np.interp(cutoff, EDGES, curve))
-        return Cutoff(cutoff, new, float(np.mean(passes)), passing, agreement, precision)
+        precision = None if self.same is None else float(np.interp(threshold, EDGES, curve))
+        return Threshold(threshold, new, float(np.mean(passes)), passing, agreement, precision)
 
     def _hits(self, side: int) -> np.ndarray | None:
         return None if self.same is None else self.same if self.same.ndim == 1 else self.same[side]
@@ -200,7 +200,7 @@ class _Curve:
         return _Curve(counts, np.bincount(place[hits], minlength=size).reshape(shape).astype(np.float32))
 
     def drawn(self, weights: np.ndarray) -> list[np.ndarray]:
-        """Return what rises or falls with the cut-off, at each edge, for each draw of groups: rate or precision."""
+        """Return what rises or falls with the threshold, at each edge, for each draw of groups: rate or precision."""
         counts = weights.astype(np.float32) @ self.counts
         if self.hits is None:
             return [_above(c) / max(c.sum(), 1) for c in counts]
@@ -223,9 +223,9 @@ def _above(counts: np.ndarray) -> np.ndarray:
     return np.append(np.cumsum(counts[::-1], dtype=np.float64)[::-1], 0.0)
 
 
-def _matched(before: np.ndarray, after: np.ndarray, cutoff: float) -> float:
-    """Return where the new curve has the value that the old one has at the cut-off."""
-    wanted = float(np.interp(cutoff, EDGES, before))
+def _matched(before: np.ndarray, after: np.ndarray, threshold: float) -> float:
+    """Return where the new curve has the value that the old one has at the threshold."""
+    wanted = float(np.interp(threshold, EDGES, before))
     rising = after[-1] >= after[0]
     values, edges = (after, EDGES) if rising else (after[::-1], EDGES[::-1])
     # Where a curve is level, the middle of the level part.
@@ -263,10 +263,10 @@ def _drawn(
     return kept, np.searchsorted(kept, pairs[inside])
 
 
-def _checked_cutoffs(cutoffs: Sequence[float]) -> list[float]:
-    given = sorted(float(c) for c in np.atleast_1d(np.asarray(cutoffs, dtype=np.float64)))
+def _checked_thresholds(thresholds: Sequence[float]) -> list[float]:
+    given = sorted(float(c) for c in np.atleast_1d(np.asarray(thresholds, dtype=np.float64)))
     if not given or not all(-1 < c < 1 for c in given):
-        raise ValueError(f"The cut-offs are {given}: expected cosines between -1 and 1, such as 0.7.")
+        raise ValueError(f"The thresholds are {given}: expected cosines between -1 and 1, such as 0.7.")
     return given
 
 
@@ -283,39 +283,39 @@ def _unit(purpose: str) -> str:
     return "all pairs" if PURPOSES[purpose] == "pairs" else "the nearest neighbors"
 
 
-def _new(c: Cutoff) -> tuple[str, str]:
+def _new(c: Threshold) -> tuple[str, str]:
     if not c.passing:
         return "–", "nothing passes"
     return f"{c.new.value:.3f}", f"{c.new.low:.3f} – {c.new.high:.3f}" + ("*" if c.few else "")
 
 
-def _shares(c: Cutoff, judged: bool) -> list[str]:
+def _shares(c: Threshold, judged: bool) -> list[str]:
     shown = [f"{c.agreement:.3f}" if c.passing else "–"]
     return [*shown, f"{c.precision:.3f}"] if judged and c.precision is not None else shown
 
 
 def threshold_spaces(
-    old: Space,
-    new: Space,
-    cutoffs: Sequence[float] = CUTOFFS,
+    source: Space,
+    target: Space,
+    old: Sequence[float] = THRESHOLDS,
     *,
     purpose: str = "link",
     same: Relevance | None = None,
-    max_rows: int = MOST_ROWS,
+    max_rows: int = MAX_ROWS,
     seed: int = 0,
 ) -> Thresholds:
-    """Return new cut-offs for old ones (:func:`relatent.thresholds`), reading no more than ``max_rows`` rows.
+    """Return new thresholds for old ones (:func:`relatent.thresholds`), reading no more than ``max_rows`` rows.
 
     ``same`` names the keys that belong together; the rows drawn are those that it names, and others after them.
     """
-    matched = match_keys(old, new)
+    matched = match_keys(source, target)
     hashes = key_hashes(matched.keys)
     named = np.zeros(len(matched), bool) if same is None else np.isin(hashes, key_hashes([*same.queries, *same.items]))
     order = random_generator(seed).permutation(len(matched))
     rows = np.sort(order[np.argsort(~named[order], kind="stable")][:max_rows])
     pairs = None if same is None else _row_pairs(same, hashes[rows])
-    x, y = old.take(matched.x_rows[rows]), new.take(matched.y_rows[rows])
-    return thresholds(x, y, cutoffs, purpose=purpose, same=pairs, max_rows=max_rows, seed=seed)
+    x, y = source.take(matched.x_rows[rows]), target.take(matched.y_rows[rows])
+    return thresholds(x, y, old, purpose=purpose, same=pairs, max_rows=max_rows, seed=seed)
 
 
 def _row_pairs(same: Relevance, hashes: np.ndarray) -> np.ndarray:

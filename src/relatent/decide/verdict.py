@@ -21,10 +21,10 @@ MEANINGS = {
     "stay": "stay (old model, old index)",
     "untranslated": "untranslated (new queries, old index)",
     "translate": "translate",
-    "cascade": "cascade (top {candidates}, ranked by new model)",
+    "rerank": "rerank (top {candidates}, ranked by new model)",
     "re-embed": "re-embed (ceiling)",
 }
-# Candidates beyond this share of the items make the cascade look better than it will be in a larger index.
+# Candidates beyond this share of the items make reranking look better than it will be in a larger index.
 LARGE_SHARE = 0.1
 
 
@@ -36,7 +36,7 @@ class Verdict(Tabular):
     staying. ``arr`` is translate over re-embed, ``gain`` the share of the step from staying to re-embedding that
     translating recovers, ``break_even`` translate over stay, all of the deciding measure: translating beats staying
     when ARR × (new/old) > 1. ``itself`` is the share of queries whose own item comes first in the translated search.
-    ``go`` tells whether translate or cascade is recommended. ``storage`` tells what a smaller index costs, if asked.
+    ``go`` tells whether translate or rerank is recommended. ``storage`` tells what a smaller index costs, if asked.
     ``keys`` are those of the queries, where they are known.
     """
 
@@ -56,8 +56,8 @@ class Verdict(Tabular):
 
     @property
     def go(self) -> bool:
-        """Whether translate or cascade is recommended."""
-        return self.decision.recommended in ("translate", "cascade")
+        """Whether translate or rerank is recommended."""
+        return self.decision.recommended in ("translate", "rerank")
 
     @property
     def deciding(self) -> str:
@@ -175,7 +175,7 @@ class Verdict(Tabular):
         about = [f"{self.queries:,} queries, {t.items:,} items; relevant: {self.relevance}."]
         if t.candidates > LARGE_SHARE * t.items:
             about.append(
-                f"The cascade's {t.candidates:,} candidates are {t.candidates / t.items:.0%} of the items: "
+                f"Reranking's {t.candidates:,} candidates are {t.candidates / t.items:.0%} of the items: "
                 "in a larger index it finds less."
             )
         return about

@@ -20,7 +20,7 @@ from relatent.translate import Translator
 # The number of anchors that stands for the translator that was given.
 GIVEN = 0
 DEFAULT_ANCHORS = 300
-FEWEST_ANCHORS = 5
+MIN_ANCHORS = 5
 # Fits that are kept, so that moving a slider back costs nothing.
 KEPT = 16
 
@@ -103,7 +103,7 @@ class Exploration:
             "labels": scene.labels,
             "labelName": scene.label_name,
             "total": scene.total,
-            "anchors": {"fewest": min(FEWEST_ANCHORS, len(scene.anchors)), "most": len(scene.anchors)},
+            "anchors": {"fewest": min(MIN_ANCHORS, len(scene.anchors)), "most": len(scene.anchors)},
             "k": self.start_k,
             "usualK": self._default_k,
             "translator": None if self.given is None else repr(self.given),

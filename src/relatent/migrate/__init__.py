@@ -1,20 +1,28 @@
 """A store moved to another model: planned, applied, verified, cut over, rolled back and finished, a step at a time."""
 
-from relatent.migrate.apply import Applied, apply_migration
+from relatent.migrate.apply import ApplyResult, apply_migration
 from relatent.migrate.plan import MigrationPlan, Rates, plan_migration
 from relatent.migrate.status import Status, migration_status
-from relatent.migrate.switch import Finished, OldField, Switched, cut_over, finish_migration, old_field, roll_back
+from relatent.migrate.switch import (
+    FinishResult,
+    OldField,
+    SwitchResult,
+    cut_over,
+    finish_migration,
+    old_field,
+    roll_back,
+)
 from relatent.migrate.verify import Check, Verification, verify_migration
 
 __all__ = [
-    "Applied",
+    "ApplyResult",
     "Check",
-    "Finished",
+    "FinishResult",
     "MigrationPlan",
     "OldField",
     "Rates",
     "Status",
-    "Switched",
+    "SwitchResult",
     "Verification",
     "apply_migration",
     "cut_over",

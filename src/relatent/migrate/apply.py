@@ -31,7 +31,7 @@ ASKED_AT_ONCE = 2
 
 
 @dataclass(frozen=True)
-class Applied(Result):
+class ApplyResult(Result):
     """What an apply has done, and what the new field holds now."""
 
     store: str
@@ -89,7 +89,7 @@ def apply_migration(
     accept: bool = False,
     engine: Engine | None = None,
     progress: bool | None = None,
-) -> Applied:
+) -> ApplyResult:
     """Fill a new field of a store with translated vectors. The old field is not modified.
 
     What is done is remembered in the ``work`` folder, shard by shard, after it is durable in the store; a run that was
@@ -252,12 +252,12 @@ def _new_field(side: StoredSide, store: Store, digest: str, chosen: dict[str, st
     return side.new_field(store, digest, about, **chosen)
 
 
-def _finished(run: _Run, side: StoredSide, resumed: int, redone: int, removed: int, settled: bool) -> Applied:
+def _finished(run: _Run, side: StoredSide, resumed: int, redone: int, removed: int, settled: bool) -> ApplyResult:
     """Note that all is done, and say what."""
     plan, work = run.plan, run.work
     manifests = [one for one in work.manifests(plan) if one is not None]
     work.note("finished", {"settled": settled, "date": datetime.now(UTC).isoformat(timespec="seconds")}, plan)
-    return Applied(
+    return ApplyResult(
         store=plan.store,
         work=str(work.folder),
         field=plan.field.name,

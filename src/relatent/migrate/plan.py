@@ -104,8 +104,8 @@ NO_PAIRS = (
     "Embed a few thousand items with the new model, and give both."
 )
 
-CASCADE = (
-    "The cascade takes candidates from the migrated store and ranks them by the new model: your application embeds the "
+RERANK = (
+    "Reranking takes candidates from the migrated store and ranks them by the new model: your application embeds the "
     "texts of the candidates of each query, or keeps what it has embedded."
 )
 
@@ -133,10 +133,10 @@ class MigrationPlan:
 
     @property
     def recommended(self) -> str | None:
-        """What to do: translate, cascade, stay or re-embed; None if nothing is known."""
+        """What to do: translate, rerank, stay or re-embed; None if nothing is known."""
         if self.verdict is not None and self.verdict.decision.recommended:
             said = str(self.verdict.decision.recommended)
-            return "stay" if said == "cascade" and not self.texts else said
+            return "stay" if said == "rerank" and not self.texts else said
         cheap = self.texts and self.rows < FEW_ROWS and self.cost is not None and self.cost.allowed
         return "re-embed" if cheap else None
 
@@ -145,7 +145,7 @@ class MigrationPlan:
         """GO to migrate, NO-GO, or no verdict."""
         if self.recommended is None:
             return NO_VERDICT
-        return GO if self.recommended in ("translate", "cascade") else NO_GO
+        return GO if self.recommended in ("translate", "rerank") else NO_GO
 
     def bytes(self, field: Field) -> tuple[int, int]:
         """Return the size of a field: its vectors alone, and with the graph of an HNSW index over a copy of them."""
@@ -174,7 +174,7 @@ class MigrationPlan:
     def sentences(self) -> list[str]:
         """Return in words how long it takes, and what else there is to do."""
         said = [f"Both are kept until the old field is dropped. {self.advice}", self._time(), *self._alternatives()]
-        return [*said, CASCADE] if self.recommended == "cascade" else said
+        return [*said, RERANK] if self.recommended == "rerank" else said
 
     def _time(self) -> str:
         rates = self.rates

@@ -14,7 +14,7 @@ from relatent.stores import Field, Store, StoreError, open_store
 
 
 @dataclass(frozen=True)
-class Switched(Result):
+class SwitchResult(Result):
     """Which field is served now, and in words what was done."""
 
     store: str
@@ -27,7 +27,7 @@ class Switched(Result):
 
 def cut_over(
     url: str | os.PathLike[str], *, work: str | os.PathLike[str] | None = None, force: bool = False
-) -> Switched:
+) -> SwitchResult:
     """Serve the new field, in one step for every reader. The old one is kept.
 
     Refused unless :func:`verify_migration` has passed since the last write and the rows are as many as then, or
@@ -43,14 +43,14 @@ def cut_over(
             store.switch()
         served = store.served.name
         undo = f"To go back at any time: relatent migrate rollback {plan.store}"
-        return Switched(
+        return SwitchResult(
             plan.store, served, f"{plan.store} serves {served!r} now; the old field is kept. {advice} {undo}"
         )
 
 
 def roll_back(
     url: str | os.PathLike[str], *, work: str | os.PathLike[str] | None = None, drop: bool = False
-) -> Switched:
+) -> SwitchResult:
     """Serve the old field again, in one step; with ``drop``, also remove the new one and what it holds.
 
     Needs nothing but the store: it works where the work folder is lost.
@@ -69,7 +69,7 @@ def roll_back(
         if not done:
             raise _nothing_to_do(store)
         kept = "" if store.new is None else f" {store.new.name!r} is kept; --drop removes it."
-        return Switched(str(store.address), store.served.name, " ".join(done) + kept)
+        return SwitchResult(str(store.address), store.served.name, " ".join(done) + kept)
 
 
 def is_cut_over(store: Store, plan: Plan) -> bool:
@@ -138,7 +138,7 @@ class OldField:
 
 
 @dataclass(frozen=True)
-class Finished(Result):
+class FinishResult(Result):
     """What is served now, and what was dropped; None where an earlier run had done it."""
 
     store: str
@@ -158,7 +158,7 @@ def old_field(url: str | os.PathLike[str]) -> OldField | None:
 
 def finish_migration(
     url: str | os.PathLike[str], *, work: str | os.PathLike[str] | None = None, force: bool = False
-) -> Finished:
+) -> FinishResult:
     """Drop the field that was served before the cutover: there is no rollback any more.
 
     Refused where the old field has more vectors than the one that is served (rows that apply left out, or that were
@@ -174,7 +174,7 @@ def finish_migration(
             _check_complete(found, force)
             store.drop_old()
         folder.forget()
-        return Finished(str(store.address), store.served.name, None if found is None else found.old.name)
+        return FinishResult(str(store.address), store.served.name, None if found is None else found.old.name)
 
 
 def _old_field(store: Store) -> OldField | None:

@@ -51,7 +51,7 @@ def relative_errors(of: Field, expected: np.ndarray, stored: np.ndarray) -> np.n
     return np.asarray(np.linalg.norm(expected - stored, axis=1) / norms)
 
 
-def cut_off(of: Field, expected: np.ndarray) -> int:
+def threshold(of: Field, expected: np.ndarray) -> int:
     """Count the coordinates that lie more than a step beyond the largest and the smallest code of a field."""
     if not is_coded(of):
         return 0
@@ -129,7 +129,7 @@ def _compare(
     errors, wrong = deviations(of, expected, stored)
     found.wrong += [f"key {keys[there[i]]!r}" for i in np.flatnonzero(wrong)]
     found.worst = max(found.worst, float(errors.max()))
-    found.cut += cut_off(of, expected)
+    found.cut += threshold(of, expected)
     if keep:
         found.old.append(part.vectors[there][:KEPT])
         found.new.append(stored[:KEPT])
@@ -144,7 +144,7 @@ SHARDS, QUERIES = 8, 100
 # How much less than the old index the new one may find: two standard errors of 1,000 neighbors at a recall of 0.9.
 MARGIN = 0.02
 # Share of the coordinates that the scale of codes may miss.
-MOST_CUT = 0.01
+MAX_CUT = 0.01
 
 
 @dataclass(frozen=True)
@@ -269,7 +269,7 @@ def _scale(found: Compared, of: Field) -> Check:
     """Look whether the scale of codes, which a sample has given, is right for the rest."""
     share = found.cut / max(1, found.rows * of.dim)
     words = f"{share:.2%} of the coordinates lie beyond the scale of the {of.dtype} codes and are cut off"
-    fine = share <= MOST_CUT
+    fine = share <= MAX_CUT
     return Check("scale", fine, words if fine else f"{words}: choose float16")
 
 

@@ -17,7 +17,7 @@ from relatent.spaces.space import Space
 
 SAME, RENAMED, RESCALED, CHANGED = "same", "renamed", "rescaled", "changed"
 # Items to choose from, so that a file of any size is looked at in seconds.
-MOST_CANDIDATES = 10_000
+MAX_CANDIDATES = 10_000
 # Norms that differ by more than this share were normalized in another way.
 NORM_TOLERANCE = 0.01
 
@@ -63,8 +63,8 @@ def make_canary(space: Space, path: AnyPath, *, items: int = 32, overwrite: bool
     check_new(path, space, overwrite=overwrite)
     rng = np.random.default_rng(seed)
     rows = np.arange(len(space))
-    if len(rows) > MOST_CANDIDATES:
-        rows = np.sort(rng.choice(rows, MOST_CANDIDATES, replace=False))
+    if len(rows) > MAX_CANDIDATES:
+        rows = np.sort(rng.choice(rows, MAX_CANDIDATES, replace=False))
     if not 1 <= items <= len(rows):
         raise ValueError(f"{items} items were asked for of {len(space)}: expected from 1 to as many as there are.")
     chosen = rows[np.sort(farthest_point(space.take(rows), items, seed=seed))]

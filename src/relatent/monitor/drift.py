@@ -20,11 +20,11 @@ STABLE, DRIFTING, REFIT, FOREIGN, TOO_FEW = "stable", "drifting", "refit", "anot
 # Shifts of the mean, in standard deviations: random batches of one space stay below the first, a new kind of item goes
 # beyond the second (python -m experiments.trust.drift).
 DRIFTS_FROM, REFIT_FROM = 0.1, 0.2
-FEWEST = 100
+MIN_ROWS = 100
 
 
 @dataclass(frozen=True)
-class Watched:
+class DriftReport:
     """What a batch looks like beside the space that a translator was fitted on.
 
     ``shift`` is how far the mean moved, in standard deviations, less what chance gives; ``spread`` how far the
@@ -55,7 +55,7 @@ class Watched:
 
 def watch_batch(
     translator: Translator, batch: Space, truth: Space | None = None, *, log: Path | None = None
-) -> Watched:
+) -> DriftReport:
     """Compare a batch of source vectors with the space that a translator was fitted on, and say when to refit.
 
     A shift of the mean of 0.1 standard deviations is drift, of 0.2 a new kind of item, on which a translator does
@@ -69,14 +69,16 @@ def watch_batch(
     if not match or None in probes:
         unknown = "the translator has no probe" if probes[0] is None else f"{len(batch)} rows tell nothing"
         why = match.reason if not match else unknown
-        return _logged(Watched(FOREIGN if not match else TOO_FEW, why, len(batch)), log)
-    if len(batch) < FEWEST:
-        return _logged(Watched(TOO_FEW, f"{len(batch)} rows tell little: give at least {FEWEST}", len(batch)), log)
+        return _logged(DriftReport(FOREIGN if not match else TOO_FEW, why, len(batch)), log)
+    if len(batch) < MIN_ROWS:
+        return _logged(
+            DriftReport(TOO_FEW, f"{len(batch)} rows tell little: give at least {MIN_ROWS}", len(batch)), log
+        )
     shift, spread = drift(*probes)  # type: ignore[arg-type]
     kept = None if truth is None else _cosine(translator, batch, truth)
     first = None if log is None or kept is None else _first(log)
     outcome, reason = _outcome(shift, kept, first)
-    return _logged(Watched(outcome, reason, len(batch), shift, spread, kept, first), log)
+    return _logged(DriftReport(outcome, reason, len(batch), shift, spread, kept, first), log)
 
 
 def _outcome(shift: float, kept: Estimate | None, first: Estimate | None) -> tuple[str, str]:
@@ -115,7 +117,7 @@ def _first(log: Path) -> Estimate | None:
     return None
 
 
-def _logged(watched: Watched, log: Path | None) -> Watched:
+def _logged(watched: DriftReport, log: Path | None) -> DriftReport:
     if log is not None:
         with writing(log), log.open("a", encoding="utf8") as file:
             file.write(json.dumps(watched.to_dict()) + "\n")

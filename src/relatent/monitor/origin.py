@@ -19,7 +19,7 @@ from relatent.spaces.space import Space
 # A row whose log-likelihood ratio is within this of zero may be of either space.
 UNSURE = 5.0
 # A covariance of fewer rows says nothing about directions.
-FEWEST = 20
+MIN_ROWS = 20
 
 
 @dataclass(frozen=True)
@@ -70,8 +70,8 @@ def tell_apart(x: Any, old: Any, new: Any) -> Origin:
     given = as_same_space(x=x, old=old, new=new)
     rows, *samples = (to_numpy(array) for array in given)
     for name, sample in zip(("old", "new"), samples, strict=True):
-        if len(sample) < FEWEST:
-            raise ValueError(f"The sample of the {name} space has {len(sample)} rows: expected at least {FEWEST}.")
+        if len(sample) < MIN_ROWS:
+            raise ValueError(f"The sample of the {name} space has {len(sample)} rows: expected at least {MIN_ROWS}.")
     before, after = (_Normal.of(sample) for sample in samples)
     ratio = np.empty(len(rows))
     for block in row_chunks(len(rows)):

@@ -46,7 +46,7 @@ class RelativeTranslator(CodedTransformer):
 
     The default is dual codes, which is ridge regression and far more stable than inverting cosines. Every step of the
     paper is an option of ``codes="cosine"``: pruning (``delta``), subspaces (``omega``), ``complete``, ``rescale``, and
-    beyond the paper a cut-off (``rtol``) or damping (``ridge``) of the pseudo-inverse.
+    beyond the paper a threshold (``rtol``) or damping (``ridge``) of the pseudo-inverse.
 
     ``complete``: the identity of the source is encoded with the pruned anchors, its codes are completed to all anchors
     and decoded with the full set, and the nearest semi-orthogonal matrix is kept. (Read word for word, the paper's

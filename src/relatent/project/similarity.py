@@ -17,8 +17,8 @@ from relatent._array import (
     Array,
     array_namespace,
     is_exported,
-    is_followed,
     is_traced,
+    is_tracked,
     like,
     row_chunks,
     suggest,
@@ -66,7 +66,7 @@ def _in_chunks(similarity: Callable[..., Array]) -> Callable[..., Array]:
     @_rowwise
     @wraps(similarity)
     def chunked(x: Array, anchors: Array, **options: Any) -> Array:
-        if is_followed(x, anchors):
+        if is_tracked(x, anchors):
             return similarity(x, anchors, **options)
         return map_rows(lambda rows: similarity(rows, anchors, **options), x, anchors.shape[0])
 
@@ -110,7 +110,7 @@ def cosine(x: Array, anchors: Array) -> Array:
     [[1.0, 0.0]]
     """
     directions = array_namespace(x).matrix_transpose(unit_norm(anchors))
-    if is_followed(x, anchors):
+    if is_tracked(x, anchors):
         return unit_norm(x) @ directions
     norms = row_norms(x)[:, None]
     if not all_moderate(norms):
@@ -195,7 +195,7 @@ def lp(x: Array, anchors: Array, p: float = 3) -> Array:
     if p < 1:
         raise ValueError(f"p is {p}: expected at least 1.")
     xp = array_namespace(x)
-    if is_followed(x, anchors):
+    if is_tracked(x, anchors):
         return -xp.linalg.vector_norm(x[:, None, :] - anchors[None, :, :], ord=p, axis=-1)
     rows = rows_per_chunk(anchors.shape[0] * anchors.shape[1])
     parts = [

@@ -16,7 +16,7 @@ from relatent.report.document import Figure, Headline
 MEANINGS = {
     "stay": "Stay with the old model and its index.",
     "translate": "Translate the old vectors. Nothing has to be embedded anew.",
-    "cascade": "Search the translated index for candidates, and let the new model rank them.",
+    "rerank": "Search the translated index for candidates, and let the new model rank them.",
     "re-embed": "Embed everything with the new model.",
 }
 UNDECIDED = "There is too little to decide by. What is missing is said below."
@@ -97,7 +97,7 @@ def _figure(e: Estimate, label: str, unit: str = "") -> Figure:
     return Figure(f"{e.value:.3f}", label, f"{e.low:.3f} – {e.high:.3f}")
 
 
-# A cut-off that moves by less than this can stay where it is.
+# A threshold that moves by less than this can stay where it is.
 MOVED = 0.03
 # A share of items without an anchor on their side of the space that deserves a word.
 UNCOVERED = 0.02
@@ -154,7 +154,7 @@ def _of_the_gallery(v: Verdict, rows: int) -> Iterator[str]:
         )
     if candidates > LARGE_SHARE * items:
         yield (
-            f"The cascade ranked {candidates:,} candidates, {candidates / items:.0%} of the items here. In a larger "
+            f"Reranking ranked {candidates:,} candidates, {candidates / items:.0%} of the items here. In a larger "
             "index so many candidates hold less of what should be found."
         )
 
@@ -197,8 +197,8 @@ def _of_thresholds(table: Thresholds) -> Iterator[str]:
     if moved:
         worst = max(moved, key=lambda line: abs(line.new.value - line.old))
         yield (
-            f"Cut-offs on similarity do not carry over: {worst.old:g} in the old model is {worst.new.value:.2f} in the "
-            "new one. Whatever compares a similarity with a number has to change with the vectors."
+            f"Thresholds on similarity do not carry over: {worst.old:g} in the old model is {worst.new.value:.2f} in "
+            "the new one. Whatever compares a similarity with a number has to change with the vectors."
         )
 
 

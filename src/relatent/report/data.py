@@ -204,7 +204,7 @@ class Findings:
     closeness: Closeness | None = None
     worst_queries: tuple[WorstRow, ...] = ()
     thresholds: Mapping[str, Thresholds] | None = None
-    """New cut-offs for old ones: under the new model, and among translated vectors."""
+    """New thresholds for old ones: under the new model, and among translated vectors."""
     anchors: Anchors | None = None
     geometry: Geometry | None = None
     similarity: Similarity | None = None
@@ -221,8 +221,8 @@ class Findings:
         }
         told = {name: value.to_dict() for name, value in found.items() if name in SUMMED_UP}
         whole = {name: plain(value) for name, value in found.items() if name in WHOLE}
-        cutoffs = {name: table.to_dict() for name, table in (self.thresholds or {}).items()}
-        return {"title": self.title} | told | whole | ({"thresholds": cutoffs} if cutoffs else {})
+        thresholds = {name: table.to_dict() for name, table in (self.thresholds or {}).items()}
+        return {"title": self.title} | told | whole | ({"thresholds": thresholds} if thresholds else {})
 
 
 # Findings that say themselves what JSON is to hold, and findings that it holds whole.

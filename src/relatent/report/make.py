@@ -34,7 +34,7 @@ from relatent.translate import Translator
 from relatent.translate.fit import FitReport, fit_spaces
 
 # Pairs to fit on and held-out rows to look at: enough for narrow intervals, and seconds of work.
-MOST_PAIRS, MOST_ROWS = 20_000, 2_000
+MAX_PAIRS, MAX_ROWS = 20_000, 2_000
 
 
 def report_spaces(
@@ -51,8 +51,8 @@ def report_spaces(
     k: int = 10,
     rule: Rule | None = None,
     cost: Cost | None = None,
-    max_pairs: int = MOST_PAIRS,
-    max_rows: int = MOST_ROWS,
+    max_pairs: int = MAX_PAIRS,
+    max_rows: int = MAX_ROWS,
     accept: bool = False,
     seed: int = 0,
     command: str | None = None,
@@ -117,7 +117,7 @@ def report_translator(
     side: str | None = None,
     slices: str | None = None,
     texts: str | None = None,
-    max_rows: int = MOST_ROWS,
+    max_rows: int = MAX_ROWS,
     seed: int = 0,
     command: str | None = None,
     progress: bool | None = False,
@@ -138,8 +138,8 @@ def report_translator(
             close = replace(close, worst=with_texts(close.worst, (source, target), texts))
         anchors = measure_anchors(source, trial.anchor_rows, x, seed)
         geometry = measure_geometry(trial.spaces()) if len(x) > 1 else None
-        stage("matching cut-offs")
-        cutoffs = trial.thresholds(side_of(translator, side) == "queries", seed)
+        stage("matching thresholds")
+        thresholds = trial.thresholds(side_of(translator, side) == "queries", seed)
         stage("drawing the learning curve")
         curve = measure_curve(translator, x, trial.y, seed)
     return Findings(
@@ -151,14 +151,14 @@ def report_translator(
         curve=curve,
         closeness=close,
         worst_queries=() if verdict is None else with_texts(worst_queries(verdict), (source, target), texts),
-        thresholds=cutoffs,
+        thresholds=thresholds,
         anchors=anchors,
         geometry=geometry,
     )
 
 
 def report_comparison(
-    comparison: Comparison, x: Space, y: Space, *, max_rows: int = MOST_ROWS, command: str | None = None
+    comparison: Comparison, x: Space, y: Space, *, max_rows: int = MAX_ROWS, command: str | None = None
 ) -> Findings:
     """Return what a comparison found, and the norms and singular values of both spaces."""
     matched, seed = match_keys(x, y), comparison.seed
@@ -223,7 +223,7 @@ class _Trial:
         return named if self.translated is None else {**named, "translated": self.translated}
 
     def thresholds(self, queries: bool, seed: int) -> dict[str, Thresholds] | None:
-        """Return new cut-offs for those of the old model, which is the target where queries are translated."""
+        """Return new thresholds for those of the old model, which is the target where queries are translated."""
         if len(self.rows) < GROUPS:
             return None
         old, new = (self.y, self.x) if queries else (self.x, self.y)

@@ -22,7 +22,7 @@ from relatent.report.document import (
 from relatent.report.svg import number
 
 # Points of a line that a table shows at most; a spectrum has hundreds.
-MOST_ROWS = 24
+MAX_ROWS = 24
 
 
 @singledispatch
@@ -37,7 +37,7 @@ def _line_chart(chart: LineChart) -> Table:
     rows = tuple(
         (line.name, number(p.x), *(_cell(v) for v in (p.y, p.low, p.high)))
         for line in chart.lines
-        for p in line.points[:: -(-len(line.points) // MOST_ROWS)]
+        for p in line.points[:: -(-len(line.points) // MAX_ROWS)]
     )
     return Table(chart.title, header, rows, (1, 2, 3, 4))
 

@@ -28,11 +28,11 @@ from relatent.translate.goals import Solution
 from relatent.translate.quality import LearningCurve
 
 # Shares of the largest part of the pairs that is fitted again, and how many pairs that part has at most.
-SHARES, MOST_REFITTED = (0.25, 0.5, 1.0), 2_000
+SHARES, MAX_REFITTED = (0.25, 0.5, 1.0), 2_000
 # Fewer pairs may need a stricter penalty by these factors.
 STRICTER = (1.0, 8.0)
 # Fewer pairs, or held-out rows, than this give no curve.
-FEWEST = 40
+MIN_ROWS = 40
 
 
 def measure_curve(translator: Translator, x: np.ndarray, y: np.ndarray, seed: int) -> PairsCurve | None:
@@ -41,10 +41,10 @@ def measure_curve(translator: Translator, x: np.ndarray, y: np.ndarray, seed: in
     None where the translator has no pairs, because it was loaded, or where there are too few.
     """
     pairs = getattr(translator, "pairs_", None)
-    if pairs is None or min(len(pairs.sample), len(x)) < FEWEST:
+    if pairs is None or min(len(pairs.sample), len(x)) < MIN_ROWS:
         return None
     order = np.random.default_rng(seed).permutation(len(pairs.sample))
-    largest = min(len(order) // 2, MOST_REFITTED)
+    largest = min(len(order) // 2, MAX_REFITTED)
     sizes = [round(share * largest) for share in SHARES]
     columns = [_best_scores(translator, order[:size], x, y) for size in sizes]
     columns.append(_scores(Solution(translator.map_, translator.target_map_), x, y))
@@ -72,13 +72,13 @@ def _scores(solved: Solution, x: np.ndarray, y: np.ndarray) -> np.ndarray:
 
 
 # Items that are named, the worst first.
-MOST_NAMED = 10
+MAX_NAMED = 10
 # Anchors that are looked at: coverage needs many, and a decomposition of so many takes a second.
-MOST_ANCHORS = 4_000
+MAX_ANCHORS = 4_000
 # Norms that differ by less than this share of their mean are all the same.
 CONSTANT = 1e-3
 # Singular values that are kept of each space.
-MOST_SINGULAR = 400
+MAX_SINGULAR = 400
 MEASURES = {"cka": cka, "mutual_knn": mutual_knn}
 
 
@@ -96,7 +96,7 @@ def measure_closeness(
     if x.shape[1] == y.shape[1]:
         series["untranslated"] = _cosines(x, y)
         untranslated = bootstrap(series["untranslated"], seed=seed)
-    worst = [WorstRow(str(keys[i]), float(rows[i])) for i in np.argsort(rows, kind="stable")[:MOST_NAMED]]
+    worst = [WorstRow(str(keys[i]), float(rows[i])) for i in np.argsort(rows, kind="stable")[:MAX_NAMED]]
     fidelity = fidelity_report(translated, y, slices, seed=seed)
     return Closeness(len(rows), fidelity, untranslated, Spread.of(series), tuple(worst))
 
@@ -106,7 +106,7 @@ def worst_queries(verdict: Verdict) -> tuple[WorstRow, ...]:
     if verdict.keys is None:
         return ()
     kept, before = (verdict.query_scores(option) for option in ("translate", "stay"))
-    order = np.argsort(kept - before, kind="stable")[:MOST_NAMED]
+    order = np.argsort(kept - before, kind="stable")[:MAX_NAMED]
     named = [WorstRow(str(verdict.keys[i]), float(kept[i]), float(before[i])) for i in order]
     return tuple(row for row in named if row.value < (row.against or 0))
 
@@ -115,7 +115,7 @@ def measure_anchors(source: Space, rows: np.ndarray, x: np.ndarray, seed: int) -
     """Diagnose the anchors in some rows of the source, centered, and how far they cover the rows of x."""
     if len(rows) < 2 or not len(x):
         return None
-    anchors = source.take(drawn(rows, MOST_ANCHORS, seed)).astype(np.float64)
+    anchors = source.take(drawn(rows, MAX_ANCHORS, seed)).astype(np.float64)
     center = np.mean(anchors, axis=0)
     return Anchors(len(rows), len(anchors), diagnose_anchors(anchors - center, x - center))
 
@@ -162,7 +162,7 @@ def _cosines(x: np.ndarray, y: np.ndarray) -> np.ndarray:
 def _singular(x: np.ndarray) -> tuple[float, ...]:
     """Return the singular values of the centered rows over the largest, without those that are rounding noise."""
     centered = x.astype(np.float64) - np.mean(x, axis=0, dtype=np.float64)
-    values = np.linalg.eigvalsh(centered.T @ centered)[::-1][: min(*x.shape, MOST_SINGULAR)]
+    values = np.linalg.eigvalsh(centered.T @ centered)[::-1][: min(*x.shape, MAX_SINGULAR)]
     live = values[values > values[0] * 1e-12]
     return tuple(np.sqrt(live / values[0]).tolist())
 

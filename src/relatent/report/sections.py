@@ -1,4 +1,4 @@
-"""The sections of a report about what was measured: pairs, cosines, cut-offs, anchors, similarity, provenance."""
+"""The sections of a report about what was measured: pairs, cosines, thresholds, anchors, similarity, provenance."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from math import isfinite, isnan
 from relatent.decide.anchors import WORTH
 from relatent.decide.options import OPTIONS
 from relatent.decide.rule import in_words
-from relatent.decide.threshold import Cutoff, Thresholds
+from relatent.decide.threshold import Threshold, Thresholds
 from relatent.decide.verdict import MEANINGS, Verdict
 from relatent.evaluate.comparison import MEASURES
 from relatent.evaluate.interval import Estimate, Measured, Report
@@ -59,12 +59,12 @@ def about_cosines(found: Findings) -> list[Block]:
 
 
 def about_thresholds(found: Findings) -> list[Block]:
-    """Return the new cut-offs for old ones."""
+    """Return the new thresholds for old ones."""
     if found.thresholds is None:
         return []
     said = (
-        "A cut-off on cosine similarity means something else under another model. Each new cut-off lets as many pairs "
-        "of items pass as the old one did."
+        "A threshold on cosine similarity means something else under another model. Each new threshold lets as many "
+        "pairs of items pass as the old one did."
     )
     return [Paragraph(said), _threshold_table(found.thresholds)]
 
@@ -72,18 +72,18 @@ def about_thresholds(found: Findings) -> list[Block]:
 def _threshold_table(tables: Mapping[str, Thresholds]) -> Table:
     first = next(iter(tables.values()))
     rows = tuple(
-        (f"{line.old:g}", *(_cutoff(table.lines[i].new) for table in tables.values()), _passing(line))
+        (f"{line.old:g}", *(_threshold(table.lines[i].new) for table in tables.values()), _passing(line))
         for i, line in enumerate(first)
     )
-    header = ("old cut-off", *tables, "pairs that pass")
+    header = ("old threshold", *tables, "pairs that pass")
     return Table(f"Over all pairs of {first.rows:,} items", header, rows, tuple(range(len(header))))
 
 
-def _passing(line: Cutoff) -> str:
+def _passing(line: Threshold) -> str:
     return f"{line.passing:,}" + (" (too few to rely on)" if line.few else "")
 
 
-def _cutoff(e: Estimate) -> str:
+def _threshold(e: Estimate) -> str:
     return "nothing passes" if isnan(e.value) else in_words(e)
 
 
@@ -311,13 +311,13 @@ def _limits(found: Findings) -> list[Block]:
 SECTIONS: dict[str, tuple[str, Callable[[Findings], list[Block]]]] = {
     "checks": ("Checks", _checks),
     "plan": ("What it would take", _plan),
-    "options": ("Stay, translate, cascade or re-embed", _options),
+    "options": ("Stay, translate, rerank or re-embed", _options),
     "limits": ("When this will not help", _limits),
     "slices": ("By slice", _slices),
     "worst": ("Items that fare worst", _worst),
     "pairs": ("Is it worth buying more pairs?", about_pairs),
     "cosines": ("How close translated vectors come", about_cosines),
-    "thresholds": ("Cut-offs on similarity", about_thresholds),
+    "thresholds": ("Thresholds on similarity", about_thresholds),
     "anchors": ("Anchors", about_anchors),
     "similarity": ("How similar the spaces are", about_similarity),
     "comparison": ("Measures of similarity", about_comparison),

@@ -15,7 +15,7 @@ from relatent.translate.translator import Translator
 
 # Of the anchors, the share nearest to a query that its scores are measured against.
 TAIL = 0.1
-FEWEST_ANCHORS = 50
+MIN_ANCHORS = 50
 # The constant of reciprocal rank fusion, as in its paper.
 RANK_CONSTANT = 60
 
@@ -71,8 +71,8 @@ class MixedIndex:
         self.translator, self.metric = translator, metric
         before, after = as_parallel(x=anchors[0], y=anchors[1])
         self._anchors = to_numpy(before), to_numpy(after)
-        if len(before) < FEWEST_ANCHORS:
-            raise ValueError(f"There are {len(before)} anchors: expected at least {FEWEST_ANCHORS} to calibrate by.")
+        if len(before) < MIN_ANCHORS:
+            raise ValueError(f"There are {len(before)} anchors: expected at least {MIN_ANCHORS} to calibrate by.")
         count = np.arange(len(self.old) + len(self.new))
         self.rows = (
             (count[: len(self.old)], count[len(self.old) :])

@@ -70,7 +70,7 @@ class Found:
 
 
 @dataclass
-class Cascade:
+class Reranker:
     """Search an old index with queries of a new model, and let the new model have the last word.
 
     The translator takes queries of the new model into the space of the index (``Translator("retrieval",
@@ -87,10 +87,10 @@ class Cascade:
     >>> new = rng.normal(size=(300, 6))
     >>> old = new @ np.linalg.qr(rng.normal(size=(6, 6)))[0] + 0.3 * rng.normal(size=(300, 6))
     >>> t = Translator("retrieval", frozen_target=True).fit(new[:200], old[:200])
-    >>> cascade = Cascade(t, old, embed=lambda keys: new[keys], candidates=20)
-    >>> cascade.search(new[250:], k=1).keys[0]
+    >>> reranker = Reranker(t, old, embed=lambda keys: new[keys], candidates=20)
+    >>> reranker.search(new[250:], k=1).keys[0]
     [250]
-    >>> len(cascade.cache) < 300
+    >>> len(reranker.cache) < 300
     True
     """
 

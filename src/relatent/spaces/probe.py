@@ -38,7 +38,7 @@ TELLING = 0.2
 # Mean norms that differ by more than the first factor are suspicious, by more than the second another space.
 NORM_UNSURE, NORM_FOREIGN = 4.0, 20.0
 # A file is probed in this many blocks of so many rows, and a folder in one block of at most so many files.
-BLOCKS, BLOCK_ROWS, MOST_FILES = 8, 128, 64
+BLOCKS, BLOCK_ROWS, MAX_FILES = 8, 128, 64
 # Squares of larger numbers, and sums of them, may overflow.
 HUGE = 1e100
 
@@ -134,7 +134,7 @@ def probed_ranges(starts: Sequence[int]) -> list[tuple[int, int]]:
     ([(0, 128), (14267, 14395)], 8)
     """
     parts = [(first, last) for first, last in pairwise(starts) if first < last]
-    parts = [parts[i] for i in _spaced(len(parts), MOST_FILES)] if parts else []
+    parts = [parts[i] for i in _spaced(len(parts), MAX_FILES)] if parts else []
     blocks = -(-BLOCKS // max(len(parts), 1))
     ranges = []
     for first, last in parts:

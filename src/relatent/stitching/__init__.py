@@ -1,14 +1,14 @@
 """STITCH: an encoder, a translator and a decoder become one model; every encoder is tried with every decoder."""
 
 from relatent.stitching.compose import StitchedModel, stitch, stitch_at
-from relatent.stitching.heads import LinearHead, Stitched, read_head, stitch_space
+from relatent.stitching.heads import LinearHead, StitchReport, read_head, stitch_space
 from relatent.stitching.matrix import METHODS, stitching_matrix
 from relatent.stitching.result import StitchedPair, StitchingMatrix
 
 __all__ = [
     "METHODS",
     "LinearHead",
-    "Stitched",
+    "StitchReport",
     "StitchedModel",
     "StitchedPair",
     "StitchingMatrix",

@@ -110,7 +110,7 @@ def _arrays(path: Path) -> dict[str, np.ndarray]:
 
 
 @dataclass(frozen=True)
-class Stitched:
+class StitchReport:
     """How often the head was right, where the truth is known: untranslated, translated, and on its own encoder."""
 
     rows: int
@@ -156,7 +156,7 @@ def stitch_space(
     accept: bool = False,
     overwrite: bool = False,
     progress: bool | None = None,
-) -> Stitched:
+) -> StitchReport:
     """Let a head that was trained on the target read the translated source; write its scores and a ``prediction``.
 
     With ``truth``, a column of the source, the accuracy is given beside that of untranslated vectors, where the
@@ -180,7 +180,7 @@ def stitch_space(
     }
     scored = len(right["translated"]) if right else 0
     accuracy = {name: bootstrap(values) for name, values in right.items() if len(values)}
-    return Stitched(len(source), len(head.weight), accuracy, scored, len(source) - scored if right else 0)
+    return StitchReport(len(source), len(head.weight), accuracy, scored, len(source) - scored if right else 0)
 
 
 def _readers(

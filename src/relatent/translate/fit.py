@@ -92,8 +92,8 @@ class _SumShard:
 
 
 # More pairs than this hardly change a closed-form map, and the hashes of their keys would swell its file.
-MOST_PAIRS = 1_000_000
-FEWEST_HELD_OUT = 100
+MAX_PAIRS = 1_000_000
+MIN_HELD_OUT = 100
 
 
 @dataclass(frozen=True)
@@ -118,7 +118,7 @@ class FitReport(Result):
         ]
         if self.selection is not None:
             lines.append(f"Map: {self.selection.chosen}, chosen by {self.selection.criterion}.")
-        if self.held_out < FEWEST_HELD_OUT:
+        if self.held_out < MIN_HELD_OUT:
             lines.append(f"Only {self.held_out} pairs are left to evaluate it by: expect wide intervals.")
         return "\n".join([*lines, *(f"Warning: {text}." for text in self.warnings)])
 
@@ -129,7 +129,7 @@ def fit_spaces(
     target: Space,
     *,
     held_out: float = 0.2,
-    max_pairs: int = MOST_PAIRS,
+    max_pairs: int = MAX_PAIRS,
     anchors: Sequence[Any] | None = None,
     force: bool = False,
     engine: Engine | None = None,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from relatent._array import Array, array_namespace, is_followed, like, random_generator, row_chunks
+from relatent._array import Array, array_namespace, is_tracked, like, random_generator, row_chunks
 
 if TYPE_CHECKING:
     from relatent.translate.pairs import Pairs
@@ -52,7 +52,7 @@ class Bank:
         """Return what to take off the score of each mapped target, (n, 1); ``bias`` (n, 1) is in all its scores."""
         xp, n = array_namespace(targets), targets.shape[0]
         queries, offsets = xp.matrix_transpose(like(self.queries, targets)), like(self.offsets, targets)
-        chunks = [slice(None)] if is_followed(targets) else row_chunks(max(n, 1))
+        chunks = [slice(None)] if is_tracked(targets) else row_chunks(max(n, 1))
         means = [best_mean(targets[c, :] @ queries + offsets, self.neighbors) for c in chunks]
         return self.weight * (bias + xp.concat(means, axis=0))
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from relatent._array import BLOCK_ROWS, Array, array_namespace, is_followed, like, row_chunks
+from relatent._array import BLOCK_ROWS, Array, array_namespace, is_tracked, like, row_chunks
 from relatent._linalg import rows_per_chunk
 from relatent._saved import Saved, content_hash
 from relatent.spaces.io.batches import Batch, BatchVectors, batch_vectors, with_vectors
@@ -45,7 +45,7 @@ class FoldedMap:
         """Translate checked rows. NumPy's halves become float32; these and what has steps in between go in blocks."""
         rows, half = self._rows_at_once, isinstance(x, np.ndarray) and x.dtype == np.float16
         # Autograd keeps the temporaries anyway; and one product of all rows takes no longer than its blocks.
-        if is_followed(x) or (not half and (self.is_affine or x.shape[0] <= rows)):
+        if is_tracked(x) or (not half and (self.is_affine or x.shape[0] <= rows)):
             return self._mapped(x)
         if not isinstance(x, np.ndarray):
             return array_namespace(x).concat(

@@ -18,7 +18,7 @@ from relatent.translate.pairs import Pairs
 # Of the orthogonal map in the blend: what a head is tried with.
 SHARES = (0.0, 0.15, 0.3, 0.5, 0.75, 1.0)
 # What a ridge that predicts nothing at all may be multiplied by.
-MOST_GAIN = 10.0
+MAX_GAIN = 10.0
 WIDE = np.dtype(np.float64)
 
 
@@ -81,7 +81,7 @@ def lost_size(predicted: np.ndarray, y: np.ndarray) -> float:
     A ridge shrinks its predictions, and a head was trained on vectors of full norm.
     """
     size, kept = np.sum(y**2), np.sum(predicted**2)
-    return float(np.sqrt(size / max(kept, size / MOST_GAIN**2))) if size else 1.0
+    return float(np.sqrt(size / max(kept, size / MAX_GAIN**2))) if size else 1.0
 
 
 def reliable_share(trials: list[_Trial], gain: float) -> float:

