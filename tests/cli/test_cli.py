@@ -188,7 +188,7 @@ def test_defaults_of_commands_are_those_of_the_library():
         assert ours[name] == library[name], name
     comparing = {p.name: p.default for p in COMMANDS["compare"].params}
     for name in ("k", "max_rows", "permutations", "seed"):
-        assert comparing[name] == defaults(evaluate.compare_spaces)[name], name
+        assert comparing[name] == defaults(evaluate.compare)[name], name
 
 
 def test_rows_are_paired_by_order_only_when_asked(here):

@@ -263,11 +263,11 @@ def compare(
       relatent compare old.npy new.npy --rows 2000 --json
       relatent compare old.parquet new.parquet --html compare.html
     """
-    from relatent.evaluate import compare_spaces
+    import relatent as rl
     from relatent.report import report_comparison
 
     first, second = two_spaces(old, new, vector, key, target_vector, target_key, by_row)
-    found = compare_spaces(
+    found = rl.compare(
         first, second, max_rows=max_rows, k=k, permutations=permutations, seed=seed, progress=progress
     )
     pages = write_pages((html, markdown), lambda words: report_comparison(found, first, second, command=words))

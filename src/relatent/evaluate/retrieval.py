@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -13,7 +13,9 @@ from relatent._linalg import unit_norm
 from relatent.evaluate.checks import check_fewer, check_varies
 from relatent.evaluate.interval import Report, column, report
 from relatent.evaluate.neighbors import nearest, score_blocks
-from relatent.spaces.multi_vectors import MultiVectors
+
+if TYPE_CHECKING:
+    from relatent.spaces.multi_vectors import MultiVectors
 
 # One entry per query: a row number, several, or a mapping from row numbers to grades.
 Relevant = Sequence[Any] | np.ndarray
@@ -103,7 +105,7 @@ def _discounted(grades: np.ndarray) -> np.ndarray:
 
 
 def jaccard(x: Array, y: Array, k: int = 10, metric: str = "cosine") -> float:
-    r"""Return the overlap of the neighbors of each x with those of its y, both looked up in y, themselves included.
+    r"""Return the overlap of the neighbors of each x with those of its y, both searched in y, themselves included.
 
     .. math:: \frac1n \sum_i \frac{|N_i \cap T_i|}{|N_i \cup T_i|}, \quad
               N_i = \operatorname{kNN}_Y(x_i),\; T_i = \operatorname{kNN}_Y(y_i)
@@ -237,8 +239,8 @@ def hubness(x: Array, y: Array | None = None, k: int = 10, metric: str = "cosine
 
     .. math:: \operatorname{E}[(N - \mu)^3] / \sigma^3
 
-    Near 0: every row is found about equally often. Above about 1 a few rows, the hubs, crowd out the rest; the metric
-    ``csls`` corrects for them.
+    Near 0: every row is found about equally often. Above about 1 a few rows, the hubs, are among the neighbors of
+    most; the metric ``csls`` corrects for them.
 
     References: Radovanović et al., JMLR 2010.
 
@@ -315,7 +317,7 @@ def _ahead(scores: np.ndarray, own: np.ndarray) -> np.ndarray:
     return np.asarray(np.sum(scores > mine, axis=1) + 0.5 * np.sum(scores == mine, axis=1))
 
 
-# Vectors of queries that meet all vectors of the documents at a time.
+# Vectors of queries that are compared with all vectors of the documents at a time.
 BLOCK = 2_048
 
 
@@ -329,6 +331,7 @@ def maxsim(queries: MultiVectors, documents: MultiVectors, *, normalize: bool = 
 
     References: Khattab & Zaharia, SIGIR 2020 (ColBERT).
 
+    >>> from relatent.spaces import MultiVectors
     >>> a, b = MultiVectors.of([np.eye(2)]), MultiVectors.of([np.eye(2)[:1], np.eye(2)])
     >>> maxsim(a, b).tolist()
     [[1.0, 2.0]]

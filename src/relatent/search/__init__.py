@@ -1,6 +1,5 @@
 """SEARCH: ask an index with queries of another model."""
 
-from relatent.search.mixed import MixedIndex
-from relatent.search.rerank import Found, Reranker, as_lookup
+from relatent._lazy import attach
 
-__all__ = ["Found", "MixedIndex", "Reranker", "as_lookup"]
+__getattr__, __dir__, __all__ = attach(__name__)
