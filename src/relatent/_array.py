@@ -51,12 +51,12 @@ def as_matrices(**named: Any) -> tuple[Array, ...]:
 
 
 def as_matrix(x: Any, name: str = "x") -> Array:
-    """Check one matrix: 2-D, at least one row and one coordinate, finite; float16 and integers become float32 or float64."""
+    """Check one matrix: 2-D, finite, at least one row and column; float16 and integers become float32 or float64."""
     return x if _is_ready(x) else as_matrices(**{name: x})[0]
 
 
 def as_rows(x: Any, name: str = "x") -> Array:
-    """Check one matrix as :func:`as_matrix` does, for functions that cast block by block: NumPy's float16 stays float16."""
+    """Check one matrix as :func:`as_matrix` does, for what casts block by block: NumPy's float16 stays float16."""
     is_half = type(x) is np.ndarray and x.ndim == 2 and x.size > 0 and x.dtype == np.float16
     if is_half and all(_is_finite_float16(x[rows]) for rows in row_chunks(len(x))):
         return x

@@ -16,7 +16,7 @@ from relatent._linalg import row_norms, unit_norm
 from relatent.evaluate.checks import check_varies, scalar
 from relatent.evaluate.interval import Estimate, Report, bootstrap, column, ratio, report, share_of_gain
 from relatent.evaluate.neighbors import nearest
-from relatent.evaluate.retrieval import Relevant, recall_rows
+from relatent.evaluate.retrieval import Relevant, query_scores
 
 
 def cosine(x: Array, y: Array) -> float:
@@ -172,15 +172,20 @@ def arr(
     metric: str = "cosine",
     relevant: Relevant | None = None,
     *,
+    measure: str = "recall",
     seed: int = 0,
 ) -> Estimate:
-    r"""Return the recall@k of translated queries relative to having re-embedded everything.
+    r"""Return the ARR: the score of the translated search relative to having re-embedded everything.
 
-    .. math:: \frac{\operatorname{recall@k}(x \to \text{gallery})}{\operatorname{recall@k}(y \to \text{y\_gallery})}
+    .. math:: \text{ARR} = \frac{\operatorname{score@k}(x \to \text{gallery})}
+              {\operatorname{score@k}(y \to \text{y\_gallery})}
 
     x are the queries as they search now (translated, or in a translated gallery); y and ``y_gallery`` the same queries
-    and items under the new model. ``relevant`` as in :func:`relatent.evaluate.recall`; by default what y finds in
-    ``y_gallery``, and then the denominator is 1.
+    and items under the new model. The ``measure`` is "recall", "mrr" or "ndcg"; a :class:`relatent.decide.Verdict` has
+    the ARR of the measure that decides. ``relevant`` as in :func:`relatent.evaluate.recall`; by default what y finds
+    in ``y_gallery``, and then the denominator is 1.
+
+    References: Drift-Adapter, EMNLP 2025 (ARR).
 
     >>> g = np.random.default_rng(0).normal(size=(50, 4))
     >>> arr(g[:9], g, -g[:9], -g).value
@@ -188,8 +193,8 @@ def arr(
     """
     if relevant is None:
         relevant = nearest(y, y_gallery, k, metric).indices
-    now = recall_rows(x, gallery, k, metric, relevant)
-    ideal = recall_rows(y, y_gallery, k, metric, relevant)
+    now = query_scores(x, gallery, k, metric, relevant, measure)
+    ideal = query_scores(y, y_gallery, k, metric, relevant, measure)
     return bootstrap(np.stack([now, ideal], axis=1), ratio(0, 1), seed=seed)
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from relatent._array import Array, as_parallel, as_same_space, check_same_width, row_chunks, to_numpy
+from relatent._array import Array, as_parallel, as_same_space, check_same_width, row_chunks, suggest, to_numpy
 from relatent._linalg import unit_norm
 from relatent.evaluate.checks import check_fewer, check_varies
 from relatent.evaluate.interval import Report, column, report
@@ -83,6 +83,14 @@ class Judgments:
         """
         best = -np.sort(-self.grades, axis=1)[:, : found.shape[1]]
         return np.asarray(_discounted(self.grades_of(found)) / _discounted(best))
+
+
+# Measures of judged rows, query by query.
+JUDGED: dict[str, Callable[[Judgments, np.ndarray], np.ndarray]] = {
+    "recall": Judgments.recall,
+    "mrr": Judgments.reciprocal_rank,
+    "ndcg": Judgments.ndcg,
+}
 
 
 def first_hit(hits: np.ndarray) -> np.ndarray:
@@ -171,7 +179,7 @@ def recall(x: Array, y: Array, k: int = 10, metric: str = "cosine", relevant: Re
     >>> recall(np.asarray([[1.0, 0.1]]), np.eye(3)[:, :2] + 0.1, k=2, relevant=[[0, 2]])
     1.0
     """
-    return float(np.mean(recall_rows(x, y, k, metric, relevant)))
+    return float(np.mean(query_scores(x, y, k, metric, relevant, "recall")))
 
 
 def precision(x: Array, y: Array, k: int = 10, metric: str = "cosine", relevant: Relevant | None = None) -> float:
@@ -199,8 +207,7 @@ def ndcg(x: Array, y: Array, k: int = 10, metric: str = "cosine", relevant: Rele
     >>> ndcg(np.asarray([[1.0, 0.1]]), np.eye(3)[:, :2] + 0.1, k=2, relevant=[{0: 2.0, 2: 1.0}])
     1.0
     """
-    found, judged = _found(x, y, k, metric, relevant)
-    return float(np.mean(judged.ndcg(found)))
+    return float(np.mean(query_scores(x, y, k, metric, relevant, "ndcg")))
 
 
 def top1(x: Array, y: Array, metric: str = "cosine", relevant: Relevant | None = None) -> float:
@@ -279,10 +286,12 @@ def retrieval_report(
     return report(np.stack(columns, axis=1), measures, slices, seed=seed)
 
 
-def recall_rows(x: Array, y: Array, k: int, metric: str, relevant: Relevant | None) -> np.ndarray:
-    """Return the recall of every query."""
+def query_scores(x: Array, y: Array, k: int, metric: str, relevant: Relevant | None, measure: str) -> np.ndarray:
+    """Return the score of every query by one of ``JUDGED``."""
+    if measure not in JUDGED:
+        raise ValueError(f"There is no measure {measure!r} of judged rows.{suggest(measure, JUDGED)}")
     found, judged = _found(x, y, k, metric, relevant)
-    return judged.recall(found)
+    return JUDGED[measure](judged, found)
 
 
 def _checked(x: Array, y: Array, k: int) -> tuple[Array, Array]:

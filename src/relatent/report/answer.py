@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from relatent.decide.anchors import WORTH
-from relatent.decide.rule import GO, NO_GO, in_words
+from relatent.decide.options import OPTIONS, Option
+from relatent.decide.rule import GO, NO_GO, Outcome, in_words
 from relatent.decide.threshold import Thresholds
 from relatent.decide.verdict import DECIDING, LARGE_SHARE, Verdict
 from relatent.evaluate.interval import Estimate
@@ -13,12 +14,6 @@ from relatent.migrate.plan import FEW_ROWS
 from relatent.report.data import Anchors, Closeness, Findings, PairsCurve
 from relatent.report.document import Figure, Headline
 
-MEANINGS = {
-    "stay": "Stay with the old model and its index.",
-    "translate": "Translate the old vectors. Nothing has to be embedded anew.",
-    "rerank": "Search the translated index for candidates, and let the new model rank them.",
-    "re-embed": "Embed everything with the new model.",
-}
 UNDECIDED = "There is too little to decide by. What is missing is said below."
 TONES = {GO: "good", NO_GO: "bad"}
 
@@ -49,10 +44,10 @@ def _of_verification(found: Findings, figures: tuple[Figure, ...]) -> Headline:
     return Headline("Verified", f"All {len(checks)} checks passed. The new field may be served.", "good", figures)
 
 
-def _answer(decision: str, recommended: str | None, v: Verdict | None, figures: tuple[Figure, ...]) -> Headline:
+def _answer(decision: Outcome, recommended: Option | None, v: Verdict | None, figures: tuple[Figure, ...]) -> Headline:
     if recommended is None:
         return Headline("No verdict", UNDECIDED if v is None or v.deciding == DECIDING else _alike(v), "open", figures)
-    return Headline(f"{decision}: {recommended}", MEANINGS[recommended], TONES.get(decision, "open"), figures)
+    return Headline(f"{decision}: {recommended}", OPTIONS[recommended].advice, TONES.get(decision, "open"), figures)
 
 
 def _alike(v: Verdict) -> str:

@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping
 from math import isfinite, isnan
 
 from relatent.decide.anchors import WORTH
-from relatent.decide.options import OPTIONS
+from relatent.decide.options import OPTIONS, Option
 from relatent.decide.rule import in_words
 from relatent.decide.threshold import Threshold, Thresholds
-from relatent.decide.verdict import MEANINGS, Verdict
+from relatent.decide.verdict import Verdict
 from relatent.evaluate.comparison import MEASURES
 from relatent.evaluate.interval import Estimate, Measured, Report
 from relatent.report.answer import headline_of, limits
@@ -220,8 +220,8 @@ def _options(found: Findings) -> list[Block]:
     ]
 
 
-def _meaning(v: Verdict, option: str) -> str:
-    return MEANINGS[option].format(candidates=f"{v.scores.candidates:,}")
+def _meaning(v: Verdict, option: Option) -> str:
+    return OPTIONS[option].label.format(candidates=f"{v.scores.candidates:,}")
 
 
 def _storage(v: Verdict) -> list[Block]:
