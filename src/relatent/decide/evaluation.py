@@ -46,7 +46,7 @@ def evaluate_spaces(
     stored: Sequence[Storage] = (),
     accept: bool = False,
     seed: int = 0,
-    progress: bool | None = False,
+    progress: bool | None = None,
 ) -> Verdict:
     """Return the verdict on a translator: stay, translate, rerank or re-embed (:func:`relatent.decide.verdict_of`).
 

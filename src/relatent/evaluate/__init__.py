@@ -12,9 +12,9 @@ if TYPE_CHECKING:
     from relatent.evaluate.comparison import compare as compare
     from relatent.evaluate.fidelity import TaskKept as TaskKept
     from relatent.evaluate.fidelity import arr as arr
-    from relatent.evaluate.fidelity import cosine as cosine
     from relatent.evaluate.fidelity import fidelity_report as fidelity_report
     from relatent.evaluate.fidelity import gain_recovered as gain_recovered
+    from relatent.evaluate.fidelity import mean_cosine as mean_cosine
     from relatent.evaluate.fidelity import mse as mse
     from relatent.evaluate.fidelity import norm_ratio as norm_ratio
     from relatent.evaluate.fidelity import r2 as r2

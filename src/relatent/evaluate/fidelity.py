@@ -19,14 +19,14 @@ from relatent.evaluate.neighbors import nearest
 from relatent.evaluate.retrieval import Relevant, query_scores
 
 
-def cosine(x: Array, y: Array) -> float:
+def mean_cosine(x: Array, y: Array) -> float:
     r"""Return the mean cosine between translated and target vectors: :math:`\frac1n \sum_i \cos(x_i, y_i)`.
 
     Unchanged by the norm of either vector; a zero vector counts 0. Differentiable.
 
     References: Maiorca et al., 2023 and 2024 (lcos).
 
-    >>> cosine(np.eye(2), 3 * np.eye(2))
+    >>> mean_cosine(np.eye(2), 3 * np.eye(2))
     1.0
     """
     x, y = _pair(x, y)

@@ -231,7 +231,7 @@ def plan_migration(
     trial: bool = True,
     trial_rows: int = TRIAL_ROWS,
     accept: bool = False,
-    progress: bool | None = False,
+    progress: bool | None = None,
 ) -> MigrationPlan:
     """Return what a migration would take: rows, sizes, time from a trial, the cost of re-embedding, and a verdict.
 
