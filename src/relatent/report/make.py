@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from relatent._terminal import stages
-from relatent.decide.evaluation import evaluate_spaces, side_of, slice_labels
+from relatent.decide.evaluation import evaluate_spaces, role_of, slice_labels
 from relatent.decide.relevance import Relevance
 from relatent.decide.rule import Cost, Rule
 from relatent.decide.threshold import GROUPS, Thresholds, thresholds
@@ -75,7 +75,7 @@ def report_spaces(
         translator,
         source,
         target,
-        side=side,
+        role=side,
         relevant=relevant,
         slices=slices,
         k=k,
@@ -139,7 +139,7 @@ def report_translator(
         anchors = measure_anchors(source, trial.anchor_rows, x, seed)
         geometry = measure_geometry(trial.spaces()) if len(x) > 1 else None
         stage("matching thresholds")
-        thresholds = trial.thresholds(side_of(translator, side) == "queries", seed)
+        thresholds = trial.thresholds(role_of(translator, side) == "queries", seed)
         stage("drawing the learning curve")
         curve = measure_curve(translator, x, trial.y, seed)
     return Findings(
