@@ -71,7 +71,7 @@ def test_k_is_checked_and_the_advice_works(spaces, translator, k):
 def test_spaces_are_checked(spaces, translator):
     with pytest.raises(SpaceMismatchError):
         evaluate_spaces(translator, spaces[1], spaces[0])
-    with pytest.raises(ValueError, match=r"no side 'query'\. Did you mean 'queries'"):
+    with pytest.raises(ValueError, match=r"no role 'query'\. Did you mean 'queries'"):
         evaluate_spaces(translator, *spaces, role="query")
 
 
