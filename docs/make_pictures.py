@@ -54,12 +54,12 @@ def report(chromium: str, path: Path) -> None:
     from relatent import load, read_space
     from relatent.decide import read_relevance
     from relatent.demo import run_demo
-    from relatent.report import report_spaces, write_report
+    from relatent.report import make_report, write_report
 
     with tempfile.TemporaryDirectory() as folder:
         files = run_demo(folder).files
         pair = read_space(files["old"]), read_space(files["new"])
-        found = report_spaces(*pair, translator=load(files["translator"]), relevant=read_relevance(files["relevant"]))
+        found = make_report(load(files["translator"]), *pair, relevant=read_relevance(files["relevant"]))
         page = Path(folder, "report.html")
         write_report(found, page)
         photograph(chromium, page, path, (940, 960), sharpness=2, colors=64)

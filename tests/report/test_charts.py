@@ -8,13 +8,11 @@ import numpy as np
 import pytest
 
 import relatent.report
-from relatent.report.document import Band, Bar, BarChart, HeatMap, Histogram, Line, LineChart, Paragraph
-from relatent.report.html import Markup, joined, tag
-from relatent.report.markdown import chart_table
-from relatent.report.svg import Axis, draw, luminance
+from relatent.report.document import Bar, BarChart, Chart, HeatMap, Histogram, Line, LineChart, Paragraph, Point
+from relatent.report.svg import Axis, Markup, draw, joined, luminance, tag
 
 LINES = LineChart(
-    "t", "d", "pairs", "MRR", (Line("a", (Band(10, 0.2, 0.1, 0.3), Band(1000, 0.7, 0.6, 0.75))),), log_x=True
+    "t", "d", "pairs", "MRR", (Line("a", (Point(10, 0.2, 0.1, 0.3), Point(1000, 0.7, 0.6, 0.75))),), log_x=True
 )
 BARS = BarChart("t", "d", "nDCG", (Bar("stay", 0.4, 0.3, 0.5), Bar("translate", -0.1, -0.2, 0.0, chosen=True)))
 HISTOGRAM = Histogram("t", "d", "cosine", (0.0, 0.5, 1.0, 1.5), (("a", (0.0, 0.9, 0.1)), ("b", (0.5, 0.5, 0.0))))
@@ -59,15 +57,15 @@ def test_bars_are_as_long_as_their_values():
 
 
 def test_the_numbers_of_a_chart_are_in_its_table():
-    assert chart_table(LINES).rows[1] == ("a", "1,000", "0.7", "0.6", "0.75")
-    assert chart_table(BARS).rows[0] == ("stay", "0.4", "0.3", "0.5")
-    assert chart_table(HISTOGRAM).rows[0] == ("0 to 0.5", "0.0%", "50.0%")
-    assert chart_table(HEAT).rows[0] == ("one", "1.000", "0.500")
+    assert LINES.table().rows[1] == ("a", "1,000", "0.7", "0.6", "0.75")
+    assert BARS.table().rows[0] == ("stay", "0.4", "0.3", "0.5")
+    assert HISTOGRAM.table().rows[0] == ("0 to 0.5", "0.0%", "50.0%")
+    assert HEAT.table().rows[0] == ("one", "1.000", "0.500")
 
 
-@pytest.mark.parametrize("function", [lambda: draw(Paragraph("no"), "c"), lambda: chart_table(Paragraph("no"))])
-def test_what_is_no_chart_is_refused(function):
-    with pytest.raises((TypeError, AttributeError)):
+@pytest.mark.parametrize("function", [lambda: draw(Paragraph("no"), "c"), lambda: Chart("t", "d").table()])
+def test_what_is_not_a_chart_is_refused(function):
+    with pytest.raises((TypeError, AttributeError, NotImplementedError)):
         function()
 
 

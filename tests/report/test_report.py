@@ -14,17 +14,9 @@ from relatent._files import FileError
 from relatent.decide import Decision, Relevance
 from relatent.evaluate import compare_spaces
 from relatent.migrate import Check, Verification
-from relatent.report import (
-    command_line,
-    report_comparison,
-    report_spaces,
-    report_translator,
-    report_verification,
-    write_report,
-)
+from relatent.report import command_line, make_report, write_report
 from relatent.report.answer import limits
-from relatent.report.html import to_html
-from relatent.report.markdown import to_markdown
+from relatent.report.render import to_html, to_markdown
 from relatent.report.sections import document_of
 from relatent.spaces import held_out, key_hashes
 from relatent.translate import Translator, fit_spaces
@@ -59,7 +51,7 @@ def world():
 @pytest.fixture(scope="module")
 def found(world):
     spaces, _ = world
-    return report_spaces(*spaces[:2], spaces[2:], slices="kind", command="relatent report a b", max_rows=200)
+    return make_report(Translator(), *spaces, slices="kind", command="relatent report a b", max_rows=200)
 
 
 @pytest.fixture(scope="module")
@@ -120,7 +112,7 @@ def test_a_loaded_translator_has_no_curve_and_everything_else(world, tmp_path):
     translator = Translator(map="ridge")
     fit_spaces(translator, source, target)
     translator.save(tmp_path / "t.safetensors")
-    told = report_translator(rl.load(tmp_path / "t.safetensors"), source, target)
+    told = make_report(rl.load(tmp_path / "t.safetensors"), source, target)
     assert told.curve is None
     assert (told.anchors.known, told.closeness.rows) == (translator.n_pairs_, ROWS - translator.n_pairs_)
     assert "pairs" not in {section.name for section in document_of(told).sections}
@@ -147,7 +139,7 @@ def test_singular_values_anchors_and_similarity(world, found):
 def test_a_two_sided_translator_has_no_cosines(world):
     (source, target, _), _ = world
     with pytest.warns(UserWarning, match="moves both sides") as warned:
-        told = report_spaces(target, source, goal="retrieval", max_rows=100)
+        told = make_report(Translator("retrieval"), target, source, max_rows=100)
     assert len(warned) == 1
     assert told.closeness is None
     assert set(told.thresholds) == {"new model"}
@@ -156,7 +148,7 @@ def test_a_two_sided_translator_has_no_cosines(world):
 
 def test_rows_are_bounded(world):
     (source, target, _), _ = world
-    told = report_spaces(source, target, max_rows=50, max_pairs=60)
+    told = make_report(Translator(), source, target, max_rows=50, max_pairs=60)
     assert (told.closeness.rows, told.verdict.scores.items, told.fit.pairs) == (50, 50, 60)
 
 
@@ -219,25 +211,31 @@ def judged_pairs(space):
     return Relevance(keys, [keys[i] for i in near])
 
 
+def sentences(found):
+    """The limitations of a translation, as plain text."""
+    return ["".join(parts) for parts in limits(found)]
+
+
 def test_limits_are_about_what_was_found(world):
     (source, target, _), _ = world
     same = rl.Space(source.vectors, source.keys, "same")
-    no_gain = limits(report_spaces(source, same, relevant=judged_pairs(source)))
+    no_gain = sentences(make_report(Translator(), source, same, relevant=judged_pairs(source)))
     # An offset that all vectors share brings every two of them closer.
-    nothing_judged = limits(report_spaces(source, rl.Space(target.vectors + 2, target.keys, "shifted")))
+    shifted = rl.Space(target.vectors + 2, target.keys, "shifted")
+    nothing_judged = sentences(make_report(Translator(), source, shifted))
     for words, here, elsewhere in (
-        ("No judged pairs were given", nothing_judged, no_gain),
-        ("Thresholds on similarity do not carry over", nothing_judged, no_gain),
+        ("No relevance judgments were given", nothing_judged, no_gain),
+        ("Similarity thresholds do not carry over", nothing_judged, no_gain),
         ("More pairs will hardly help", no_gain, []),
     ):
         assert any(words in sentence for sentence in here), here
         assert not any(words in sentence for sentence in elsewhere), elsewhere
-    assert any("does worse without saying so" in sentence for sentence in no_gain)
+    assert any("degrades silently" in sentence for sentence in no_gain)
 
 
 def test_limits_are_about_all_rows_of_a_store(found):
-    few, many = limits(found), limits(replace(found, plan=SimpleNamespace(rows=10**9)))
-    simpler = "embedding them anew is the simpler way"
+    few, many = sentences(found), sentences(replace(found, plan=SimpleNamespace(rows=10**9)))
+    simpler = "re-embedding is simpler"
     assert any(simpler in sentence for sentence in few)
     assert not any(simpler in sentence for sentence in many)
     assert any("there are 1,000,000,000 in all" in sentence for sentence in many)
@@ -255,9 +253,9 @@ def test_headlines(world, found):
         "GO: translate": decided(found, "GO", "translate"),
         "NO-GO: stay": decided(found, "NO-GO", "stay"),
         "Fitted": replace(found, verdict=None),
-        f"CKA {comparison['cka'].value:.3f}": report_comparison(comparison, source, target),
-        "Verified": report_verification(Verification("store", (replace(check, passed=True),), (1, 1))),
-        "Not verified": report_verification(Verification("store", (check,), (2, 1))),
+        f"CKA {comparison['cka'].value:.3f}": make_report(comparison, source, target),
+        "Verified": make_report(Verification("store", (replace(check, passed=True),), (1, 1))),
+        "Not verified": make_report(Verification("store", (check,), (2, 1))),
     }
     for word, told in cases.items():
         assert document_of(told).headline.word == word
@@ -339,12 +337,12 @@ def test_no_vectors_and_no_texts_unless_asked(world, pages):
     for text in pages.values():
         assert SECRET not in text
     assert "no texts" in pages["html"]
-    asked = report_spaces(source, target, texts="text", max_rows=60)
+    asked = make_report(Translator(), source, target, texts="text", max_rows=60)
     page = to_html(document_of(asked))
     assert SECRET in page
     assert "no texts" not in page
     with pytest.raises(ValueError, match=r"no column 'txt' of texts\. Did you mean 'text'"):
-        report_spaces(source, target, texts="txt", max_rows=60)
+        make_report(Translator(), source, target, texts="txt", max_rows=60)
 
 
 def test_a_file_is_written_by_its_suffix_and_not_over_another(found, tmp_path):
@@ -352,6 +350,6 @@ def test_a_file_is_written_by_its_suffix_and_not_over_another(found, tmp_path):
     with pytest.raises(FileExistsError):
         write_report(found, tmp_path / "r.md")
     write_report(found, tmp_path / "r.md", overwrite=True)
-    with pytest.raises(FileError, match=r"r\.pdf does not say what to write: expected .*\.html, \.md, \.json"):
+    with pytest.raises(FileError, match=r"r\.pdf is not a name of a report: expected .*\.html, \.md, \.json"):
         write_report(found, tmp_path / "r.pdf")
     assert [path.name for path in tmp_path.iterdir()] == ["r.md"]

@@ -98,7 +98,7 @@ def plan(
     """
     from relatent.decide import read_relevance
     from relatent.migrate import plan_migration
-    from relatent.report import report_plan
+    from relatent.report import make_report
     from relatent.spaces import read_space
 
     pair = None if sample is None else (read_space(sample[0]), read_space(sample[1]))
@@ -120,7 +120,7 @@ def plan(
         accept=accept,
         progress=progress,
     )
-    pages = write_pages((html, markdown), lambda words: report_plan(found, pair, command=words))
+    pages = write_pages((html, markdown), lambda words: make_report(found, *(pair or ()), command=words))
     return Answer(f"{found}{pages}", found.to_dict(), EXIT_CODES[found.decision])
 
 
@@ -222,7 +222,7 @@ def verify(
       relatent migrate verify qdrant://db:6333/items --queries new-queries.parquet --json
     """
     from relatent.migrate import verify_migration
-    from relatent.report import report_verification
+    from relatent.report import make_report
     from relatent.spaces import read_space
 
     found = verify_migration(
@@ -236,7 +236,7 @@ def verify(
         seed=seed,
         progress=progress,
     )
-    pages = write_pages((html, markdown), lambda words: report_verification(found, command=words))
+    pages = write_pages((html, markdown), lambda words: make_report(found, command=words))
     return Answer(f"{found}{pages}", found.to_dict(), OK if found.passed else NO_GO)
 
 

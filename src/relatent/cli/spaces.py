@@ -264,11 +264,11 @@ def compare(
       relatent compare old.parquet new.parquet --html compare.html
     """
     from relatent.evaluate import compare_spaces
-    from relatent.report import report_comparison
+    from relatent.report import make_report
 
     first, second = two_spaces(old, new, vector, key, target_vector, target_key, by_row)
     found = compare_spaces(
         first, second, max_rows=max_rows, k=k, permutations=permutations, seed=seed, progress=progress
     )
-    pages = write_pages((html, markdown), lambda words: report_comparison(found, first, second, command=words))
+    pages = write_pages((html, markdown), lambda words: make_report(found, first, second, command=words))
     return Answer(f"{found}{pages}", found.to_dict())

@@ -1,4 +1,4 @@
-"""Axes: where their marks stand and what they say."""
+"""Charts as SVG elements, and markup that is safe by its type: whatever is not markup yet is escaped."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from relatent.report.document import (
     Histogram,
     Line,
     LineChart,
+    number,
 )
 
 VOID = ("br", "hr", "meta")
@@ -95,15 +96,6 @@ class Axis:
             return [mark for mark in marks if self.low * 0.999 <= mark <= self.high * 1.001]
         first, last = round(self.low / self.step), round(self.high / self.step)
         return [round(i * self.step, 12) for i in range(first, last + 1)]
-
-
-def number(value: float) -> str:
-    """Return a mark as text, as short as it can be.
-
-    >>> number(0.25), number(20_000), number(1e-5)
-    ('0.25', '20,000', '1e-05')
-    """
-    return f"{value:,.0f}" if abs(value) >= 1_000 else f"{value:.4g}"
 
 
 def _step(low: float, high: float) -> float:
