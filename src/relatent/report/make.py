@@ -138,7 +138,7 @@ def _found_in(result: Any, spaces: Sequence[Space], max_rows: int, seed: int) ->
     """Return a result by the name of its field, and what else can be told about it."""
     if type(result) not in FIELDS:
         expected = ", ".join(kind.__name__ for kind in FIELDS)
-        raise TypeError(f"A {type(result).__name__} was given: expected a Translator, or one of {expected}.")
+        raise ValueError(f"A {type(result).__name__} was given: expected a Translator, or one of {expected}.")
     found = {FIELDS[type(result)]: result}
     if isinstance(result, MigrationPlan):
         found["verdict"] = result.verdict

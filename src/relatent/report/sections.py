@@ -170,25 +170,21 @@ def _items(title: str, scores: tuple[str, ...], rows: tuple[WorstRow, ...]) -> T
 
 def _pairs(curve: PairsCurve) -> list[Block]:
     change = f"{curve.pairs[-1]:,} more are expected to change the MRR by {in_words(curve.twice, '+')}."
-    more: Paragraph
-    if curve.twice.high < WORTH:
-        more = Paragraph(f"More pairs are not worth their cost: {change}")
-    else:
-        certain = "are" if curve.twice.low > WORTH else "may be"
-        chosen = (Code("relatent anchors"), " selects them.")
-        more = Paragraph((f"More pairs {certain} worth their cost: {change} ", *chosen))
+    worth = "are" if curve.twice.low > WORTH else "may be" if curve.twice.high >= WORTH else "are not"
+    advice = () if worth == "are not" else (" ", Code("relatent anchors"), " selects them.")
     method = (
         f"The same map, fitted on fewer pairs, retrieves {curve.gallery:,} held-out items among true vectors. Nothing "
-        "is known beyond twice the pairs."
+        "is known beyond twice the pairs at hand."
     )
-    return [more, _learning_curve(curve), Paragraph(method, small=True)]
+    outlook = Paragraph((f"More pairs {worth} worth their cost: {change}", *advice))
+    return [outlook, _learning_curve(curve), Paragraph(method, small=True)]
 
 
 def _learning_curve(curve: PairsCurve) -> LineChart:
     measured = tuple(Point(n, e.value, e.low, e.high) for n, e in zip(curve.pairs, curve.mrr, strict=True))
     now, gain = measured[-1], curve.twice
     ahead = Point(2 * now.x, *(now.y + g for g in (gain.value, gain.low, gain.high)))
-    expected = Line("expected with twice the pairs", (Point(now.x, now.y, now.y, now.y), ahead), expected=True)
+    expected = Line("extrapolated", (Point(now.x, now.y, now.y, now.y), ahead), expected=True)
     text = f"With {now.x:,} pairs it is {now.y:.3f}; with twice as many, {ahead.y:.3f} is expected."
     lines = (Line("measured", measured), expected)
     return LineChart("MRR by number of pairs.", text, "pairs", "MRR", lines, log_x=True)
