@@ -1,4 +1,4 @@
-"""The report in a real browser: it opens without an error or a request, light and dark, and everyone can read it."""
+"""The report in a browser: it opens without an error or a request, light and dark, and passes axe."""
 
 from __future__ import annotations
 

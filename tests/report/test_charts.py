@@ -1,4 +1,4 @@
-"""Charts and the style sheet: that axes hold what they show, and that people can read it."""
+"""Charts and the style sheet: axes hold what they show, and everyone can read it."""
 
 import re
 from itertools import pairwise
@@ -41,7 +41,7 @@ def test_a_logarithmic_axis_has_equal_steps_for_equal_ratios():
 
 
 @pytest.mark.parametrize("chart", CHARTS, ids=lambda c: type(c).__name__)
-def test_a_chart_stays_inside_its_frame_and_says_what_it_is(chart):
+def test_a_chart_stays_inside_its_frame_and_has_a_description(chart):
     svg = draw(chart, "c")
     assert '<title id="c-title">t</title><desc id="c-description">d</desc>' in svg
     width, height = map(float, re.search(r'viewBox="0 0 ([\d.]+) ([\d.]+)"', svg).groups())
@@ -122,7 +122,7 @@ def test_every_cell_of_a_heat_map_can_be_read():
         assert contrast(list(map(int, fill)), [0, 0, 0] if ink == "000" else [255, 255, 255]) >= 4.5
 
 
-def test_a_cell_is_the_darker_the_larger_its_value():
+def test_a_cell_is_darker_for_a_larger_value():
     row = tuple(float(v) for v in np.linspace(0, 1, 11))
     svg = draw(HeatMap("t", "d", tuple("abcdefghijk"), (row,) * 11), "c")
     fills = [list(map(int, rgb)) for rgb in re.findall(r'fill="rgb\((\d+), (\d+), (\d+)\)"', svg)[:11]]

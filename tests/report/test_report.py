@@ -1,4 +1,4 @@
-"""Reports: that what is measured is right, that every form tells the same, and that nothing slips into the page."""
+"""Reports: the measurements are right, every format tells the same, and nothing unsafe gets into the page."""
 
 import json
 import re
@@ -22,7 +22,7 @@ from relatent.spaces import held_out, key_hashes
 from relatent.translate import Translator, fit_spaces
 
 HOSTILE = '"><script>alert(1)</script><img src=x onerror=alert(2)>'
-SECRET = "what nobody else may read"
+SECRET = "a confidential text"
 ROWS, DIM = 400, 6
 
 
@@ -39,7 +39,7 @@ def world():
     keys = [f"item {i}" for i in range(ROWS)]
     row = held_out_rows(keys)[0]
     keys[row] = next(f"{HOSTILE}{i}" for i in range(99) if held_out(key_hashes([f"{HOSTILE}{i}"]), 0.2)[0])
-    y[row] *= -1  # the one item that no map translates
+    y[row] *= -1  # the one item that no map can translate
     others = {"kind": [f"<b>{i % 2}|*x*" for i in range(ROWS)], "text": [SECRET] * ROWS}
     spaces = [
         rl.Space(v.astype(np.float32), keys, name, others=others)
@@ -146,13 +146,46 @@ def test_a_two_sided_translator_has_no_cosines(world):
     assert told.verdict.scores.items == min(100, len(held_out_rows(source.keys)))
 
 
+def test_an_unfitted_translator_is_fitted_and_a_fitted_one_is_not(world):
+    (source, target, _), _ = world
+    translator = Translator(map="ridge")
+    told = make_report(translator, source, target, max_rows=50)
+    before = translator.map_
+    assert told.fit.pairs == translator.n_pairs_
+    again = make_report(translator, source, target, max_rows=50)
+    assert translator.map_ is before
+    assert again.fit is None
+    assert again.verdict.decision == told.verdict.decision
+
+
+def test_a_known_result_is_told_and_not_measured_again(world, found):
+    (source, target, _), _ = world
+    translator = Translator(map="ridge")
+    fit = fit_spaces(translator, source, target)
+    assert make_report(translator, source, target, fit=fit).verdict is None
+    assert make_report(translator, source, target, verdict=found.verdict).verdict is found.verdict
+    alone = make_report(found.verdict)
+    assert alone.verdict is found.verdict
+    assert alone.worst_queries == found.worst_queries
+    assert [section.name for section in document_of(alone).sections][:2] == ["options", "limits"]
+    assert document_of(make_report(fit)).headline.word == "Fitted"
+
+
+def test_other_inputs_are_refused(world):
+    (source, target, _), _ = world
+    with pytest.raises(ValueError, match=r"1 spaces were given with a translator: expected its source and its target"):
+        make_report(Translator(), source)
+    with pytest.raises(ValueError, match=r"A Space was given: expected a Translator, or one of FitReport, Verdict"):
+        make_report(source, target)
+
+
 def test_rows_are_bounded(world):
     (source, target, _), _ = world
     told = make_report(Translator(), source, target, max_rows=50, max_pairs=60)
     assert (told.closeness.rows, told.verdict.scores.items, told.fit.pairs) == (50, 50, 60)
 
 
-# What is said.
+# What is told.
 
 
 def test_every_form_tells_the_same(found, pages):
@@ -170,7 +203,7 @@ def test_every_form_tells_the_same(found, pages):
     assert recorded["all", "cosine"] == cosine.value
 
 
-def test_all_that_a_reader_may_ask_for_is_there(found):
+def test_every_section_is_there(found):
     names = [section.name for section in document_of(found).sections]
     assert names == [
         *("options", "limits", "slices", "worst", "pairs", "cosines", "thresholds", "anchors", "similarity"),
@@ -267,7 +300,7 @@ def test_headlines(world, found):
 
 
 class Reader(HTMLParser):
-    """Collect the elements of a page, and check that each is closed where it should be."""
+    """Collect the elements of a page, and check that each is closed in its place."""
 
     def __init__(self, text):
         super().__init__()
@@ -292,6 +325,11 @@ def test_a_page_stands_alone_and_is_small(pages):
     assert all(value.startswith("#") for name, value in page.attributes if name == "href")
     assert not re.search(r"https?:|@import|url\(", pages["html"])
     assert max(map(len, pages.values())) < 300_000
+
+
+def test_commands_are_shown_as_code(pages):
+    assert "<code>relatent monitor</code>" in pages["html"]
+    assert "`relatent monitor`" in pages["md"]
 
 
 def test_links_and_descriptions_point_to_what_is_there(pages):
