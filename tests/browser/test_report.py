@@ -49,7 +49,7 @@ def test_it_opens_without_error_or_request_and_everyone_can_read_it(open_page, s
     page = open_page(report, dark=dark)
     assert page.locator("h1").inner_text().startswith("old-model → new-model-with")
     assert page.locator("main > section").count() == 11
-    for summary in page.locator("summary").all():  # what is folded away is looked at too
+    for summary in page.locator("summary").all():  # closed elements are checked too
         summary.click()
     assert severe(page) == []
 

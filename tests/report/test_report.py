@@ -112,10 +112,10 @@ def test_a_loaded_translator_has_no_curve_and_everything_else(world, tmp_path):
     translator = Translator(map="ridge")
     fit_spaces(translator, source, target)
     translator.save(tmp_path / "t.safetensors")
-    told = make_report(rl.load(tmp_path / "t.safetensors"), source, target)
-    assert told.curve is None
-    assert (told.anchors.known, told.closeness.rows) == (translator.n_pairs_, ROWS - translator.n_pairs_)
-    assert "pairs" not in {section.name for section in document_of(told).sections}
+    made = make_report(rl.load(tmp_path / "t.safetensors"), source, target)
+    assert made.curve is None
+    assert (made.anchors.known, made.closeness.rows) == (translator.n_pairs_, ROWS - translator.n_pairs_)
+    assert "pairs" not in {section.name for section in document_of(made).sections}
 
 
 def test_singular_values_anchors_and_similarity(world, found):
@@ -139,23 +139,23 @@ def test_singular_values_anchors_and_similarity(world, found):
 def test_a_two_sided_translator_has_no_cosines(world):
     (source, target, _), _ = world
     with pytest.warns(UserWarning, match="moves both sides") as warned:
-        told = make_report(Translator("retrieval"), target, source, max_rows=100)
+        made = make_report(Translator("retrieval"), target, source, max_rows=100)
     assert len(warned) == 1
-    assert told.closeness is None
-    assert set(told.thresholds) == {"new model"}
-    assert told.verdict.scores.items == min(100, len(held_out_rows(source.keys)))
+    assert made.closeness is None
+    assert set(made.thresholds) == {"new model"}
+    assert made.verdict.scores.items == min(100, len(held_out_rows(source.keys)))
 
 
 def test_an_unfitted_translator_is_fitted_and_a_fitted_one_is_not(world):
     (source, target, _), _ = world
     translator = Translator(map="ridge")
-    told = make_report(translator, source, target, max_rows=50)
+    made = make_report(translator, source, target, max_rows=50)
     before = translator.map_
-    assert told.fit.pairs == translator.n_pairs_
+    assert made.fit.pairs == translator.n_pairs_
     again = make_report(translator, source, target, max_rows=50)
     assert translator.map_ is before
     assert again.fit is None
-    assert again.verdict.decision == told.verdict.decision
+    assert again.verdict.decision == made.verdict.decision
 
 
 def test_a_known_result_is_told_and_not_measured_again(world, found):
@@ -181,16 +181,16 @@ def test_other_inputs_are_refused(world):
 
 def test_rows_are_bounded(world):
     (source, target, _), _ = world
-    told = make_report(Translator(), source, target, max_rows=50, max_pairs=60)
-    assert (told.closeness.rows, told.verdict.scores.items, told.fit.pairs) == (50, 50, 60)
+    made = make_report(Translator(), source, target, max_rows=50, max_pairs=60)
+    assert (made.closeness.rows, made.verdict.scores.items, made.fit.pairs) == (50, 50, 60)
 
 
-# What is told.
+# What is reported.
 
 
 def test_every_form_tells_the_same(found, pages):
-    told = json.loads(pages["json"])
-    assert told["verdict"]["verdict"] == found.verdict.decision.verdict == "no verdict"
+    data = json.loads(pages["json"])
+    assert data["verdict"]["verdict"] == found.verdict.decision.verdict == "no verdict"
     cosine = found.closeness.fidelity["cosine"]
     for text in (pages["html"], pages["md"]):
         assert "No verdict" in text
@@ -198,7 +198,7 @@ def test_every_form_tells_the_same(found, pages):
         for section in document_of(found).sections:
             assert section.title.replace("?", "") in text
     recorded = {
-        (line["slice"], line["measure"]): line["estimate"]["value"] for line in told["closeness"]["fidelity"]["lines"]
+        (line["slice"], line["measure"]): line["estimate"]["value"] for line in data["closeness"]["fidelity"]["lines"]
     }
     assert recorded["all", "cosine"] == cosine.value
 
@@ -290,10 +290,10 @@ def test_headlines(world, found):
         "Verified": make_report(Verification("store", (replace(check, passed=True),), (1, 1))),
         "Not verified": make_report(Verification("store", (check,), (2, 1))),
     }
-    for word, told in cases.items():
-        assert document_of(told).headline.word == word
-        assert f"> **{word}** " in to_markdown(document_of(told))
-        assert Reader(to_html(document_of(told))).tags
+    for word, made in cases.items():
+        assert document_of(made).headline.word == word
+        assert f"> **{word}** " in to_markdown(document_of(made))
+        assert Reader(to_html(document_of(made))).tags
 
 
 # What must not get into a page.
@@ -369,8 +369,8 @@ def holds(value, rows):
 
 def test_no_vectors_and_no_texts_unless_asked(world, pages):
     (source, target, _), _ = world
-    told = json.loads(pages["json"])
-    assert not holds(told, source.vectors)
+    data = json.loads(pages["json"])
+    assert not holds(data, source.vectors)
     assert holds({"x": [source.vectors[0].tolist()]}, source.vectors)
     for text in pages.values():
         assert SECRET not in text

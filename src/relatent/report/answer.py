@@ -39,8 +39,8 @@ def headline_of(found: Findings) -> Headline | None:
         decision = found.verdict.decision
         return _answer(decision.verdict, decision.recommended, found.verdict, figures)
     if found.fit is not None:
-        said = f"On {found.fit.pairs:,} pairs; {found.fit.held_out:,} are held out for evaluation."
-        return Headline("Fitted", said, "open", figures)
+        sentence = f"On {found.fit.pairs:,} pairs; {found.fit.held_out:,} are held out for evaluation."
+        return Headline("Fitted", sentence, "open", figures)
     return None if found.comparison is None else _of_comparison(found.comparison)
 
 
@@ -50,11 +50,11 @@ def _answer(decision: str, recommended: str | None, v: Verdict | None, figures: 
     if v is None or v.deciding == DECIDING:
         return Headline("No verdict", UNDECIDED, "open", figures)
     stay, moved = (v[option][v.deciding].value for option in ("stay", "translate"))
-    said = (
+    sentence = (
         f"No relevance judgments were given, so no option can be recommended. A translated search finds {moved:.0%} of "
         f"the new model's top {v.scores.k}, the old model {stay:.0%}."
     )
-    return Headline("No verdict", said, "open", figures)
+    return Headline("No verdict", sentence, "open", figures)
 
 
 def _of_comparison(comparison: Comparison) -> Headline:

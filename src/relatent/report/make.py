@@ -135,7 +135,7 @@ def make_report(
 
 
 def _found_in(result: Any, spaces: Sequence[Space], max_rows: int, seed: int) -> dict[str, Any]:
-    """Return a result by the name of its field, and what else can be told about it."""
+    """Return a result by the name of its field, and what else can be measured."""
     if type(result) not in FIELDS:
         expected = ", ".join(kind.__name__ for kind in FIELDS)
         raise ValueError(f"A {type(result).__name__} was given: expected a Translator, or one of {expected}.")
