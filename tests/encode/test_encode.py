@@ -138,7 +138,7 @@ def test_a_cache_that_is_in_use_or_full_is_not_to_be_deleted(texts, tmp_path, mo
     monkeypatch.setattr(sqlite3, "connect", lambda path: connect(path, timeout=0.01))
     other = connect(path)
     other.execute("BEGIN EXCLUSIVE")
-    with pytest.raises(OSError, match=r"sqlite cannot be used .*locked.*another run uses it.*--cache"):
+    with pytest.raises(OSError, match=r"sqlite cannot be used .*locked.*another run uses it.*another cache folder"):
         encode(texts, function(Counting(), model="m"), cache=tmp_path)
     other.close()
 

@@ -21,7 +21,7 @@ from relatent.encode import (
     transformer,
     vision_transformer,
 )
-from relatent.encode.encoder import best_device
+from relatent.encode.text import best_device
 
 
 def hidden(folder, texts, layer):
