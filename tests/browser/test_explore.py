@@ -148,7 +148,7 @@ def test_the_slider_takes_points_to_where_the_target_has_them(opened):
     wait(shown, "explorer.store.state.t === 1 && !explorer.panels[0].drawing")
     np.testing.assert_allclose(positions(shown, 0) + shift, target, atol=5)  # pixels
     np.testing.assert_allclose(positions(shown, 1), target, atol=0.01)
-    assert "Translated: old lies where new puts" in shown.inner_text("#caption")
+    assert "Translated: the items of old at their positions in new" in shown.inner_text("#caption")
 
 
 def test_on_the_way_points_turn_rather_than_shrink(opened):

@@ -46,7 +46,7 @@ def test_a_request_without_the_token_is_refused(address, path, token):
 def test_the_token_is_taken_from_the_address_or_a_header(address, built):
     assert httpx.get(address, params={"token": TOKEN}).text == BUILT
     asked = httpx.get(f"{address}/about", headers={"Authorization": f"Bearer {TOKEN}"})
-    assert asked.json()["anchors"] == {"fewest": 5, "most": 60}
+    assert asked.json()["anchors"] == {"min": 5, "max": 60}
     assert asked.headers["cache-control"] == "no-store"
     assert asked.headers["referrer-policy"] == "no-referrer"
 
@@ -55,7 +55,7 @@ def test_the_token_is_taken_from_the_address_or_a_header(address, built):
     ("path", "query", "says"),
     [
         ("view", {"layout": "own", "k": "many"}, "k is 'many'"),
-        ("view", {"layout": "own", "k": "²"}, "expected a whole number"),
+        ("view", {"layout": "own", "k": "²"}, "expected an integer"),
         ("view", {"layout": "nowhere", "k": "20"}, "no layout 'nowhere'"),
         ("view", {"layout": "own", "k": "1000"}, "expected 2 to 60"),
         ("neighbors", {"row": "120", "k": "20"}, "no row 120"),

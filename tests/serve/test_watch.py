@@ -1,7 +1,7 @@
 import httpx
 import numpy as np
 
-from relatent.serve.metrics import EVERY, LOOKED_AT, SourceWatch
+from relatent.serve.metrics import EVERY, WINDOW, SourceWatch
 from relatent.translate.endpoints import Endpoints
 
 RNG = np.random.default_rng(0)
@@ -32,7 +32,7 @@ def test_rows_of_the_space_pass_and_those_of_another_are_noticed(caplog):
 
 def test_few_rows_say_nothing():
     seen = watch()
-    seen.see(rows(LOOKED_AT - 1, OTHER))
+    seen.see(rows(WINDOW - 1, OTHER))
     assert seen.match.outcome == "same"
 
 

@@ -49,9 +49,7 @@ def encoder_of(kind: str, model: str, **options: Any) -> Encoder:
     try:
         return KINDS[kind](model, **given)
     except TypeError as error:
-        raise ValueError(
-            f"{kind} does not take {', '.join(given)} ({error}): leave out the options that it does not have."
-        ) from error
+        raise ValueError(f"{kind} cannot take {', '.join(given)} ({error}): leave out unknown options.") from error
 
 
 def read_items(path: AnyPath, *, column: str | None = None, key: str | None = None) -> Items:
