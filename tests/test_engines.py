@@ -134,7 +134,7 @@ def test_a_worker_that_is_killed_is_survived(several, tmp_path, primitive):
 
 
 def test_a_shard_that_kills_every_worker_is_named(several, tmp_path):
-    with pytest.raises(RuntimeError, match=r"died 3 times|died again and again") as caught:
+    with pytest.raises(RuntimeError, match=r"died 3 times|died repeatedly") as caught:
         list(several.map(DiesOnce(tmp_path, shard=1, always=True), range(3)))
     # Whoever shared its worker is under suspicion too.
     assert re.search("shard [1-3] of 3, [0-2]", " ".join([str(caught.value), *getattr(caught.value, "__notes__", [])]))

@@ -56,9 +56,8 @@ def latent_similarity(
         raise ValueError("A model was given without samples: give the samples that it should embed.")
     vectors = model if samples is None else captured(model, samples, layer=layer, batch_size=batch_size)
     x, y = (to_numpy(v).astype(np.float64) for v in (vectors, reference))
-    rows = (
-        choose.uniform(x, min(MAX_ANCHORS, len(x)), 0) if anchor_rows is None else as_labels(anchor_rows, "anchor_rows")
-    )
+    anchors = choose.uniform(x, min(MAX_ANCHORS, len(x)), 0) if anchor_rows is None else anchor_rows
+    rows = as_labels(anchors, "anchor_rows")
     values = {"relative_similarity": float(relative_similarity(x, y, rows)), "cka": float(cka(x, y))}
     values = {prefix + name: value for name, value in values.items()}
     if log is not None:
