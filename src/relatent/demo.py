@@ -151,7 +151,7 @@ def draw(path: Path, upgrade: Upgrade) -> bool:
     figure.suptitle("A new network reads the vectors of an old one", fontsize=14, fontweight="bold")
     old, new = upgrade.old.encode(upgrade.images), upgrade.new.encode(upgrade.images)
     views = {
-        "old vectors, as they are": old,
+        "old vectors, untranslated": old,
         "old vectors, translated": _translator(upgrade, np.arange(len(upgrade.anchors))).transform(old),
         "new vectors (ceiling)": new,
     }
@@ -236,7 +236,7 @@ def _accuracy(upgrade: Upgrade, translator: Translator) -> dict[str, float]:
     """Return the accuracy of the new head on each kind of vector, and of the old head on its own."""
     old, labels = upgrade.old.encode(upgrade.images), upgrade.labels
     return {
-        "old vectors as they are": upgrade.new.accuracy(old, labels),
+        "old vectors untranslated": upgrade.new.accuracy(old, labels),
         "old vectors translated": upgrade.new.accuracy(translator.transform(old), labels),
         "new vectors (ceiling)": upgrade.new.accuracy(upgrade.new.encode(upgrade.images), labels),
         "old vectors, old head": upgrade.old.accuracy(old, labels),

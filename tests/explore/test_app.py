@@ -61,7 +61,7 @@ def test_the_token_is_taken_from_the_address_or_a_header(address, built):
         ("neighbors", {"row": "120", "k": "20"}, "no row 120"),
     ],
 )
-def test_wrong_requests_are_told_what_is_wrong(address, path, query, says):
+def test_wrong_requests_are_explained(address, path, query, says):
     answer = httpx.get(f"{address}/{path}", params={"token": TOKEN, **query})
     assert answer.status_code == 422
     assert says in answer.json()["error"]
@@ -112,7 +112,7 @@ def test_the_command_writes_a_page_and_nothing_over_another(two, built, tmp_path
 
 @pytest.mark.slow  # it starts a process
 @pytest.mark.skipif(not page.BUNDLE.exists(), reason="make explore")
-def test_the_command_prints_an_address_and_stops_when_told(two, tmp_path):
+def test_the_command_prints_an_address_and_stops_on_a_signal(two, tmp_path):
     for space in two:
         rl.write_space(space, tmp_path / f"{space.name}.parquet")
     started = [sys.executable, "-c", "from relatent.cli import app; app()", "explore", "old.parquet", "new.parquet"]

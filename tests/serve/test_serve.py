@@ -105,7 +105,7 @@ def test_a_space_that_is_not_the_expected_one_is_412(address, stub, expected, st
     assert (in_body.status_code, in_header.status_code) == (status, status)
     if status == 412:
         assert in_body.json()["error_type"] == "space_mismatch"
-        assert stub.asked == []  # nobody was asked for what would not fit
+        assert stub.asked == []  # the upstream was not asked
         with pytest.raises(openai.APIStatusError) as refused:
             client(address).embeddings.create(model="old", input="x", extra_body={"expect_space": expected})
         assert refused.value.status_code == 412
@@ -287,7 +287,7 @@ def test_logs_hold_no_texts_and_no_vectors(start, stub, caplog):
     assert "0.123" not in said
 
 
-def test_a_fault_of_ours_is_500_and_the_process_lives(start, translator, monkeypatch):
+def test_an_internal_error_is_500_and_the_process_stays_up(start, translator, monkeypatch):
     from relatent.serve.app import Service
 
     with start() as address:

@@ -91,7 +91,7 @@ def test_what_lies_behind_the_layer_is_not_run():
     assert passing(nn.Sequential(nn.Linear(2, 3), Trap()), "0", torch.zeros(1, 2)).shape == (1, 3)
 
 
-def test_a_path_around_the_cut_is_warned_of():
+def test_a_bypass_of_the_cut_warns():
     class Skip(nn.Module):
         def __init__(self):
             super().__init__()

@@ -183,7 +183,7 @@ class RelativeProjection(nn.Module):
 
     def _embedded(self, *, training: bool) -> Tensor:
         if self._encoder is None or self.samples is None:
-            raise RuntimeError("There are no anchor samples to embed: the anchors are held as they are.")
+            raise RuntimeError("There are no anchor samples to embed: the anchors are fixed.")
         return _as_vectors(embed(self._encoder, self.samples, training=training))
 
     def _save_to_state_dict(self, destination: dict[str, Any], prefix: str, keep_vars: bool) -> None:
