@@ -1,27 +1,14 @@
-"""What the texts refer to exists: public names in the reference, files, and commands."""
+"""The reference: every public name has one entry, and nothing else has."""
 
 import inspect
 import re
 import runpy
 from pathlib import Path
 
-import pytest
-from experiments.items import ITEMS
-
 import relatent
 
 ROOT = Path(__file__).parents[2]
 MAKE = runpy.run_path(str(ROOT / "docs" / "make_api.py"))
-COMMAND = re.compile(r"python -m ((?:experiments|benchmarks)(?:\.\w+)*(?: [a-z][\w-]*)*)")
-PLACES = (
-    "*.md",
-    "docs/**/*.md",
-    "docs/**/*.py",
-    "docs/**/*.ipynb",
-    "src/**/*.py",
-    "experiments/**/*.py",
-    "benchmarks/*.py",
-)
 PUBLIC = {path: value for room in MAKE["ROOMS"] for path, value in MAKE["public_names"](room)}
 
 
@@ -41,21 +28,3 @@ def test_files_that_contributors_are_sent_to_exist():
     named = set(re.findall(r"`([\w./]+(?:\.py|\.md|\.txt|/))`", text))
     assert named
     assert [path for path in named if not any((ROOT / base / path).exists() for base in (".", "src/relatent"))] == []
-
-
-def commands():
-    """Return every command of experiments and benchmarks that a text of the repository names."""
-    texts = (path.read_text(encoding="utf8") for place in PLACES for path in ROOT.glob(place))
-    return sorted({found for text in texts for found in COMMAND.findall(text)})
-
-
-@pytest.mark.parametrize("command", commands())
-def test_commands_that_a_text_names_exist(command):
-    module, *items = command.split()
-    path = ROOT / module.replace(".", "/")
-    if path.is_dir():
-        assert (path / "__main__.py").is_file()
-    else:
-        assert 'if __name__ == "__main__"' in path.with_suffix(".py").read_text(encoding="utf8")
-    known = ITEMS if module == "experiments" else {one.stem for one in (ROOT / "benchmarks").glob("*.py")}
-    assert set(items) <= set(known)
