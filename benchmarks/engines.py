@@ -63,7 +63,7 @@ def setup(rows: int, dim: int, shards: int) -> dict[str, Any]:
 
 
 def on(workers: int) -> Any:
-    """Return the contender that sums up all shards on so many workers."""
+    """Return the contender that sums up all shards on ``workers`` workers."""
     return lambda engines, work, shards: engines[workers].sum(work, range(shards))
 
 
@@ -103,7 +103,7 @@ def peak(who: int) -> float:
 
 
 def job(options: argparse.Namespace) -> dict[str, Any]:
-    """Run one job in this process and its workers: seconds, and the memory of whichever process held most."""
+    """Run one job in this process and its workers: seconds, and the memory of the process that held most."""
     folder, began = Path(options.folder), time.perf_counter()
     if options.job == "fit":
         t = Translator(map="ridge")

@@ -107,7 +107,7 @@ def test_rows_that_were_fitted_on_are_not_scored(spaces, translator, tmp_path, r
     seen = spaces[0].subset(np.flatnonzero(~fresh))
     nothing = stitch_space(translator, seen, head, tmp_path / "seen.parquet", truth="half")
     assert (nothing.scored, nothing.accuracy) == (0, {})
-    assert "No other row is there to score" in str(nothing)
+    assert "There are no other rows to score" in str(nothing)
     stranger = rl.Space(spaces[0].vectors, fingerprint=rl.Fingerprint(8, "another"))
     with pytest.raises(SpaceMismatchError, match=r"translator\.accept"):
         stitch_space(translator, stranger, head, tmp_path / "x.parquet")
