@@ -16,13 +16,8 @@ from typer.testing import CliRunner
 from relatent.cli import NO_GO, NO_VERDICT, OK, app
 
 DOCS = Path(__file__).parents[2] / "docs"
-PAGES = sorted(
-    [
-        *(DOCS / f"{name}.md" for name in ("exports", "networks", "running", "scale", "security", "serve", "start")),
-        *DOCS.glob("tutorials/*.md"),
-        *DOCS.glob("rooms/*.md"),
-    ]
-)
+GUIDES = ("exports", "networks", "running", "scale", "security", "serve", "start", "structure")
+PAGES = sorted([*(DOCS / f"{name}.md" for name in GUIDES), *DOCS.glob("tutorials/*.md")])
 BLOCK = re.compile(r"^```(python|console|text)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 FLAGS = doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS
 
