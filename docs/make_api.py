@@ -14,9 +14,9 @@ from typing import Any
 import relatent
 
 # In the order of the stages of the data.
-ROOMS = (
-    *("spaces", "anchors", "project", "evaluate", "translate", "stitching", "nn", "encode", "decide", "monitor"),
-    *("engines", "exports", "stores", "search", "migrate", "report", "serve", "explore"),
+PACKAGES = (
+    *("spaces", "anchors", "project", "evaluate", "translate", "nn", "stitching", "encode", "exports", "stores"),
+    *("monitor", "decide", "search", "migrate", "report", "serve", "explore", "engines"),
 )
 INDEX = """API
 ===
@@ -31,21 +31,21 @@ Names that are also in ``relatent`` itself are listed without their package: ``i
 
 def pages() -> dict[str, str]:
     """Return the text of each page by its name."""
-    rooms = {room: page(room) for room in ROOMS}
-    return {"index": INDEX + "".join(f"   {room}\n" for room in ROOMS), **rooms}
+    made = {package: page(package) for package in PACKAGES}
+    return {"index": INDEX + "".join(f"   {package}\n" for package in PACKAGES), **made}
 
 
-def page(room: str) -> str:
+def page(package: str) -> str:
     """Return the page of one package: its docstring, and an entry for every name."""
-    title = f"relatent.{room}"
+    title = f"relatent.{package}"
     head = f"{title}\n{'=' * len(title)}\n\n.. automodule:: {title}\n   :no-members:\n"
-    return "\n".join([head, *(entry(path, value) for path, value in public_names(room))])
+    return "\n".join([head, *(entry(path, value) for path, value in public_names(package))])
 
 
-def public_names(room: str) -> Iterator[tuple[str, Any]]:
+def public_names(package: str) -> Iterator[tuple[str, Any]]:
     """Yield the public names of a package, each with its shortest path."""
-    yield from _names(import_module(f"relatent.{room}"), f"relatent.{room}")
-    if room == "spaces":  # load reads what every package saves, and is listed with the other readers
+    yield from _names(import_module(f"relatent.{package}"), f"relatent.{package}")
+    if package == "spaces":  # load reads what every package saves, and is listed with the other readers
         yield "relatent.load", relatent.load
 
 

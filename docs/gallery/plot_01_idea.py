@@ -1,9 +1,9 @@
 """The idea: one model, many coordinate systems
 ============================================
 
-The same autoencoder, trained several times, arranges the data in nearly the same way every time, but rotated, mirrored and
-stretched. Which items are close to each other stays the same, and that is enough to translate one model's vectors into
-another's.
+The same autoencoder, trained several times, arranges the data in nearly the same way every time, but rotated, mirrored
+and stretched. Which items are close to each other stays the same, and that is enough to translate one model's vectors
+into another's.
 """
 
 # sphinx_gallery_thumbnail_number = 2

@@ -46,4 +46,4 @@ figure.colorbar(picture, ax=grid, shrink=0.7, label="cosine")
 plt.show()
 
 # %%
-# Rotating and rescaling change nothing in either row. The offset washes out the upper row and does not affect the lower.
+# Rotating and rescaling change nothing in either row. The offset washes out the upper row and leaves the lower.

@@ -54,5 +54,5 @@ axes.set_title("error on images that no map has seen")
 plt.show()
 
 # %%
-# You need not draw this curve for your own data: ``expected_quality`` of a fitted translator estimates its quality from the
-# anchors alone, and what more anchors would add.
+# You need not draw this curve for your own data: ``expected_quality`` of a fitted translator estimates its quality from
+# the anchors alone, and what more anchors would add.

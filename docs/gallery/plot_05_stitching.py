@@ -2,8 +2,8 @@
 ===================================
 
 Four encoders of the same digits, each with a classifier (head) that was trained on it alone. Apply the head of one to
-the vectors of another: untranslated, it guesses. Relative vectors work between encoders of one kind and lose more across
-kinds. Translated vectors work nearly as well as those of the head's own encoder.
+the vectors of another: untranslated, it guesses. Relative vectors work between encoders of one kind and lose more
+across kinds. Translated vectors work nearly as well as those of the head's own encoder.
 """
 
 import matplotlib.pyplot as plt

@@ -1,8 +1,8 @@
 """Stay, translate, rerank or re-embed?
 ====================================
 
-The model behind a search changes. Judged queries decide what to do with the old index: each option is scored on the same
-queries, and paired differences show which of them are significant.
+The model behind a search changes. Judged queries decide what to do with the old index: each option is scored on the
+same queries, and paired differences show which of them are significant.
 """
 
 import tempfile

@@ -2,8 +2,8 @@
 ========================
 
 Only a few items are known in both models. All other images are on one side or the other, and it is unknown which belong
-together. If the two spaces have nearly the same shape, a few pairs are enough to match the rest, and a check on held-out
-pairs reports if they were not.
+together. If the two spaces have nearly the same shape, a few pairs are enough to match the rest, and a check on
+held-out pairs reports if they were not.
 """
 
 import matplotlib.pyplot as plt
@@ -17,7 +17,7 @@ images = images / 16
 rng = np.random.default_rng(0)
 
 # %%
-# Two independent encoders, neither of them trained: a random layer with a nonlinearity, and random 3 × 3 filters followed by
+# Two independent encoders, neither of them trained: a random layer with a nonlinearity, and random 3 × 3 filters with
 # 2 × 2 max pooling.
 
 old = np.tanh((images - images.mean(axis=0)) @ rng.normal(size=(64, 128)))
@@ -46,7 +46,7 @@ for k in counts:
     found = rl.grow_pairs(x, y, known=(np.arange(k), np.arange(k)), seed=0, progress=False)
     grown.append(mrr(found.translator))
     passed.append(found.succeeded)
-    print(f"{k} known pairs grew into {len(found.rows_x)}; the gate says {'yes' if found.succeeded else 'no'}")
+    print(f"{k} known pairs grew into {len(found.rows_x)}; {'succeeded' if found.succeeded else 'failed'}")
 
 # %%
 # Each image is searched among 297. The mean reciprocal rank is 1 if the right one always comes first.
@@ -59,7 +59,7 @@ for name, scores, marker, color, above in lines:
     for k, score in zip(counts, scores, strict=True):
         axes.text(k, score + above, f"{score:.2f}", color=color, ha="center", size=10)
 for k, success in zip(counts, passed, strict=True):
-    axes.text(k, 0.03, "gate: yes" if success else "gate: no", ha="center", color="C7", size=10)
+    axes.text(k, 0.03, "succeeded" if success else "failed", ha="center", color="C7", size=10)
 axes.set(xscale="log", xlim=(9, 45), ylim=(0, 1.12), xlabel="known pairs", ylabel="MRR on unseen images")
 axes.set_xticks(counts, [str(k) for k in counts])
 axes.minorticks_off()

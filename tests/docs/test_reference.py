@@ -13,7 +13,7 @@ import relatent
 
 ROOT = Path(__file__).parents[2]
 MAKE = runpy.run_path(str(ROOT / "docs" / "make_api.py"))
-PUBLIC = {path: value for room in MAKE["ROOMS"] for path, value in MAKE["public_names"](room)}
+PUBLIC = {path: value for package in MAKE["PACKAGES"] for path, value in MAKE["public_names"](package)}
 TEXTS = [
     ROOT / "README.md",
     ROOT / "CONTRIBUTING.md",
@@ -36,7 +36,7 @@ def test_every_public_name_is_on_a_page():
 
 def test_every_public_package_has_a_page():
     packages = {name for name in relatent.__all__ if inspect.ismodule(getattr(relatent, name))}
-    assert set(MAKE["ROOMS"]) == packages
+    assert set(MAKE["PACKAGES"]) == packages
 
 
 @pytest.mark.parametrize("path", TEXTS, ids=lambda path: str(path.relative_to(ROOT)))

@@ -12,7 +12,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 MAKE = runpy.run_path(str(ROOT / "docs" / "make_api.py"))
-PUBLIC = {path: value for room in MAKE["ROOMS"] for path, value in MAKE["public_names"](room)}
+PUBLIC = {path: value for package in MAKE["PACKAGES"] for path, value in MAKE["public_names"](package)}
 MEGABYTE = 2**20
 
 pytestmark = pytest.mark.docs
