@@ -12,7 +12,6 @@ import pytest
 import relatent as rl
 from relatent._files import FileError
 from relatent.decide import Decision, Relevance
-from relatent.evaluate import compare_spaces
 from relatent.migrate import Check, Verification
 from relatent.report import command_line, make_report, write_report
 from relatent.report.answer import limits
@@ -280,7 +279,7 @@ def decided(found, verdict, recommended):
 
 def test_headlines(world, found):
     (source, target, _), _ = world
-    comparison = compare_spaces(source, target, permutations=2)
+    comparison = rl.compare(source, target, permutations=2)
     check = Check("counts", False, "rows are missing")
     cases = {
         "GO: translate": decided(found, "GO", "translate"),

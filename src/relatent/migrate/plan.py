@@ -16,8 +16,9 @@ import pyarrow as pa
 from relatent._saved import load
 from relatent._terminal import duration, render, stages, wrap
 from relatent.decide.evaluation import evaluate_spaces
+from relatent.decide.options import Option
 from relatent.decide.relevance import Relevance
-from relatent.decide.rule import GO, NO_GO, NO_VERDICT, Cost, Rule
+from relatent.decide.rule import Cost, Outcome, Rule, outcome_of
 from relatent.decide.verdict import Verdict
 from relatent.migrate.copy import ShardWork
 from relatent.migrate.side import StoredSide, check_fingerprint, stored_side
@@ -132,20 +133,18 @@ class MigrationPlan:
         return self.rates.seconds(self.rows)
 
     @property
-    def recommended(self) -> str | None:
+    def recommended(self) -> Option | None:
         """What to do: translate, rerank, stay or re-embed; None if nothing is known."""
         if self.verdict is not None and self.verdict.decision.recommended:
-            said = str(self.verdict.decision.recommended)
+            said = self.verdict.decision.recommended
             return "stay" if said == "rerank" and not self.texts else said
         cheap = self.texts and self.rows < FEW_ROWS and self.cost is not None and self.cost.allowed
         return "re-embed" if cheap else None
 
     @property
-    def decision(self) -> str:
+    def decision(self) -> Outcome:
         """GO to migrate, NO-GO, or no verdict."""
-        if self.recommended is None:
-            return NO_VERDICT
-        return GO if self.recommended in ("translate", "rerank") else NO_GO
+        return outcome_of(self.recommended)
 
     def bytes(self, field: Field) -> tuple[int, int]:
         """Return the size of a field: its vectors alone, and with the graph of an HNSW index over a copy of them."""
@@ -232,7 +231,7 @@ def plan_migration(
     trial: bool = True,
     trial_rows: int = TRIAL_ROWS,
     accept: bool = False,
-    progress: bool | None = False,
+    progress: bool | None = None,
 ) -> MigrationPlan:
     """Return what a migration would take: rows, sizes, time from a trial, the cost of re-embedding, and a verdict.
 

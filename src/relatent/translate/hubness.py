@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from relatent._array import Array, array_namespace, is_tracked, like, random_generator, row_chunks
+from relatent._array import Array, array_namespace, like, random_generator, row_chunks
+from relatent._torch import is_tracked
 
 if TYPE_CHECKING:
     from relatent.translate.pairs import Pairs
