@@ -19,10 +19,10 @@ from typing import Any, BinaryIO
 import numpy as np
 import pyarrow as pa
 
-from relatent._files import FileError
+from relatent._files import FileError, dump_checked
 from relatent.spaces.chunks import Chunk, Joined, Rows
 from relatent.spaces.fingerprint import Fingerprint
-from relatent.spaces.io.checksums import damaged, read_note, signed_note
+from relatent.spaces.io.checksums import damaged, read_checks
 from relatent.spaces.io.columns import META, ReadOptions, conform, meta, table_of
 from relatent.spaces.io.tables import TableRows, regrouped
 
@@ -134,7 +134,7 @@ class IpcSource:
             _, found = self._reader(file, last).read_next_batch_with_custom_metadata()
         if found is None or CHECKS not in found:
             return {}
-        note = read_note(found[CHECKS].decode(errors="replace"), self.path)
+        note = read_checks(found[CHECKS].decode(errors="replace"), self.path)
         if note.get("rows") != sum(message.rows for message in messages) or len(note["sums"]) != len(messages) - 1:
             raise damaged(self.path, "the number of its rows")
         self._batches = self._batches[:-1]
@@ -230,7 +230,7 @@ class Writer:
         empty = pa.RecordBatch.from_arrays([pa.array([], f.type) for f in schema], schema=schema)
         if not self._rows:
             self._writer.write_batch(empty)  # brings the schema to the file
-        note = signed_note({"rows": self._rows, "sums": self._sums()})
+        note = dump_checked({"rows": self._rows, "sums": self._sums()})
         self._writer.write_batch(empty, custom_metadata={CHECKS: note.encode()})
         self._writer.close()
         self._sink.close()

@@ -20,8 +20,6 @@ from relatent._files import FileError
 from relatent.spaces.chunks import Chunk, Layout, Rows, empty_others
 from relatent.spaces.fingerprint import Fingerprint
 from relatent.spaces.io.arrays import (
-    CHECKS,
-    FINGERPRINT,
     PACKED,
     SUMS,
     Container,
@@ -29,7 +27,7 @@ from relatent.spaces.io.arrays import (
     Shape,
     StoredMatrix,
     StoredRows,
-    checks_note,
+    file_notes,
     open_container,
 )
 from relatent.spaces.io.checksums import BlockSums
@@ -183,10 +181,8 @@ class Writer:
     def finish(self, fingerprint: Fingerprint) -> None:
         """Complete the header and write what comes behind."""
         self._vectors.finish()
-        others = self._others.arrays(text=False, numbers=False)
-        arrays = {**others, SUMS: self._vectors.sums.array()}
-        known = fingerprint.to_json()
-        notes = {FINGERPRINT: known, CHECKS: checks_note("vector", self._vectors.shape, arrays, known)}
+        arrays = {**self._others.arrays(text=False, numbers=False), SUMS: self._vectors.sums.array()}
+        notes = file_notes("vector", self._vectors.shape, arrays, fingerprint)
         arrays["note"] = np.frombuffer(json.dumps(notes).encode(), np.uint8)
         for name in PARTS[1:]:
             np.lib.format.write_array(self._file, arrays.get(name, np.empty(0, np.uint8)), allow_pickle=False)

@@ -20,7 +20,7 @@ from relatent.spaces.io.arrays import (
     Shape,
     StoredMatrix,
     check_size,
-    checks_note,
+    file_notes,
     open_container,
 )
 from relatent.spaces.io.columns import ReadOptions, refuse_keys
@@ -111,16 +111,15 @@ class Writer:
         """Pack everything into one file."""
         self._vectors.finish()
         arrays = {**self._others.arrays(text=True), SUMS: self._vectors.sums.array()}
-        known = fingerprint.to_json()
-        note = checks_note(self._name, self._vectors.shape, arrays, known)
+        notes = file_notes(self._name, self._vectors.shape, arrays, fingerprint)
         with zipfile.ZipFile(self._path, "w", allowZip64=True) as file:
             self._aside.seek(0)
             with file.open(f"{self._name}.npy", "w", force_zip64=True) as member:
                 while block := self._aside.read(2**22):
                     member.write(block)
-            for name, array in {**arrays, FINGERPRINT: np.asarray(known), CHECKS: np.asarray(note)}.items():
+            for name, array in {**arrays, **notes}.items():
                 with file.open(f"{name}.npy", "w", force_zip64=True) as member:
-                    np.lib.format.write_array(member, array, allow_pickle=False)
+                    np.lib.format.write_array(member, np.asarray(array), allow_pickle=False)
 
     def close(self) -> None:
         """Close the file aside."""

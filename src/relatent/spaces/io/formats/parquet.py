@@ -15,10 +15,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from relatent._files import FileError
+from relatent._files import FileError, dump_checked
 from relatent.spaces.chunks import Chunk, Rows
 from relatent.spaces.fingerprint import Fingerprint
-from relatent.spaces.io.checksums import damaged, read_note, signed_note
+from relatent.spaces.io.checksums import damaged, read_checks
 from relatent.spaces.io.columns import META, ReadOptions, conform, table_of
 from relatent.spaces.io.tables import TableRows, regrouped
 
@@ -160,7 +160,7 @@ class FolderWriter:
 
 def manifest_of(files: Sequence[Path]) -> str:
     """Return the manifest of files that belong together."""
-    return signed_note({"files": {file.name: footer_sum(file) for file in files}})
+    return dump_checked({"files": {file.name: footer_sum(file) for file in files}})
 
 
 def footer_sum(path: Any) -> int:
@@ -174,7 +174,7 @@ def check_manifest(folder: Any, manifest: str, files: dict[str, Any]) -> None:
 
     ``files`` maps names to things with an ``open``, local or remote.
     """
-    expected = read_note(manifest, f"{folder}/{MANIFEST}").get("files", {})
+    expected = read_checks(manifest, f"{folder}/{MANIFEST}").get("files", {})
     odd = sorted(set(expected) ^ set(files))
     if odd:
         what = f"lacks {odd[0]}, which was" if odd[0] in expected else f"holds {odd[0]}, which was not"

@@ -12,14 +12,12 @@ from relatent._files import FileError
 from relatent.spaces.chunks import Chunk, Rows
 from relatent.spaces.fingerprint import Fingerprint
 from relatent.spaces.io.arrays import (
-    CHECKS,
-    FINGERPRINT,
     SUMS,
     Container,
     GatheredColumns,
     Shape,
     StoredMatrix,
-    checks_note,
+    file_notes,
     open_container,
 )
 from relatent.spaces.io.checksums import BlockSums
@@ -95,10 +93,9 @@ class Writer:
     def finish(self, fingerprint: Fingerprint) -> None:
         """Write the other columns and the header."""
         arrays = {**self._others.arrays(text=False), SUMS: self._sums.array()}
-        shape, known = Shape((self._rows, self._dim), np.dtype(self._dtype)), fingerprint.to_json()
-        notes = {FINGERPRINT: known, CHECKS: checks_note(self._name, shape, arrays, known)}
+        shape = Shape((self._rows, self._dim), np.dtype(self._dtype))
         end = shape.nbytes
-        header: dict[str, Any] = {"__metadata__": notes}
+        header: dict[str, Any] = {"__metadata__": file_notes(self._name, shape, arrays, fingerprint)}
         header[self._name] = {"dtype": NAMES[shape.dtype], "shape": list(shape.shape), "data_offsets": [0, end]}
         # Wider elements first keep every tensor aligned.
         for name, array in sorted(arrays.items(), key=lambda item: -item[1].dtype.itemsize):

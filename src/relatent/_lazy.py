@@ -1,0 +1,36 @@
+"""Packages whose names are imported when they are first used, so that importing the package costs nothing."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+IMPORTED = re.compile(r"^ *from (\S+) import (\w+) as \2$", re.MULTILINE)
+
+
+def attach(package: str) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
+    """Return ``__getattr__``, ``__dir__`` and ``__all__`` of a package, from the imports that its source lists.
+
+    The source lists each public name once, for type checkers and for this function alike::
+
+        if TYPE_CHECKING:
+            from relatent.spaces.space import Space as Space
+
+        __getattr__, __dir__, __all__ = attach(__name__)
+    """
+    module = sys.modules[package]
+    homes = {name: home for home, name in IMPORTED.findall(Path(str(module.__file__)).read_text("utf8"))}
+    names = sorted(homes)
+
+    def get(name: str) -> Any:
+        if name not in homes:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        value = getattr(import_module(homes[name]), name)
+        setattr(module, name, value)
+        return value
+
+    return get, lambda: names, names
