@@ -1,4 +1,4 @@
-"""Packages whose names are imported when they are first used, so that importing the package costs nothing."""
+"""Imports at first use: of the names of a package, and of a heavy module that few functions need."""
 
 from __future__ import annotations
 
@@ -34,3 +34,16 @@ def attach(package: str) -> tuple[Callable[[str], Any], Callable[[], list[str]],
         return value
 
     return get, lambda: names, names
+
+
+class LazyModule:
+    """A module that is imported when one of its names is first used; type checkers are shown the module itself."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __getattr__(self, attribute: str) -> Any:
+        """Return a name of the module, and keep it for the next time."""
+        value = getattr(import_module(self._name), attribute)
+        setattr(self, attribute, value)
+        return value

@@ -16,6 +16,7 @@ from relatent.evaluate.interval import Estimate
 from relatent.evaluate.neighbors import nearest
 from relatent.spaces.io.files import AnyPath, check_new, write_space
 from relatent.spaces.join import Matched, match_keys
+from relatent.spaces.sample import shuffled_rows
 from relatent.spaces.space import Space
 from relatent.translate import Translator
 
@@ -220,7 +221,7 @@ def _outlook(
     source: Space, target: Space, matched: Matched, translator: Translator, budget: int
 ) -> tuple[Estimate, Estimate]:
     """Return the MRR to expect with the known pairs, and what so many more would add."""
-    kept = np.random.default_rng(translator.seed).permutation(len(matched))[:MAX_PAIRS]
+    kept = shuffled_rows(len(matched), MAX_PAIRS, translator.seed)
     x, y = source.take(matched.x_rows[kept]), target.take(matched.y_rows[kept])
     if np.array_equal(x, y):
         raise ValueError(

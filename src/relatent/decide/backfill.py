@@ -16,6 +16,7 @@ from relatent._array import as_matrix, as_parallel, row_chunks, suggest, to_nump
 from relatent._linalg import unit_norm
 from relatent.spaces.io.files import AnyPath, check_new, write_space
 from relatent.spaces.join import match_keys
+from relatent.spaces.sample import shuffled_rows
 from relatent.spaces.space import Space
 from relatent.translate import Translator
 from relatent.translate.files import check_translator
@@ -180,7 +181,7 @@ def plan_backfill(
     check_translator(translator)
     check_new(path, source, target, overwrite=overwrite)
     matched = match_keys(source, target)
-    kept = np.random.default_rng(seed).permutation(len(matched))[:MAX_PAIRS]
+    kept = shuffled_rows(len(matched), MAX_PAIRS, seed)
     expected = ExpectedError.fit(
         source.take(matched.x_rows[kept]), target.take(matched.y_rows[kept]), translator, seed=seed
     )

@@ -17,6 +17,7 @@ from relatent.evaluate.interval import LEVEL, Estimate
 from relatent.evaluate.neighbors import nearest
 from relatent.spaces.join import match_keys
 from relatent.spaces.keys import key_hashes
+from relatent.spaces.sample import sample_rows
 from relatent.spaces.space import Space
 
 # What is compared with the threshold: the similarity of every two items, or of each item and its nearest.
@@ -256,7 +257,7 @@ def _drawn(
     rows: np.ndarray, pairs: np.ndarray | None, most: int, rng: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray | None]:
     """Draw some of the rows, and keep the pairs whose rows are both among them, by their new numbers."""
-    kept = np.sort(rng.choice(rows, most, replace=False))
+    kept = sample_rows(rows, most, rng)
     if pairs is None:
         return kept, None
     inside = np.isin(pairs, kept).all(axis=1)

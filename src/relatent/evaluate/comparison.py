@@ -20,6 +20,7 @@ from relatent.evaluate.checks import check_fewer, check_varies
 from relatent.evaluate.linear import Axes, as_moments, principal_axes
 from relatent.evaluate.pairwise import sampled
 from relatent.spaces.join import match_keys
+from relatent.spaces.sample import sample_rows
 from relatent.spaces.space import Space
 
 # Rows that relative similarity uses as anchors at most.
@@ -360,9 +361,7 @@ def compare_spaces(
     with stages(progress) as stage:
         stage("joining keys")
         matched = match_keys(x, y)
-        rows = np.arange(len(matched))
-        if len(rows) > max_rows:
-            rows = np.sort(np.random.default_rng(seed).choice(rows, max_rows, replace=False))
+        rows = sample_rows(len(matched), max_rows, seed)
         stage(f"reading {len(rows):,} rows of both")
         pair = x.take(matched.x_rows[rows]), y.take(matched.y_rows[rows])
         return compare(*pair, k=k, permutations=permutations, seed=seed, on_stage=stage)

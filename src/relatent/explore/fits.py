@@ -11,6 +11,7 @@ from sklearn.base import clone
 from relatent._linalg import unit_norm
 from relatent.evaluate import nearest
 from relatent.explore.scene import Scene
+from relatent.spaces.sample import shuffled_rows
 from relatent.translate import Translator
 
 # Neighbors of an item that are shown and compared.
@@ -54,7 +55,7 @@ class HeldOut:
     @classmethod
     def of(cls, scene: Scene, seed: int = 0) -> HeldOut:
         """Draw items that nothing is fitted on."""
-        rows = np.random.default_rng(seed).permutation(scene.held_out)[:QUERIES]
+        rows = shuffled_rows(scene.held_out, QUERIES, seed)
         own = {name: neighbors_of(x, x, rows) for name, x in scene.vectors.items()}
         target = own[scene.target]
         return cls(rows, target, {name: _shared(own[name], target) for name in scene.sources})

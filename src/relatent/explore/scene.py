@@ -14,6 +14,7 @@ from relatent._linalg import Plane
 from relatent.anchors import uniform
 from relatent.spaces import Space, key_hashes
 from relatent.spaces.join import common_rows
+from relatent.spaces.sample import shuffled_rows
 
 # Columns that are taken for labels unless one is named.
 LABEL_NAMES = ("label", "class", "category", "topic", "language")
@@ -53,7 +54,7 @@ class Scene:
         up to half of the points are kept for them. Without it, the anchors are drawn from half of the items.
         """
         named = _named(spaces)
-        rows = common_rows(named)
+        rows = dict(zip(named, common_rows(*named.values()), strict=True))
         first = next(iter(named))
         keys, total = named[first].keys[rows[first]], len(rows[first])
         if total < MIN_ITEMS:
@@ -120,7 +121,7 @@ def _sampled(seen: np.ndarray, points: int, seed: int) -> np.ndarray:
 def _anchors(seen: np.ndarray, seed: int) -> np.ndarray:
     """Return the rows to fit on in a random order, so that more anchors are those before and new ones."""
     if seen.any():
-        return np.random.default_rng(seed).permutation(np.flatnonzero(seen))[:MAX_ANCHORS]
+        return shuffled_rows(np.flatnonzero(seen), MAX_ANCHORS, seed)
     return uniform(np.empty((len(seen), 1)), min(MAX_ANCHORS, len(seen) // 2), seed=seed)
 
 

@@ -18,6 +18,7 @@ from relatent.migrate.state import Digest, Manifest, Plan, Work, work_of
 from relatent.migrate.switch import check_not_served
 from relatent.spaces.keys import key_texts
 from relatent.spaces.probe import SpaceWarning
+from relatent.spaces.sample import shuffled_rows
 from relatent.spaces.space import Space
 from relatent.stores import Field, Hits, Store, open_store
 from relatent.stores.codes import is_coded, quantizer, uncoded
@@ -213,7 +214,7 @@ def verify_migration(
             counted = store.count(plan.served), store.count(plan.field)
             manifests = [one for one in folder.manifests(plan) if one is not None]
             side, found = stored_side(folder.translator(plan)), Compared()
-            for number in np.random.default_rng(seed).permutation(len(manifests))[:shards]:
+            for number in shuffled_rows(len(manifests), shards, seed):
                 stage(f"comparing shard {number:,}")
                 compare_shard(store, plan, side, manifests[number], found)
             stage("searching")

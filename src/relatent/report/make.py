@@ -18,7 +18,6 @@ from relatent.evaluate.comparison import Comparison
 from relatent.migrate import MigrationPlan, Verification
 from relatent.report.data import Findings, Provenance
 from relatent.report.measure import (
-    drawn,
     measure_anchors,
     measure_closeness,
     measure_curve,
@@ -29,6 +28,7 @@ from relatent.report.measure import (
 )
 from relatent.spaces.join import Matched, match_keys
 from relatent.spaces.keys import key_hashes
+from relatent.spaces.sample import sample_rows
 from relatent.spaces.space import Space
 from relatent.translate import Translator
 from relatent.translate.fit import FitReport, fit_spaces
@@ -162,7 +162,7 @@ def report_comparison(
 ) -> Findings:
     """Return what a comparison found, and the norms and singular values of both spaces."""
     matched, seed = match_keys(x, y), comparison.seed
-    rows = drawn(np.arange(len(matched)), max_rows, seed)
+    rows = sample_rows(len(matched), max_rows, seed)
     vectors = x.take(matched.x_rows[rows]), y.take(matched.y_rows[rows])
     return Findings(
         title=f"{_name(x, 'old')} and {_name(y, 'new')}",
@@ -208,7 +208,7 @@ class _Trial:
     def of(translator: Translator, source: Space, target: Space, most: int, seed: int) -> _Trial:
         matched = match_keys(source, target)
         seen = np.isin(key_hashes(matched.keys), translator.seen_keys_)
-        rows = drawn(np.flatnonzero(~seen), most, seed)
+        rows = sample_rows(np.flatnonzero(~seen), most, seed)
         x, y = source.take(matched.x_rows[rows]), target.take(matched.y_rows[rows])
         moved = np.asarray(translator.transform(x)) if len(x) > 1 and translator.target_map_ is None else None
         old, new = _labeled([source, target])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -21,7 +20,8 @@ from relatent.evaluate.pairwise import mutual_knn
 from relatent.evaluate.retrieval import reciprocal_ranks
 from relatent.evaluate.scale import norms
 from relatent.report.data import Anchors, Closeness, Geometry, PairsCurve, Similarity, Spread, WorstRow
-from relatent.spaces.join import match_keys
+from relatent.spaces.join import common_rows
+from relatent.spaces.sample import sample_rows
 from relatent.spaces.space import Space
 from relatent.translate import Translator
 from relatent.translate.goals import Solution
@@ -82,11 +82,6 @@ MAX_SINGULAR = 400
 MEASURES = {"cka": cka, "mutual_knn": mutual_knn}
 
 
-def drawn(rows: np.ndarray, most: int, seed: int) -> np.ndarray:
-    """Return at most so many of the rows, drawn by the seed, in order."""
-    return rows if len(rows) <= most else np.sort(np.random.default_rng(seed).choice(rows, most, replace=False))
-
-
 def measure_closeness(
     translated: np.ndarray, x: np.ndarray, y: np.ndarray, keys: np.ndarray, slices: Any, seed: int
 ) -> Closeness:
@@ -115,7 +110,7 @@ def measure_anchors(source: Space, rows: np.ndarray, x: np.ndarray, seed: int) -
     """Diagnose the anchors in some rows of the source, centered, and how far they cover the rows of x."""
     if len(rows) < 2 or not len(x):
         return None
-    anchors = source.take(drawn(rows, MAX_ANCHORS, seed)).astype(np.float64)
+    anchors = source.take(sample_rows(rows, MAX_ANCHORS, seed)).astype(np.float64)
     center = np.mean(anchors, axis=0)
     return Anchors(len(rows), len(anchors), diagnose_anchors(anchors - center, x - center))
 
@@ -131,15 +126,12 @@ def measure_geometry(spaces: Mapping[str, np.ndarray]) -> Geometry:
 
 def measure_similarity(spaces: Mapping[str, Space], most: int, seed: int) -> Similarity:
     """Compare every two of several spaces on a sample of the keys that all of them share."""
-    first, *rest = spaces.values()
-    matches = [match_keys(first, other) for other in rest]
-    shared = reduce(np.intersect1d, [matched.x_rows for matched in matches])
-    if len(shared) < 2:
-        raise ValueError(f"The {len(spaces)} spaces share {len(shared)} keys: expected at least 2, and hundreds.")
-    rows = drawn(shared, most, seed)
-    places = [matched.y_rows[np.searchsorted(matched.x_rows, rows)] for matched in matches]
-    vectors = [first.take(rows), *(other.take(part) for other, part in zip(rest, places, strict=True))]
-    return Similarity(len(rows), tuple(spaces), {name: _square(m, vectors) for name, m in MEASURES.items()})
+    shared = common_rows(*spaces.values())
+    if len(shared[0]) < 2:
+        raise ValueError(f"The {len(spaces)} spaces share {len(shared[0])} keys: expected at least 2, and hundreds.")
+    kept = sample_rows(len(shared[0]), most, seed)
+    vectors = [space.take(rows[kept]) for space, rows in zip(spaces.values(), shared, strict=True)]
+    return Similarity(len(kept), tuple(spaces), {name: _square(m, vectors) for name, m in MEASURES.items()})
 
 
 def with_texts(rows: tuple[WorstRow, ...], spaces: Sequence[Space], column: str | None) -> tuple[WorstRow, ...]:

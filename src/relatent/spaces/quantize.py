@@ -5,14 +5,16 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pyarrow as pa
 
 from relatent._array import as_matrix, suggest, to_numpy
 from relatent.spaces.chunks import Chunk, Rows
 from relatent.spaces.fingerprint import Fingerprint
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 KINDS = ("int8", "uint8", "binary")
 # Bytes of one coordinate, by how vectors are stored.

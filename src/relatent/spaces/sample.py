@@ -7,8 +7,31 @@ from functools import cached_property
 
 import numpy as np
 
+from relatent._array import random_generator
+
 # What the state of splitmix64 grows by.
 STEP = np.uint64(0x9E3779B97F4A7C15)
+
+
+def sample_rows(rows: int | np.ndarray, max_rows: int, seed: int | np.random.Generator | None) -> np.ndarray:
+    """Return at most ``max_rows`` of some rows, or of the first n, drawn by the seed, in order.
+
+    >>> sample_rows(3, 5, seed=0).tolist(), len(sample_rows(np.arange(10, 20), 5, seed=0))
+    ([0, 1, 2], 5)
+    """
+    given = np.arange(rows) if isinstance(rows, int) else rows
+    if len(given) <= max_rows:
+        return given
+    return np.sort(random_generator(seed).choice(given, max_rows, replace=False))
+
+
+def shuffled_rows(rows: int | np.ndarray, max_rows: int, seed: int | np.random.Generator | None) -> np.ndarray:
+    """Return at most ``max_rows`` of some rows, or of the first n, in random order: fewer rows are the first of more.
+
+    >>> shuffled_rows(5, 2, seed=0).tolist() == shuffled_rows(5, 5, seed=0)[:2].tolist()
+    True
+    """
+    return random_generator(seed).permutation(rows)[:max_rows]
 
 
 @dataclass(frozen=True, eq=False)
