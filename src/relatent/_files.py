@@ -112,6 +112,11 @@ def land_folder(new: Path, path: Path) -> None:
         fsync(path.parent)
 
 
+def no_file(path: object) -> FileNotFoundError:
+    """Return the error for a file that does not exist."""
+    return FileNotFoundError(f"There is no file {path}: check the path.")
+
+
 def exists_already(path: object) -> FileExistsError:
     """Return the error for a path that is not to be replaced."""
     return with_remedy(

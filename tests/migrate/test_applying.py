@@ -183,7 +183,7 @@ def test_a_row_that_cannot_be_read_stops_it_by_its_key(task):
     assert verify_migration(task.url, work=task.work).passed
 
 
-def test_a_row_that_was_mended_is_picked_up(light):
+def test_a_row_that_was_fixed_is_picked_up(light):
     key = light.items.keys[60]
     light.case.spoil(light.url, key)
     light.apply(skip_unreadable=True)

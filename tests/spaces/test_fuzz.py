@@ -102,7 +102,7 @@ def test_many_flips_of_foreign_files_do_not_crash(tmp_path, space):
 def test_no_cut_or_overwritten_stretch_is_read(tmp_path, space, name, data):
     """Half a file, or a sector of zeros in it, as disks and copies leave behind."""
     path = tmp_path / name
-    write_space(space, path, others=name != "x.vec")
+    write_space(space, path, others=name != "x.vec", overwrite=True)
     raw = bytearray(path.read_bytes())
     start = data.draw(st.integers(0, len(raw) - 1))
     if data.draw(st.booleans()):

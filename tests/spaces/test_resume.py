@@ -130,7 +130,7 @@ def test_a_part_that_does_not_match_its_record_starts_over_with_a_warning(place,
 def test_a_run_with_other_inputs_starts_over_with_a_warning(place, monkeypatch):
     stopped(place, monkeypatch, 6, OSError("the network is gone"))
     x = rl.read_space(place / "old").vectors
-    rl.Translator(map="orthogonal").fit(x, x[:, ::-1] + 1).save(place / "t.safetensors")
+    rl.Translator(map="orthogonal").fit(x, x[:, ::-1] + 1).save(place / "t.safetensors", overwrite=True)
     with pytest.warns(ResumeWarning, match="had other inputs or another translator: this one starts over"):
         translate(place)
     np.testing.assert_allclose(rl.read_space(place / "new").vectors, x[:, ::-1] + 1, atol=1e-4)

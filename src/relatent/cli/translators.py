@@ -100,7 +100,7 @@ def fit(
             engine=where,
             progress=progress,
         )
-    translator.save(out)
+    translator.save(out, overwrite=force)
     pages = write_pages(
         (html, markdown),
         lambda words: report_translator(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from pathlib import Path
@@ -130,13 +130,13 @@ def align(spaces: Mapping[str, Array | Space]) -> Aligned:
             f"{' and '.join(keyed)} have keys and {without[0]} has none: expected keys in all or in none. Give "
             f"{without[0]} as a Space with keys."
         )
-    rows = common_rows(*keyed.values())
+    rows = common_rows(*keyed.values(), names=list(keyed))
     taken = {name: space.take(part) for (name, space), part in zip(keyed.items(), rows, strict=True)}
     keys = next(iter(keyed.values())).keys[rows[0]]
     return Aligned(dict(zip(keyed, as_parallel(**taken), strict=True)), keys)
 
 
-def common_rows(first: Space, *others: Space) -> tuple[np.ndarray, ...]:
+def common_rows(first: Space, *others: Space, names: Sequence[str] = ()) -> tuple[np.ndarray, ...]:
     """Return the rows of each space whose keys are in all of them, in the order of the first. Reads no vector.
 
     >>> a, b = Space([[1.0], [2.0]], keys=["a", "b"]), Space([[2.0], [3.0]], keys=["b", "c"])
@@ -146,8 +146,8 @@ def common_rows(first: Space, *others: Space) -> tuple[np.ndarray, ...]:
     matches = [match_keys(first, other) for other in others]
     kept = reduce(np.intersect1d, [one.x_rows for one in matches]) if matches else np.arange(len(first))
     if len(matches) > 1 and not len(kept):
-        names = ", ".join(space.name or f"space {i}" for i, space in enumerate((first, *others)))
-        raise ValueError(f"No key is in all of {names}: expected keys that all of them have.")
+        listed = names or [space.name or f"space {i}" for i, space in enumerate((first, *others))]
+        raise ValueError(f"No key is in all of {', '.join(listed)}: expected keys that all of them have.")
     return kept, *(one.y_rows[np.searchsorted(one.x_rows, kept)] for one in matches)
 
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from relatent._array import Array, as_parallel, random_generator, to_numpy
 from relatent._saved import Saved, from_bytes, to_bytes
-from relatent.spaces.io.batches import batch_column, batch_vectors
+from relatent.spaces.io.columns import batch_column, batch_vectors
 from relatent.spaces.keys import key_hashes
 from relatent.spaces.normalize import UNIT_ROWS, Normalizer
 from relatent.spaces.sample import Sample, all_rows, checked_ids, merged, shuffled_rows

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, BinaryIO, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -22,7 +22,7 @@ from relatent._errors import with_remedy
 from relatent._files import FileError, dump_checked
 from relatent.spaces.chunks import Chunk, Layout, empty_others
 from relatent.spaces.fingerprint import Fingerprint
-from relatent.spaces.io.checksums import BLOCK, array_sum, damaged, read_checks, readable
+from relatent.spaces.io.checksums import BLOCK, BlockSums, array_sum, damaged, read_checks, readable
 from relatent.spaces.io.columns import META, VECTOR_NAMES, ReadOptions, choose, conform, refuse_keys, stored_fingerprint
 from relatent.spaces.io.columns import with_key as with_key_column
 
@@ -328,6 +328,31 @@ class GatheredColumns:
             for table in self._tables:
                 conform(table, self._tables[0].schema)  # names the column that changed its type
             raise
+
+
+class VectorStream:
+    """Vectors that are appended to a file as bytes, with checksums of their blocks; the other columns are gathered."""
+
+    def __init__(self, file: BinaryIO, first: Chunk) -> None:
+        self._file, self._dim, self._dtype = file, first.vectors.shape[1], first.vectors.dtype.newbyteorder("<")
+        self.rows, self._sums, self._others = 0, BlockSums(), GatheredColumns()
+
+    @property
+    def shape(self) -> Shape:
+        """The shape and dtype so far."""
+        return Shape((self.rows, self._dim), self._dtype)
+
+    def append(self, chunk: Chunk) -> None:
+        """Append the rows of a chunk."""
+        data = np.ascontiguousarray(chunk.vectors, dtype=self._dtype).reshape(-1).view(np.uint8).data
+        self._file.write(data)
+        self._sums.add(data)
+        self.rows += len(chunk)
+        self._others.add(chunk)
+
+    def arrays(self, text: bool, numbers: bool = True) -> dict[str, np.ndarray]:
+        """Return what comes with the vectors: the other columns, and the checksums."""
+        return {**self._others.arrays(text, numbers), SUMS: self._sums.array()}
 
 
 def _has_nul(texts: Iterable[str]) -> bool:

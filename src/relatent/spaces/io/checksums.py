@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from relatent._errors import with_remedy
-from relatent._files import FileError, load_checked
+from relatent._files import FileError, load_checked, no_file
 
 BLOCK = 2**20
 
@@ -99,7 +99,7 @@ def readable(path: Any) -> Iterator[None]:
     except (FileError, PermissionError, IsADirectoryError, ModuleNotFoundError):
         raise
     except FileNotFoundError as error:
-        raise FileNotFoundError(f"There is no file {path}: check the path.") from error
+        raise no_file(path) from error
     except UNREADABLE as error:
         said = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise FileError(

@@ -104,6 +104,39 @@ def _text(path: Path, row: int, line: bytes) -> str:
         raise FileError(f"{path} is not UTF-8 in row {row} ({error}): convert it, or get a new copy.") from error
 
 
+class TextRows:
+    """Rows that are parsed block by block: what formats of text share."""
+
+    shape: tuple[int, int]
+
+    def chunks(self, start: int, stop: int, size: int) -> Iterator[Chunk]:
+        """Parse the rows from start to stop, ``size`` at a time."""
+        raise NotImplementedError
+
+    def others(self, names: list[str] | None = None) -> pa.Table:
+        """Read every column but the vectors, or some of them."""
+        tables = [chunk.others for chunk in self.chunks(0, self.shape[0], 2**14)]
+        table = pa.concat_tables(tables, promote_options="permissive")
+        return table if names is None else table.select(names)
+
+
+class TextWriter:
+    """Writes a file of text, and its sidecar at the end: what formats of text share."""
+
+    def __init__(self, path: Path, first: Chunk, _early: Fingerprint) -> None:
+        self._path, self._first, self._rows = path, first, 0
+        self._file = path.open("wb")
+
+    def finish(self, fingerprint: Fingerprint) -> None:
+        """Complete the file, and write its sidecar."""
+        self._file.flush()
+        write_sidecar(self._path, fingerprint, self._first)
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+
 def sidecar_path(path: Path) -> Path:
     """Return the path of the sidecar of a file."""
     return path.with_name(path.name + SUFFIX)

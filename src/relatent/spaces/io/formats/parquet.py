@@ -20,7 +20,7 @@ from relatent.spaces.chunks import Chunk, Rows
 from relatent.spaces.fingerprint import Fingerprint
 from relatent.spaces.io.checksums import damaged, read_checks
 from relatent.spaces.io.columns import META, ReadOptions, conform, table_of
-from relatent.spaces.io.tables import TableRows, regrouped
+from relatent.spaces.io.tables import TableRows, pieces_with, regrouped
 
 # Smaller chunks are gathered, so that row groups do not become tiny.
 ROW_GROUP_BYTES = 16 * 2**20
@@ -42,7 +42,7 @@ class ParquetSource:
 
     def __init__(self, path: Any, verify: bool = True) -> None:
         self.path = getattr(path, "path", path)
-        # Opened anew for each pass, so that passes may run side by side.
+        # Opened again for each pass, so that passes may run side by side.
         self._place, self._verify = path, verify
         with self._open() as file:
             about = pq.read_metadata(file)
@@ -57,13 +57,7 @@ class ParquetSource:
 
     def tables(self, start: int, stop: int, size: int, columns: list[str] | None = None) -> Iterator[pa.Table]:
         """Read the row groups that hold the rows, a buffer at a time."""
-        groups, skipped, row = [], 0, 0
-        for i, rows in enumerate(self._sizes):
-            if row + rows <= start:
-                skipped += rows
-            elif row < stop:
-                groups.append(i)
-            row += rows
+        groups, skipped = pieces_with(self._sizes, start, stop)
         names = self.schema.names if columns is None else columns
         schema = pa.schema([self.schema.field(name) for name in names])
         with (
