@@ -110,7 +110,7 @@ def job(options: argparse.Namespace) -> dict[str, Any]:
         with open_engine(options.engine, options.workers) as engine:
             spaces = read_space(folder / "old-fit"), read_space(folder / "new")
             fit_spaces(t, *spaces, held_out=0, max_pairs=options.pairs, engine=engine, progress=False)
-        t.save(folder / "t.safetensors")
+        t.save(folder / "t.safetensors", overwrite=True)
     else:
         with open_engine(options.engine, options.workers) as engine:
             space, out = read_space(folder / "old"), folder / "translated"

@@ -231,7 +231,7 @@ def assert_goes_on(url, folder, translator, x, **options):
     assert (status.rows_done, status.rows) == (50, ROWS)
     applied = apply_migration(url, translator, shard_rows=7, progress=False, **options)
     assert (applied.shards, applied.resumed, applied.redone, applied.removed) == (SHARDS, DONE, 0, 0)
-    assert (applied.rows, applied.skipped, applied.settled) == (ROWS, 0, True)
+    assert (applied.rows, applied.skipped, applied.converged) == (ROWS, 0, True)
     now = manifests(folder)
     assert len(now) == SHARDS
     assert {name: now[name] for name in kept} == kept

@@ -100,7 +100,7 @@ def fit(
             engine=where,
             progress=progress,
         )
-    translator.save(out)
+    translator.save(out, overwrite=force)
     pages = write_pages(
         (html, markdown),
         lambda words: make_report(translator, source, target, fit=done, seed=seed, command=words, progress=progress),

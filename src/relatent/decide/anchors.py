@@ -15,6 +15,7 @@ from relatent.evaluate.interval import Estimate
 from relatent.evaluate.neighbors import nearest
 from relatent.spaces.io.files import AnyPath, check_new, write_space
 from relatent.spaces.join import Matched, match_keys
+from relatent.spaces.sample import shuffled_rows
 from relatent.spaces.space import Space
 from relatent.translate import Translator
 
@@ -221,7 +222,7 @@ def _outlook(
 
 def drawn_pairs(source: Space, target: Space, matched: Matched, seed: int) -> tuple[np.ndarray, np.ndarray]:
     """Read the vectors of at most ``MAX_PAIRS`` matched rows, drawn by the seed."""
-    kept = np.random.default_rng(seed).permutation(len(matched))[:MAX_PAIRS]
+    kept = shuffled_rows(len(matched), MAX_PAIRS, seed)
     return source.take(matched.x_rows[kept]), target.take(matched.y_rows[kept])
 
 

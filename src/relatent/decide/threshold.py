@@ -14,6 +14,7 @@ from relatent._terminal import Tabular, render, wrap
 from relatent.decide.relevance import Relevance
 from relatent.evaluate.interval import LEVEL, Estimate
 from relatent.evaluate.neighbors import nearest
+from relatent.spaces.sample import sample_rows
 
 # What is compared with the threshold: the similarity of every two items, or of each item and its nearest.
 PURPOSES = {"link": "pairs", "dedup": "nearest", "cache": "nearest"}
@@ -257,7 +258,7 @@ def _drawn(
     rows: np.ndarray, pairs: np.ndarray | None, max_rows: int, rng: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray | None]:
     """Draw some of the rows, and keep the pairs whose rows are both among them, by their new numbers."""
-    kept = np.sort(rng.choice(rows, max_rows, replace=False))
+    kept = sample_rows(rows, max_rows, rng)
     if pairs is None:
         return kept, None
     inside = np.isin(pairs, kept).all(axis=1)

@@ -11,12 +11,13 @@ from typing import Any
 
 import numpy as np
 
-from relatent._array import Array, array_namespace, as_parallel, random_generator, suggest, take_rows, to_numpy
+from relatent._array import Array, array_namespace, as_parallel, suggest, take_rows, to_numpy
 from relatent._linalg import unit_norm
 from relatent.evaluate.checks import check_fewer, check_varies, scalar
 from relatent.evaluate.neighbors import nearest
 from relatent.project.similarity import cosine, euclidean
 from relatent.spaces.normalize import centered
+from relatent.spaces.sample import sample_rows
 
 MAX_ROWS = 4_096
 DISSIMILARITIES = ("cosine", "correlation", "euclidean")
@@ -170,7 +171,7 @@ def sampled(x: Array, y: Array, max_rows: int, seed: int) -> tuple[Array, Array]
         raise ValueError(f"max_rows is {max_rows}: expected at least 4.")
     if x.shape[0] <= max_rows:
         return x, y
-    rows = np.sort(random_generator(seed).choice(x.shape[0], max_rows, replace=False))
+    rows = sample_rows(x.shape[0], max_rows, seed)
     return take_rows(x, rows), take_rows(y, rows)
 
 

@@ -14,6 +14,7 @@ from relatent.evaluate.linear import cka
 from relatent.spaces.fingerprint import one_model
 from relatent.spaces.io.files import AnyPath, check_new, write_space
 from relatent.spaces.join import match_keys
+from relatent.spaces.sample import sample_rows
 from relatent.spaces.space import Space
 
 CanaryOutcome = Literal["same", "renamed", "rescaled", "changed"]
@@ -62,10 +63,7 @@ def make_canary(space: Space, path: AnyPath, *, items: int = 32, overwrite: bool
     The file is a space like any other. Embed its items again with the model, and check (:func:`check_canary`).
     """
     check_new(path, space, overwrite=overwrite)
-    rng = np.random.default_rng(seed)
-    rows = np.arange(len(space))
-    if len(rows) > MAX_CANDIDATES:
-        rows = np.sort(rng.choice(rows, MAX_CANDIDATES, replace=False))
+    rows = sample_rows(len(space), MAX_CANDIDATES, seed)
     if not 1 <= items <= len(rows):
         raise ValueError(f"{items} items were asked for of {len(space)}: expected from 1 to as many as there are.")
     chosen = rows[np.sort(farthest_point(space.take(rows), items, seed=seed))]

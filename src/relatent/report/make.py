@@ -39,6 +39,7 @@ from relatent.report.data import (
 )
 from relatent.spaces.join import common_rows, match_keys
 from relatent.spaces.keys import key_hashes
+from relatent.spaces.sample import sample_rows
 from relatent.spaces.space import Space
 from relatent.translate import Translator
 from relatent.translate.fit import FitReport, fit_spaces
@@ -149,10 +150,10 @@ def _found_in(result: Any, spaces: Sequence[Space], max_rows: int, seed: int) ->
 
 def _common_sample(spaces: Sequence[Space], max_rows: int, seed: int) -> dict[str, np.ndarray]:
     """Read a sample of the items that all spaces share, by the names of the spaces."""
-    named = _labeled(spaces)
-    rows = common_rows(named)
-    sample = drawn(np.arange(len(next(iter(rows.values())))), max_rows, seed)
-    return {name: space.take(rows[name][sample]) for name, space in named.items()}
+    shared = common_rows(*spaces)
+    kept = sample_rows(len(shared[0]), max_rows, seed)
+    named = zip(_labeled(spaces).items(), shared, strict=True)
+    return {name: space.take(rows[kept]) for (name, space), rows in named}
 
 
 def _title(result: Any, spaces: Sequence[Space]) -> str:
@@ -171,13 +172,6 @@ def _labeled(spaces: Sequence[Space]) -> dict[str, Space]:
     return found
 
 
-def drawn(rows: np.ndarray, max_rows: int, seed: int) -> np.ndarray:
-    """Return a seeded sample of at most ``max_rows`` rows, in order."""
-    if len(rows) <= max_rows:
-        return rows
-    return np.sort(np.random.default_rng(seed).choice(rows, max_rows, replace=False))
-
-
 def measure_translator(
     translator: Translator,
     source: Space,
@@ -193,7 +187,7 @@ def measure_translator(
     stage("reading held-out rows")
     matched = match_keys(source, target)
     seen = np.isin(key_hashes(matched.keys), translator.seen_keys_)
-    rows = drawn(np.flatnonzero(~seen), max_rows, seed)
+    rows = sample_rows(np.flatnonzero(~seen), max_rows, seed)
     x, y = source.take(matched.x_rows[rows]), target.take(matched.y_rows[rows])
     # A two-sided translator maps into a space of its own, where there are no true vectors.
     one_sided = translator.target_map_ is None and len(x) > 1
@@ -266,7 +260,7 @@ def measure_anchors(source: Space, rows: np.ndarray, x: np.ndarray, seed: int) -
     """Diagnose the anchors in some rows of the source, centered, and how well they cover the rows of x."""
     if len(rows) < 2 or not len(x):
         return None
-    anchors = source.take(drawn(rows, MAX_ANCHORS, seed)).astype(np.float64)
+    anchors = source.take(sample_rows(rows, MAX_ANCHORS, seed)).astype(np.float64)
     center = np.mean(anchors, axis=0)
     return Anchors(len(rows), len(anchors), diagnose_anchors(anchors - center, x - center))
 

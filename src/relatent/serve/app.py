@@ -19,7 +19,7 @@ from relatent._errors import needs
 from relatent._http import Refused, bearer, check_key, run_app
 from relatent._linalg import unit_norm
 from relatent._terminal import Result
-from relatent.exports.formats import described, space_id
+from relatent.exports.formats import described
 from relatent.exports.steps import map_of
 from relatent.serve.metrics import Metrics, SourceWatch
 from relatent.serve.protocol import (
@@ -125,7 +125,7 @@ class ServedSpace(Result):
         two_sided = translator.target_map_ is not None
         name = model or ends.target.model or ends.target_name or "translated"
         given, given_name = (ends.source, ends.source_name) if side == "source" else (ends.target, ends.target_name)
-        found = hashlib.sha256(translator.matrix_.tobytes()).hexdigest()[:16] if two_sided else space_id(ends.target)
+        found = hashlib.sha256(translator.matrix_.tobytes()).hexdigest()[:16] if two_sided else ends.target.id
         return ServedSpace(found, name, fitted.width, translator.metric_, given.model or given_name or "unnamed")
 
     def is_called(self, expected: str) -> bool:
