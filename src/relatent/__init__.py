@@ -9,11 +9,14 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from relatent import _schemes
+
 __version__ = "0.1.0"
 
 _STUB = Path(__file__).with_suffix(".pyi").read_text("utf8")
 _HOME = {name: module for module, name in re.findall(r"^from (\S+) import (\w+) as \2$", _STUB, re.MULTILINE)}
 __all__ = sorted([*_HOME, "__version__"])
+_schemes.load = lambda: import_module("relatent.stores")  # when a path is first asked whether it names a store
 
 
 def __getattr__(name: str) -> Any:

@@ -8,7 +8,7 @@ import re
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from relatent._errors import with_remedy
@@ -53,7 +53,7 @@ def atomic_write(
     with writing(path), _aside(path.parent) as aside:
         yield aside / path.name
         _sync(aside)
-        with _locked(path.parent):
+        with locked(path.parent):
             _land(aside, path, replace, prepare)
 
 
@@ -81,16 +81,40 @@ def writing(path: Path) -> Iterator[None]:
 
 
 @contextmanager
-def claimed(folder: Path, refusal: str) -> Iterator[None]:
-    """Make a folder if it is not there, and lock it: others are refused until this process ends, be it by a kill."""
-    with _locked(folder.parent):
-        folder.mkdir(exist_ok=True)
-        handle = os.open(folder, os.O_RDONLY)
+def locked(path: Path, *, create: bool = False, refusal: Exception | None = None) -> Iterator[bool]:
+    """Lock a folder, or with ``create`` a file, which is made if it is not there; yield whether the lock is held.
+
+    Wait while another has it, or raise ``refusal`` if one is given. The system drops a lock with its process. Where
+    there are no locks (Windows, some network file systems), nothing is held and nobody is kept out.
+    """
+    if fcntl is None:
+        yield False
+        return
+    handle = os.open(path, os.O_RDWR | os.O_CREAT if create else os.O_RDONLY, 0o644)
     try:
-        _lock_or_refuse(handle, refusal)
-        yield
+        yield _lock(handle, refusal)
     finally:
         os.close(handle)
+
+
+def _lock(handle: int, refusal: Exception | None) -> bool:
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | (0 if refusal is None else fcntl.LOCK_NB))
+    except BlockingIOError as error:
+        raise refusal or error from error
+    except OSError:  # a file system without locks
+        return False
+    return True
+
+
+@contextmanager
+def claimed(folder: Path, refusal: str) -> Iterator[None]:
+    """Make a folder if it is not there, and lock it: others are refused until this process ends, be it by a kill."""
+    with ExitStack() as held:
+        with locked(folder.parent):
+            folder.mkdir(exist_ok=True)
+            held.enter_context(locked(folder, refusal=FileError(refusal)))
+        yield
 
 
 def check_folder_free(path: Path) -> None:
@@ -102,7 +126,7 @@ def check_folder_free(path: Path) -> None:
 def land_folder(new: Path, path: Path) -> None:
     """Give a complete folder its name in one step; it replaces nothing but an empty folder."""
     _sync(new)
-    with _locked(path.parent):
+    with locked(path.parent):
         _rename(new, path)
         fsync(path.parent)
 
@@ -142,61 +166,22 @@ def _may_replace(path: Path, overwrite: bool) -> bool:
 @contextmanager
 def _aside(folder: Path) -> Iterator[Path]:
     """Make a hidden folder to write in, locked as long as this process lives; remove those of dead processes."""
-    with _locked(folder):
-        _remove_leftovers(folder)
-        aside = Path(tempfile.mkdtemp(dir=folder, prefix=".relatent-", suffix=".part"))
-        lock = _lock(aside, wait=True)
-    try:
+    with ExitStack() as held:
+        with locked(folder):
+            _remove_leftovers(folder)
+            aside = Path(tempfile.mkdtemp(dir=folder, prefix=".relatent-", suffix=".part"))
+            held.enter_context(locked(aside))
+            held.callback(shutil.rmtree, aside, ignore_errors=True)
         yield aside
-    finally:
-        shutil.rmtree(aside, ignore_errors=True)
-        if lock is not None:
-            os.close(lock)
 
 
 def _remove_leftovers(folder: Path) -> None:
     """Remove what killed runs left: the system has dropped their locks, those of living writers are still held."""
     for left in folder.glob(".relatent-*.part"):
         if is_leftover(left.name) and not left.is_symlink():
-            with suppress(OSError):
-                lock = _lock(left, wait=False)
-                if lock is not None:
+            with suppress(OSError), locked(left, refusal=BlockingIOError()) as held:
+                if held:
                     shutil.rmtree(left, ignore_errors=True)
-                    os.close(lock)
-
-
-@contextmanager
-def _locked(folder: Path) -> Iterator[None]:
-    lock = _lock(folder, wait=True)
-    try:
-        yield
-    finally:
-        if lock is not None:
-            os.close(lock)
-
-
-def _lock(folder: Path, wait: bool) -> int | None:
-    """Lock a folder until the handle is closed; return None when it is locked or the file system has no locks."""
-    if fcntl is None:
-        return None
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
-    except OSError:
-        os.close(handle)
-        return None
-    return handle
-
-
-def _lock_or_refuse(handle: int, refusal: str) -> None:
-    if fcntl is None:
-        return
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError as error:
-        raise FileError(refusal) from error
-    except OSError:  # a file system without locks
-        return
 
 
 def _sync(folder: Path) -> None:

@@ -22,7 +22,7 @@ from relatent._files import FileError, atomic_write, writing
 from relatent._saved import load
 from relatent.spaces.keys import key_hashes
 from relatent.stores import Address, Field, Shard, StoreError
-from relatent.stores.locks import file_lock
+from relatent.stores.checks import lock_file
 from relatent.translate import Translator
 from relatent.translate.files import check_translator
 
@@ -258,7 +258,7 @@ class Work:
         path = self.folder / "lock"
         with writing(path):
             self.folder.mkdir(parents=True, exist_ok=True)
-        with file_lock(path, store):
+        with lock_file(path, store):
             yield
 
     def is_busy(self, store: str | os.PathLike[str]) -> bool:

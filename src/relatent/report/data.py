@@ -22,9 +22,8 @@ from relatent.evaluate.interval import Estimate, Report
 from relatent.evaluate.scale import NormDistribution
 from relatent.migrate import MigrationPlan, Verification
 from relatent.spaces.fingerprint import Fingerprint
-from relatent.spaces.io.schemes import is_store
 from relatent.spaces.space import Space
-from relatent.stores.address import Address
+from relatent.stores import Address, is_store
 from relatent.translate.fit import FitReport
 from relatent.translate.overview import Overview
 
