@@ -3,8 +3,10 @@
 Every public name is listed once, below, and imported when it is first used: ``import relatent`` costs nothing.
 """
 
+from importlib import import_module
 from typing import TYPE_CHECKING
 
+from relatent import _schemes
 from relatent._lazy import attach
 
 __version__ = "0.1.0"
@@ -56,3 +58,5 @@ if TYPE_CHECKING:
     from relatent.translate.pair_audit import audit as audit
 else:
     __getattr__, __dir__, __all__ = attach(__name__)
+
+_schemes.load = lambda: import_module("relatent.stores")  # when a path is first asked whether it names a store

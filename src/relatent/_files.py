@@ -11,7 +11,7 @@ import shutil
 import tempfile
 import zlib
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -58,7 +58,7 @@ def atomic_write(
     with writing(path), _temporary_folder(path.parent) as tmp:
         yield tmp / path.name
         _sync(tmp)
-        with _locked(path.parent):
+        with locked(path.parent):
             _land(tmp, path, replace, prepare)
 
 
@@ -86,16 +86,40 @@ def writing(path: Path) -> Iterator[None]:
 
 
 @contextmanager
-def claimed(folder: Path, refusal: str) -> Iterator[None]:
-    """Create a folder if it is missing, and lock it: other processes are refused until this one ends or is killed."""
-    with _locked(folder.parent):
-        folder.mkdir(exist_ok=True)
-        handle = os.open(folder, os.O_RDONLY)
+def locked(path: Path, *, create: bool = False, refusal: Exception | None = None) -> Iterator[bool]:
+    """Lock a folder, or with ``create`` a file, which is made if it is not there; yield whether the lock is held.
+
+    Wait while another has it, or raise ``refusal`` if one is given. The system drops a lock with its process. Where
+    there are no locks (Windows, some network file systems), nothing is held and nobody is kept out.
+    """
+    if fcntl is None:
+        yield False
+        return
+    handle = os.open(path, os.O_RDWR | os.O_CREAT if create else os.O_RDONLY, 0o644)
     try:
-        _lock_or_refuse(handle, refusal)
-        yield
+        yield _lock(handle, refusal)
     finally:
         os.close(handle)
+
+
+def _lock(handle: int, refusal: Exception | None) -> bool:
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | (0 if refusal is None else fcntl.LOCK_NB))
+    except BlockingIOError as error:
+        raise refusal or error from error
+    except OSError:  # a file system without locks
+        return False
+    return True
+
+
+@contextmanager
+def claimed(folder: Path, refusal: str) -> Iterator[None]:
+    """Create a folder if it is missing, and lock it: other processes are refused until this one ends or is killed."""
+    with ExitStack() as held:
+        with locked(folder.parent):
+            folder.mkdir(exist_ok=True)
+            held.enter_context(locked(folder, refusal=FileError(refusal)))
+        yield
 
 
 def check_folder_free(path: Path) -> None:
@@ -107,7 +131,7 @@ def check_folder_free(path: Path) -> None:
 def land_folder(new: Path, path: Path) -> None:
     """Rename a complete folder atomically; it replaces nothing but an empty folder."""
     _sync(new)
-    with _locked(path.parent):
+    with locked(path.parent):
         _rename(new, path)
         fsync(path.parent)
 
@@ -152,61 +176,22 @@ def _may_replace(path: Path, overwrite: bool) -> bool:
 @contextmanager
 def _temporary_folder(folder: Path) -> Iterator[Path]:
     """Create a hidden folder that is locked as long as this process lives; remove those of killed processes."""
-    with _locked(folder):
-        _remove_leftovers(folder)
-        tmp = Path(tempfile.mkdtemp(dir=folder, prefix=".relatent-", suffix=".part"))
-        lock = _lock(tmp, wait=True)
-    try:
+    with ExitStack() as held:
+        with locked(folder):
+            _remove_leftovers(folder)
+            tmp = Path(tempfile.mkdtemp(dir=folder, prefix=".relatent-", suffix=".part"))
+            held.enter_context(locked(tmp))
+            held.callback(shutil.rmtree, tmp, ignore_errors=True)
         yield tmp
-    finally:
-        shutil.rmtree(tmp, ignore_errors=True)
-        if lock is not None:
-            os.close(lock)
 
 
 def _remove_leftovers(folder: Path) -> None:
     """Remove the temporary folders of killed runs: their locks are gone, those of running writers are still held."""
     for left in folder.glob(".relatent-*.part"):
         if is_leftover(left.name) and not left.is_symlink():
-            with suppress(OSError):
-                lock = _lock(left, wait=False)
-                if lock is not None:
+            with suppress(OSError), locked(left, refusal=BlockingIOError()) as held:
+                if held:
                     shutil.rmtree(left, ignore_errors=True)
-                    os.close(lock)
-
-
-@contextmanager
-def _locked(folder: Path) -> Iterator[None]:
-    lock = _lock(folder, wait=True)
-    try:
-        yield
-    finally:
-        if lock is not None:
-            os.close(lock)
-
-
-def _lock(folder: Path, wait: bool) -> int | None:
-    """Lock a folder until the handle is closed; return None when it is locked or the file system has no locks."""
-    if fcntl is None:
-        return None
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
-    except OSError:
-        os.close(handle)
-        return None
-    return handle
-
-
-def _lock_or_refuse(handle: int, refusal: str) -> None:
-    if fcntl is None:
-        return
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError as error:
-        raise FileError(refusal) from error
-    except OSError:  # a file system without locks
-        return
 
 
 def _sync(folder: Path) -> None:

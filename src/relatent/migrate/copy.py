@@ -19,7 +19,7 @@ from relatent.migrate.side import translated
 from relatent.migrate.state import Digest, Manifest, Plan, hashed_keys
 from relatent.spaces.keys import as_column
 from relatent.stores import Shard, Store, StoreError, open_store
-from relatent.stores.prefetch import read_ahead
+from relatent.stores.base import read_ahead
 from relatent.translate.map import BatchTranslator
 
 # Skipped rows are all counted, and at most this many of them named.

@@ -13,7 +13,7 @@ from relatent import __version__
 from relatent.spaces.fingerprint import Fingerprint
 from relatent.spaces.space import Space
 from relatent.stores import Field, Store, StoreError
-from relatent.stores.codes import CODES, calibrated, is_coded
+from relatent.stores.fields import CODES, calibrated, is_coded
 from relatent.translate import Translator
 from relatent.translate.endpoints import SpaceMismatchError
 from relatent.translate.files import check_translator

@@ -24,7 +24,7 @@ from relatent._terminal import Result
 from relatent.spaces.keys import key_hashes
 from relatent.spaces.sample import STEP, splitmix64
 from relatent.stores import Address, Field, Shard, Store, StoreError, open_store
-from relatent.stores.locks import file_lock
+from relatent.stores.checks import lock_file
 from relatent.translate import Translator
 from relatent.translate.files import check_translator
 
@@ -231,7 +231,7 @@ class Work:
         path = self.folder / "lock"
         with writing(path):
             self.folder.mkdir(parents=True, exist_ok=True)
-        with file_lock(path, store):
+        with lock_file(path, store):
             yield
 
     def is_busy(self, store: str | os.PathLike[str]) -> bool:

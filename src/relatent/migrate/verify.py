@@ -21,7 +21,7 @@ from relatent.spaces.probe import SpaceWarning
 from relatent.spaces.sample import shuffled_rows
 from relatent.spaces.space import Space
 from relatent.stores import Field, Hits, Store, open_store
-from relatent.stores.codes import is_coded, quantizer, uncoded
+from relatent.stores.fields import is_coded, quantizer, uncoded
 
 # Relative to the norm: a few units in the last place.
 TOLERANCE = {"float32": 1e-5, "float16": 2e-3}

@@ -20,9 +20,8 @@ from relatent.evaluate.comparison import Comparison
 from relatent.evaluate.interval import Estimate, Report
 from relatent.evaluate.scale import NormDistribution
 from relatent.migrate import MigrationPlan, Verification
-from relatent.spaces.io.schemes import is_store
 from relatent.spaces.space import Space
-from relatent.stores.address import Address
+from relatent.stores import Address, is_store
 from relatent.translate.fit import FitReport
 from relatent.translate.overview import Overview
 

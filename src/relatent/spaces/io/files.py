@@ -14,14 +14,15 @@ from typing import Any
 import numpy as np
 
 from relatent._array import suggest
+from relatent._errors import with_remedy
 from relatent._files import FileError, atomic_write, exists_already
+from relatent._schemes import is_store, open_store_rows
 from relatent.spaces.chunks import Chunk, Layout, Rows
 from relatent.spaces.fingerprint import Fingerprint
 from relatent.spaces.io.columns import ReadOptions
 from relatent.spaces.io.folders import file_identity, list_files, open_local
 from relatent.spaces.io.formats import FormatWriter, format_of, module_of
 from relatent.spaces.io.remote import exists_remote, is_remote, open_remote, remote_identity, uploaded
-from relatent.spaces.io.schemes import is_store, open_store_rows, refuse_store
 from relatent.spaces.probe import ProbeBuilder
 from relatent.spaces.quantize import DecodedRows, Quantizer
 from relatent.spaces.space import Space
@@ -181,7 +182,7 @@ def space_writer(
     >>> read_space(file).vectors.tolist()
     [[2.0], [4.0]]
     """
-    refuse_store(path)
+    _refuse_store(path)
     place = _place(path)
     create, merge = _format(place, format)
     if quantize is not None and not create.__module__.endswith((".parquet", ".arrow")):
@@ -250,7 +251,7 @@ class SpaceWriter:
 
 def check_new(path: AnyPath, *inputs: Space | AnyPath | None, overwrite: bool = False) -> None:
     """Refuse to write vectors to a store, and whatever :func:`check_output` refuses."""
-    refuse_store(path)
+    _refuse_store(path)
     check_output(path, *inputs, overwrite=overwrite)
 
 
@@ -267,6 +268,19 @@ def check_output(path: AnyPath, *inputs: Space | AnyPath | None, overwrite: bool
     there = exists_remote(place) if isinstance(place, str) else os.path.lexists(place)
     if there and not overwrite:
         raise exists_already(path)
+
+
+def _refuse_store(path: AnyPath) -> None:
+    """Refuse to write to a store as if it were a file."""
+    if is_store(path):
+        name = Path(os.fspath(path).split("?")[0]).name
+        raise with_remedy(
+            FileError(
+                f"{name} is in a store, where a migration adds vectors beside the old ones and then serves them."
+            ),
+            python="Use relatent.migrate, or give a path that ends in .parquet to write a file.",
+            command="Use relatent migrate, or give a path that ends in .parquet to write a file.",
+        )
 
 
 def _place(path: AnyPath) -> Path | str:
