@@ -183,6 +183,9 @@ class Map:
     @cached_property
     def steps(self) -> tuple[Step, ...]:
         """What is done to rows, in order."""
+        return self._listed()
+
+    def _listed(self) -> tuple[Step, ...]:
         found = [] if self.before is None else [*_prepared(self.before)]
         if self.basis is not None:
             found.append(Step("linear", {"matrix": self.basis}))
@@ -223,7 +226,8 @@ class Map:
         return y
 
     def _mapped(self, x: Array) -> Array:
-        for step in self.steps:
+        # What is cached takes a lock, which torch.compile cannot trace.
+        for step in self.steps if isinstance(x, np.ndarray) else self._listed():
             x = step(x)
         return x
 
@@ -275,6 +279,8 @@ class Map:
                 moved = moved - other.before.mean @ left
             if self.before is not None:
                 moved, left = moved + self.before.mean @ left, rows_scaled(self.before.unscale, left)
+        assert self.offset is not None
+        assert other.offset is not None
         offset = (1 - share) * self.offset + share * other.offset
         if right is not None:
             basis = np.concatenate([self.basis, left], axis=1)
@@ -289,18 +295,23 @@ class Map:
         live = live_dimensions(std)
         if np.all(live):
             return self
+        assert self.offset is not None
         matrix, offset = np.where(live, self.matrix, 0), np.where(live, self.offset, mean)
         return replace(self, matrix=matrix.astype(self.matrix.dtype), offset=offset.astype(self.matrix.dtype))
 
     def astype(self, dtype: np.dtype) -> Map:
         """Return the map in another precision; what prepares rows keeps its own."""
-        names = ("matrix", "offset", "bias", "basis")
-        given = {name: getattr(self, name) for name in names if getattr(self, name) is not None}
-        cast = {name: np.ascontiguousarray(array, dtype=dtype) for name, array in given.items()}
-        features, bank = self.features, None if self.bank is None else self.bank.astype(dtype)
-        if features is not None:
-            features = replace(features, centers=np.ascontiguousarray(features.centers, dtype=dtype))
-        return replace(self, **cast, features=features, bank=bank)
+        changed: dict[str, Any] = {
+            name: np.ascontiguousarray(getattr(self, name), dtype=dtype)
+            for name in ("matrix", "offset", "bias", "basis")
+            if getattr(self, name) is not None
+        }
+        if self.features is not None:
+            centers = np.ascontiguousarray(self.features.centers, dtype=dtype)
+            changed["features"] = replace(self.features, centers=centers)
+        if self.bank is not None:
+            changed["bank"] = self.bank.astype(dtype)
+        return replace(self, **changed)
 
     def arrays(self, prefix: str) -> dict[str, np.ndarray]:
         """Return the arrays to save."""

@@ -27,7 +27,7 @@ from relatent.report.html import to_html
 from relatent.report.markdown import to_markdown
 from relatent.report.sections import document_of
 from relatent.spaces import held_out, key_hashes
-from relatent.translate import Translator, fit_spaces
+from relatent.translate import Translator
 
 HOSTILE = '"><script>alert(1)</script><img src=x onerror=alert(2)>'
 SECRET = "what nobody else may read"
@@ -79,7 +79,7 @@ def test_cosines_are_those_of_held_out_rows_and_the_worst_is_named(world, found)
     (source, target, _), row = world
     unseen = held_out_rows(source.keys)
     translator = Translator()
-    fit_spaces(translator, source, target)
+    translator.fit(source, target, held_out=0.2)
     moved, true = translator.transform(source.vectors[unseen]), target.vectors[unseen]
     cosines = np.sum(moved * true, axis=1) / np.linalg.norm(moved, axis=1) / np.linalg.norm(true, axis=1)
     assert found.closeness.rows == len(unseen)
@@ -104,7 +104,7 @@ def test_the_curve_ends_at_the_translator_itself(world, found):
     (source, target, _), _ = world
     unseen = held_out_rows(source.keys)
     translator = Translator()
-    fit_spaces(translator, source, target)
+    translator.fit(source, target, held_out=0.2)
     moved, true = translator.transform(source.vectors[unseen]), target.vectors[unseen]
     scores = (moved / np.linalg.norm(moved, axis=1)[:, None]) @ (true / np.linalg.norm(true, axis=1)[:, None]).T
     ranks = 1 + np.sum(scores > np.diag(scores)[:, None], axis=1)
@@ -118,7 +118,7 @@ def test_the_curve_ends_at_the_translator_itself(world, found):
 def test_a_loaded_translator_has_no_curve_and_everything_else(world, tmp_path):
     (source, target, _), _ = world
     translator = Translator(map="ridge")
-    fit_spaces(translator, source, target)
+    translator.fit(source, target, held_out=0.2)
     translator.save(tmp_path / "t.safetensors")
     told = report_translator(rl.load(tmp_path / "t.safetensors"), source, target)
     assert told.curve is None
@@ -146,7 +146,7 @@ def test_singular_values_anchors_and_similarity(world, found):
 
 def test_a_two_sided_translator_has_no_cosines(world):
     (source, target, _), _ = world
-    with pytest.warns(UserWarning, match="moves both sides") as warned:
+    with pytest.warns(UserWarning, match="into a shared space") as warned:
         told = report_spaces(target, source, goal="retrieval", max_rows=100)
     assert len(warned) == 1
     assert told.closeness is None

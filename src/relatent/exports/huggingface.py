@@ -11,6 +11,7 @@ from typing import Any
 from relatent import __version__
 from relatent._files import atomic_write
 from relatent.exports.formats import described, map_of, steps_of
+from relatent.translate.endpoints import Side
 
 FILE = "translator.safetensors"
 CARD = """---
@@ -81,7 +82,7 @@ def write(
 
 
 def _config(translator: Any) -> dict[str, Any]:
-    sides = ["source"] if getattr(translator, "target_map_", None) is None else ["source", "target"]
+    sides: list[Side] = ["source"] if getattr(translator, "target_map_", None) is None else ["source", "target"]
     return described(translator) | {"steps": {s: [step.kind for step in steps_of(translator, s)] for s in sides}}
 
 

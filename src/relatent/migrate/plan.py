@@ -268,7 +268,7 @@ def _verdict(
 ) -> Verdict:
     spaces = sample if side.name == "source" else sample[::-1]
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "This translator moves both sides")  # which the plan says in its own words
+        warnings.filterwarnings("ignore", "This translator maps queries and documents")  # the plan says it
         return evaluate_spaces(
             side.translator,
             *spaces,

@@ -15,9 +15,8 @@ from relatent.spaces.space import Space
 from relatent.stores import Field, Store, StoreError
 from relatent.stores.codes import CODES, calibrated, is_coded
 from relatent.translate import Translator
-from relatent.translate.endpoints import SpaceMismatchError
-from relatent.translate.files import check_translator
-from relatent.translate.map import BatchTranslator
+from relatent.translate.endpoints import Side, SpaceMismatchError
+from relatent.translate.files import BatchTranslator, check_translator
 
 # Rows that are looked at to tell which model made a store's vectors, from so many places.
 SAMPLE_ROWS, SAMPLE_PLACES = 1_024, 8
@@ -35,8 +34,7 @@ class StoredSide:
     """
 
     translator: Translator
-    name: str
-    """source or target"""
+    name: Side
 
     def __call__(self, vectors: np.ndarray) -> np.ndarray:
         """Return the new vectors of stored ones, as float32."""

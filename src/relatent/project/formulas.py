@@ -18,6 +18,7 @@ def relative_projection(x: Array, anchors: Array, similarity: str | Similarity =
 
     References: Moschella et al., ICLR 2023, section 3.1.
 
+    >>> import numpy as np
     >>> relative_projection(np.asarray([[3.0, 0.0]]), np.eye(2)).tolist()
     [[1.0, 0.0]]
     """
@@ -39,6 +40,7 @@ def inverse_relative_projection(r: Array, anchors: Array, rtol: float | None = N
 
     References: Maiorca et al., 2024 (inverse relative projection).
 
+    >>> import numpy as np
     >>> inverse_relative_projection(np.asarray([[0.6, 0.8]]), np.asarray([[2.0, 0.0], [0.0, 5.0]])).round(12).tolist()
     [[0.6, 0.8]]
     """

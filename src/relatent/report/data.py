@@ -25,7 +25,7 @@ from relatent.spaces.fingerprint import Fingerprint
 from relatent.spaces.io.schemes import is_store
 from relatent.spaces.space import Space
 from relatent.stores.address import Address
-from relatent.translate.fit import FitReport
+from relatent.translate.joined import FitReport
 from relatent.translate.overview import Overview
 
 

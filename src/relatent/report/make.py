@@ -31,7 +31,8 @@ from relatent.spaces.join import Matched, match_keys
 from relatent.spaces.keys import key_hashes
 from relatent.spaces.space import Space
 from relatent.translate import Translator
-from relatent.translate.fit import FitReport, fit_spaces
+from relatent.translate.goals import GoalName
+from relatent.translate.joined import FitReport
 
 # Pairs to fit on and held-out rows to look at: enough for narrow intervals, and seconds of work.
 MAX_PAIRS, MAX_ROWS = 20_000, 2_000
@@ -43,7 +44,7 @@ def report_spaces(
     others: Sequence[Space] = (),
     *,
     translator: Translator | None = None,
-    goal: str = "vectors",
+    goal: GoalName = "vectors",
     side: str | None = None,
     relevant: Relevance | None = None,
     slices: str | None = None,
@@ -61,7 +62,7 @@ def report_spaces(
     """Return everything there is to know about moving from one space to another, to be written as a report.
 
     Without a ``translator`` one is fitted for the ``goal``, on at most ``max_pairs`` pairs, and part of the keys is
-    held out (:func:`relatent.translate.fit_spaces`). At most ``max_rows`` keys that it was not fitted on are looked at,
+    held out (:meth:`relatent.Translator.fit`). At most ``max_rows`` keys that it was not fitted on are looked at,
     so that the work does not grow with the files. ``others`` are further spaces of the same items; they appear in the
     similarity matrix only. ``slices`` names a column to give figures by, ``texts`` one to show beside the items that
     fare worst; without it the findings hold keys, and no text or vector. The other arguments are those of
@@ -70,7 +71,7 @@ def report_spaces(
     fit = None
     if translator is None:
         translator = Translator(goal, seed=seed)
-        fit = fit_spaces(translator, source, target, max_pairs=max_pairs, progress=progress)
+        fit = translator.fit(source, target, held_out=0.2, max_pairs=max_pairs, progress=progress).fit_report_
     verdict = evaluate_spaces(
         translator,
         source,

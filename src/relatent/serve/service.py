@@ -18,13 +18,13 @@ from relatent._errors import needs
 from relatent._http import Refused
 from relatent._linalg import unit_norm
 from relatent._terminal import Result
-from relatent.exports.formats import described, space_id
-from relatent.exports.steps import map_of
+from relatent.exports.formats import described, map_of, space_id
 from relatent.serve.messages import Wanted, encoded, json_of, object_of, rows_of, texts_of
 from relatent.serve.metrics import Metrics, SourceWatch
 from relatent.serve.upstream import Settings, Upstream
 from relatent.spaces.fingerprint import one_model
 from relatent.translate import Translator
+from relatent.translate.endpoints import Side
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class ServedSpace(Result):
     translated_from: str
 
     @staticmethod
-    def of(translator: Translator, side: str, model: str | None = None) -> ServedSpace:
+    def of(translator: Translator, side: Side, model: str | None = None) -> ServedSpace:
         """Describe what comes out of one side of a translator."""
         ends, fitted = translator.endpoints_, map_of(translator, side)
         two_sided = translator.target_map_ is not None

@@ -11,13 +11,14 @@ import numpy as np
 from relatent._errors import needs
 from relatent._http import Refused
 from relatent.serve.messages import object_of, rows_of
+from relatent.translate.endpoints import Side
 
 
 @dataclass(frozen=True)
 class Settings:
     """Limits, names and addresses. Keys are not shown when it is printed."""
 
-    side: str = "source"
+    side: Side = "source"
     normalize: bool = False
     """Whether answers are scaled to unit norm, as most embedders' vectors are."""
     model: str | None = None

@@ -190,8 +190,8 @@ def expected_quality(translator: Translator, index: Array | None = None, *, seed
 
     h is the half-width of the bootstrap over queries, with two unseen failures and two unseen successes drawn along.
     It is widened (f folds) because the folds share most of their anchors, so that their errors do not average out as
-    those of independent fits would. :math:`h_g` is that of the gain. There are no more queries than anchors: of a hundred, the
-    mean has a standard error of up to .05, whatever is done with them.
+    those of independent fits would. :math:`h_g` is that of the gain. There are no more queries than anchors: of a
+    hundred, the mean has a standard error of up to .05, whatever is done with them.
 
     What breaks it: anchors that are not drawn from what will be translated, near-copies of anchors in the index,
     mismatched anchors (:func:`relatent.audit`), and anchors of unequal weight.
