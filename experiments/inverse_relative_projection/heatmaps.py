@@ -37,7 +37,7 @@ def run(setting: Setting) -> Result:
     grids: dict[str, list[np.ndarray]] = {name: [] for name in PAIRS}
     counts: dict[tuple[str, int], list[float]] = {(way, k): [] for way in WAYS for k in COUNTS}
     for seed in range(seeds):
-        task = load_task("trec", seed, most=setting.pick(quick=3_000, full=None))
+        task = load_task("trec", seed, max_rows=setting.pick(quick=3_000, full=None))
         for name, pair in PAIRS.items():
             grids[name].append(grid(task, pair, seed))
         for (way, k), found in counts.items():

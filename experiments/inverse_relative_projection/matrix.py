@@ -37,11 +37,11 @@ INVERSE, OURS, MEAN = "inverse relative projection", "dual codes (ours)", "mean 
 
 def run(setting: Setting) -> Result:
     """Fill the matrices of every task, over seeds."""
-    seeds, most = setting.pick(quick=(5, 1_000), full=(5, None))
+    seeds, max_rows = setting.pick(quick=(5, 1_000), full=(5, None))
     found: dict[str, dict[str, np.ndarray]] = {}
     chosen: dict[str, float] = {}
     for name in NAMES:
-        tasks = [load_task(name, seed, most) for seed in range(seeds)]
+        tasks = [load_task(name, seed, max_rows) for seed in range(seeds)]
         spaces = tasks[0].spaces
         pairs = [(spaces[source], spaces[target]) for source, target in neighbors(list(spaces))]
         chosen[name] = choose_delta(pairs, tasks[0].anchors(ANCHORS), tasks[0].choice, DELTAS, OMEGA)

@@ -1,4 +1,4 @@
-"""Public names of a package: listed once, for type checkers, and imported when they are first used."""
+"""Imports at first use: of the public names of a package, and of a heavy module that few functions need."""
 
 from __future__ import annotations
 
@@ -6,16 +6,15 @@ import re
 import sys
 from collections.abc import Callable
 from importlib import import_module
-from pathlib import Path
 from typing import Any
 
 LISTED = re.compile(r"^ *from (\S+) import (\w+) as \2$", re.MULTILINE)
 
 
 def attach(package: str) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
-    """Return ``__getattr__``, ``__dir__`` and ``__all__`` of a package, from the imports that it lists.
+    """Return ``__getattr__``, ``__dir__`` and ``__all__`` of a package, from the imports that its source lists.
 
-    They are in its stub, or else in its source::
+    The source lists each public name once, for type checkers and for this function alike::
 
         if TYPE_CHECKING:
             from relatent.spaces.space import Space as Space
@@ -25,8 +24,8 @@ def attach(package: str) -> tuple[Callable[[str], Any], Callable[[], list[str]],
     A public name must not be that of a module of the package: once imported, the module would take its place.
     """
     module = sys.modules[package]
-    source, stub = Path(str(module.__file__)), Path(str(module.__file__)).with_suffix(".pyi")
-    homes = {name: home for home, name in LISTED.findall((stub if stub.exists() else source).read_text("utf8"))}
+    source = module.__spec__.loader.get_source(package)  # type: ignore[union-attr]
+    homes = {name: home for home, name in LISTED.findall(source)}
     names = sorted(homes)
 
     def get(name: str) -> Any:
@@ -38,3 +37,15 @@ def attach(package: str) -> tuple[Callable[[str], Any], Callable[[], list[str]],
         return value
 
     return get, lambda: names, names
+
+
+class LazyModule:
+    """A module that is imported when one of its names is first used; type checkers are shown the module itself."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __getattr__(self, attribute: str) -> Any:
+        value = getattr(import_module(self._name), attribute)
+        setattr(self, attribute, value)
+        return value

@@ -230,7 +230,7 @@ def test_queries_can_be_moved_instead(here):
         run("fit", "new.parquet", "old.parquet", "--goal", "retrieval", *extra, "-o", f"{name}.safetensors")
         result = run("evaluate", f"{name}.safetensors", *words, "--json", code=code)
         assert json.loads(result.stdout)["itself"]["value"] > 0.99
-        assert ("note: This translator moves both sides" in result.stderr) is (name == "both")
+        assert ("note: This translator maps queries and documents" in result.stderr) is (name == "both")
     sided = ("evaluate", "both.safetensors", "new.parquet", "old.parquet", "--side", "documents")
     refused(*sided, says="evaluate it with role 'queries'")
     assert (

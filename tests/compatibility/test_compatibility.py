@@ -143,7 +143,7 @@ def test_asif(written, expected):
 
 def test_sums_and_pairs(written, expected):
     pairs = rl.Pairs.from_bytes((written / "fitted" / "pairs.bin").read_bytes())
-    t = rl.Translator(map="affine").fit_pairs(pairs)
+    t = rl.Translator(map="affine").fit(pairs)
     near(t.transform(expected["fresh"][:FEWEST]), expected["pairs.source"])
     summary = rl.translate.Summary.from_bytes((written / "fitted" / "summary.bin").read_bytes())
     assert summary.n == 60
@@ -231,7 +231,7 @@ def assert_goes_on(url, folder, translator, x, **options):
     assert (status.rows_done, status.rows) == (50, ROWS)
     applied = apply_migration(url, translator, shard_rows=7, progress=False, **options)
     assert (applied.shards, applied.resumed, applied.redone, applied.removed) == (SHARDS, DONE, 0, 0)
-    assert (applied.rows, applied.skipped, applied.settled) == (ROWS, 0, True)
+    assert (applied.rows, applied.skipped, applied.converged) == (ROWS, 0, True)
     now = manifests(folder)
     assert len(now) == SHARDS
     assert {name: now[name] for name in kept} == kept

@@ -261,9 +261,9 @@ def compare(
       relatent compare old.parquet new.parquet --html compare.html
     """
     import relatent as rl
-    from relatent.report import report_comparison
+    from relatent.report import make_report
 
     first, second = two_spaces(old, new, vector, key, target_vector, target_key, by_row)
     found = rl.compare(first, second, max_rows=max_rows, k=k, permutations=permutations, seed=seed, progress=progress)
-    pages = write_pages((html, markdown), lambda words: report_comparison(found, first, second, command=words))
+    pages = write_pages((html, markdown), lambda words: make_report(found, first, second, command=words))
     return Answer(f"{found}{pages}", found.to_dict())

@@ -23,7 +23,7 @@ from relatent.spaces.keys import key_hashes
 from relatent.spaces.space import Space
 from relatent.translate import Translator
 from relatent.translate.files import check_translator, warn_two_sided
-from relatent.translate.fit import unseen_rows
+from relatent.translate.joined import unseen_rows
 
 Role = Literal["documents", "queries"]
 ROLES = get_args(Role)
