@@ -13,7 +13,7 @@ from relatent._array import suggest
 from relatent._linalg import row_norms, unit_norm
 from relatent._terminal import Stage, stages
 from relatent.decide.anchors import diagnose_anchors
-from relatent.decide.evaluation import evaluate_spaces, role_of, slice_labels
+from relatent.decide.evaluation import Role, evaluate_spaces, role_of, slice_labels
 from relatent.decide.relevance import Relevance
 from relatent.decide.rule import Cost, Rule
 from relatent.decide.threshold import GROUPS, thresholds
@@ -70,7 +70,7 @@ def make_report(
     *spaces: Space,
     fit: FitReport | None = None,
     verdict: Verdict | None = None,
-    side: str | None = None,
+    role: Role | None = None,
     relevant: Relevance | None = None,
     slices: str | None = None,
     texts: str | None = None,
@@ -91,7 +91,7 @@ def make_report(
     A translator is measured on at most ``max_rows`` keys that it was not fitted on, so that the work does not grow with
     the files. One that is not fitted yet is fitted here, on at most ``max_pairs`` pairs. Give what is known about it as
     ``fit`` or ``verdict``; without either it is evaluated (:func:`relatent.decide.evaluate_spaces`, which takes
-    ``side``, ``relevant``, ``k``, ``rule``, ``cost`` and ``accept``). A loaded translator has no pairs to measure a
+    ``role``, ``relevant``, ``k``, ``rule``, ``cost`` and ``accept``). A loaded translator has no pairs to measure a
     learning curve with.
 
     ``slices`` names a column to group figures by, ``texts`` a column to show beside the worst items; without it the
@@ -111,7 +111,7 @@ def make_report(
                 result,
                 source,
                 target,
-                role=side,
+                role=role,
                 relevant=relevant,
                 slices=slices,
                 k=k,
@@ -123,7 +123,7 @@ def make_report(
                 progress=progress,
             )
         with stages(progress) as stage:
-            found = measure_translator(result, source, target, side, slices, texts, max_rows, seed, stage)
+            found = measure_translator(result, source, target, role, slices, texts, max_rows, seed, stage)
             stage("comparing the spaces")
             found |= {"fit": fit, "verdict": verdict, "similarity": measure_similarity(spaces, max_rows, seed)}
     else:
@@ -174,7 +174,7 @@ def measure_translator(
     translator: Translator,
     source: Space,
     target: Space,
-    side: str | None,
+    role: Role | None,
     slices: str | None,
     texts: str | None,
     max_rows: int,
@@ -200,7 +200,7 @@ def measure_translator(
     anchors = measure_anchors(source, matched.x_rows[seen], x, seed)
     geometry = measure_geometry(spaces) if len(x) > 1 else None
     stage("matching thresholds")
-    old, new = (y, x) if role_of(translator, side) == "queries" else (x, y)
+    old, new = (y, x) if role_of(translator, role) == "queries" else (x, y)
     compared = {"new model": new} | ({"translated": spaces["translated"]} if one_sided and old is x else {})
     table = {name: thresholds(old, z, seed=seed) for name, z in compared.items()} if len(rows) >= GROUPS else None
     stage("measuring the learning curve")
