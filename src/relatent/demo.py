@@ -190,6 +190,9 @@ class DemoReport:
     verdict: Verdict
     seconds: float
 
+    def __str__(self) -> str:
+        return self.text
+
     def to_dict(self) -> dict[str, Any]:
         """Return plain values, for JSON."""
         found = {"files": self.files, "accuracy": self.accuracy, "seconds": round(self.seconds, 1)}

@@ -106,7 +106,9 @@ WRITERS = {".parquet": parquet.write_table, ".csv": csv.write_csv}
 SAMPLE = 10_000
 
 
-def list_origins(collection: Space, old: Space, new: Space, out: str | Path | None = None) -> Origin:
+def list_origins(
+    collection: Space, old: Space, new: Space, out: str | Path | None = None, *, overwrite: bool = False
+) -> Origin:
     """Return the origin of every row, chunk by chunk; ``out`` lists keys, spaces and log-likelihood ratios.
 
     >>> rng = np.random.default_rng(0)
@@ -128,7 +130,7 @@ def list_origins(collection: Space, old: Space, new: Space, out: str | Path | No
                 "log_likelihood_ratio": found.ratio,
             }
         )
-        with atomic_write(out, overwrite=False) as aside:
+        with atomic_write(out, overwrite=overwrite) as aside:
             WRITERS[Path(out).suffix](table, str(aside))
     return found
 
