@@ -112,7 +112,7 @@ def exists_already(path: object) -> FileExistsError:
     return with_remedy(
         FileExistsError(f"{path} exists: write to another path, or have it replaced with"),
         python="overwrite=True.",
-        command="--force.",
+        command="--overwrite.",
     )
 
 

@@ -117,7 +117,7 @@ class Answer:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the result as JSON, with the path that it was written to."""
-        return ({} if self.out is None else {"out": self.out}) | self.found.to_dict()
+        return {**({} if self.out is None else {"out": self.out}), **self.found.to_dict()}
 
 
 @dataclass(frozen=True)

@@ -180,7 +180,7 @@ def report(
     )
     for path in out:
         write_report(found, path, overwrite=overwrite)
-    return Answer(Done(headline_of(found), found.to_dict()), out)
+    return Answer(Done(str(headline_of(found)), found.to_dict()), out)
 
 
 @command

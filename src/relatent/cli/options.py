@@ -127,8 +127,9 @@ class WithTarget(One):
         from relatent.spaces import read_space
 
         path = path or self.target
-        columns = {"vector": self.target_vector or self.vector, "key": self.target_key or self.key}
-        return None if path is None else read_space(path, **columns)
+        if path is None:
+            return None
+        return read_space(path, vector=self.target_vector or self.vector, key=self.target_key or self.key)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -34,7 +34,7 @@ def serve(
     POST /v1/translate takes vectors. With --upstream, POST /v1/embeddings is OpenAI-compatible and answers in the space
     that is translated into: an application changes one URL. The upstream is asked for --model, or else for the model of
     the request. Keys are read from the environment: RELATENT_API_KEY for callers, RELATENT_UPSTREAM_KEY for the
-    upstream. Listens on this machine only, unless --host says otherwise. --verbose logs the path and status of requests.
+    upstream. Listens on this machine only, unless --host says otherwise. --verbose logs paths and statuses.
 
     Examples:
       relatent serve t.safetensors

@@ -111,6 +111,7 @@ def translate(
       relatent translate t.safetensors old.npy -o translated.npy --overwrite
     """
     from relatent import load
+    from relatent.spaces import MultiSpace
     from relatent.translate import translate_space
 
     to.check(translator)
@@ -127,7 +128,11 @@ def translate(
             engine=engine,
             progress=progress,
         )
-    data = {"out": to.out, "rows": len(source), "dim": known.dim, "fingerprint": known.recorded()}
+    data = {"out": to.out, "dim": known.dim, "fingerprint": known.recorded()}
+    if isinstance(source, MultiSpace):
+        text = f"Wrote the translated vectors of {source.n_items:,} items to {to.out}."
+        return Done(text, data | {"items": source.n_items})
+    data["rows"] = len(source)
     return Done(f"Wrote {len(source):,} × {known.dim} translated vectors to {to.out}.", data)
 
 

@@ -2,7 +2,7 @@
 
 from relatent.decide.anchors import AnchorDiagnosis, NextAnchors, diagnose_anchors, plan_anchors
 from relatent.decide.backfill import Backfill, BackfillReport, ExpectedError, backfill_order, plan_backfill
-from relatent.decide.evaluation import evaluate_spaces
+from relatent.decide.evaluation import ItemScores, evaluate_items, evaluate_spaces
 from relatent.decide.options import OptionScores, Search, score_options
 from relatent.decide.relevance import Relevance, read_relevance
 from relatent.decide.rule import Cost, Decision, Rule
@@ -17,6 +17,7 @@ __all__ = [
     "Cost",
     "Decision",
     "ExpectedError",
+    "ItemScores",
     "NextAnchors",
     "OptionScores",
     "Relevance",
@@ -30,6 +31,7 @@ __all__ = [
     "Verdict",
     "backfill_order",
     "diagnose_anchors",
+    "evaluate_items",
     "evaluate_spaces",
     "plan_anchors",
     "plan_backfill",

@@ -57,7 +57,7 @@ class Rule:
 class Cost:
     """What re-embedding takes, and what it may take.
 
-    ``price`` is per million rows, in the currency of ``budget``. Give a price, a speed, or both.
+    ``price_per_million`` rows is in the currency of ``budget``. Give a price, a speed, or both.
 
     >>> print(Cost(3_600_000, rows_per_second=100))
     3,600,000 rows take 10 hours
@@ -67,17 +67,17 @@ class Cost:
 
     rows: int
     rows_per_second: float | None = None
-    price: float | None = None
+    price_per_million: float | None = None
     max_hours: float = 24.0
     budget: float = 100.0
 
     def __post_init__(self) -> None:
-        if self.rows < 1 or (self.rows_per_second is None and self.price is None):
+        if self.rows < 1 or (self.rows_per_second is None and self.price_per_million is None):
             raise ValueError(
                 f"{self.rows} rows to re-embed were given, at {self.rows_per_second} rows per second and a price of "
-                f"{self.price}: expected at least one row, and a speed or a price per million rows."
+                f"{self.price_per_million}: expected at least one row, and a speed or a price per million rows."
             )
-        if (self.rows_per_second or 1) <= 0 or (self.price or 0) < 0:
+        if (self.rows_per_second or 1) <= 0 or (self.price_per_million or 0) < 0:
             raise ValueError("A speed must be above 0 and a price at least 0.")
 
     @property
@@ -88,7 +88,7 @@ class Cost:
     @property
     def total(self) -> float | None:
         """What re-embedding costs."""
-        return None if self.price is None else self.rows * self.price / 1e6
+        return None if self.price_per_million is None else self.rows * self.price_per_million / 1e6
 
     @property
     def allowed(self) -> bool:
@@ -164,7 +164,7 @@ def decide_by_overlap(overlap: Mapping[str, Estimate], rule: Rule, label: str, q
             None,
             (
                 f"{label} tells how alike the results are, not how good. Give pairs of a query and what it should find "
-                "(--relevant: a table, or TREC qrels), or the least overlap to accept (--min-overlap).",
+                "(a table, or TREC qrels), or the smallest overlap to accept.",
             ),
         )
     if queries < rule.queries:
@@ -199,9 +199,7 @@ def _against_reembedding(evidence: Evidence, cost: Cost | None) -> list[str]:
         return [f"{in_words(evidence.above_translate, '+')} against translating, not clearly better"]
     if cost is None:
         better = f"{_changes_by(evidence, 're-embed')}, clearly better, but nothing is known about its cost"
-        return [
-            f"{better}. Where you can afford it, do it (--reembed-rows with --rows-per-second or --price weighs it)"
-        ]
+        return [f"{better}. Where you can afford it, do it (its number of rows, with a speed or a price, weighs it)"]
     limit = f"more than {cost.max_hours:g} hours or a budget of {cost.budget:g} allow"
     return [] if cost.allowed else [f"{cost}, {limit}"]
 

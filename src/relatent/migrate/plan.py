@@ -100,7 +100,7 @@ BYTES = {"float32": 4.0, "float16": 2.0, "int8": 1.0, "uint8": 1.0, "bit": 1 / 8
 # Links of an HNSW graph per row: twice M = 16 at the lowest layer, in four bytes each.
 GRAPH_BYTES = 2 * 16 * 4
 NO_PAIRS = (
-    "No held-out pairs were given (--sample OLD NEW), so nothing is known about how well translated vectors are found. "
+    "No held-out pairs were given, so nothing is known about how well translated vectors are found. "
     "Embed a few thousand items with the new model, and give both."
 )
 
@@ -192,7 +192,7 @@ class MigrationPlan:
             return ["Re-embedding is not possible without the texts."]
         few = f"With fewer than {FEW_ROWS:,} rows, the texts at hand and a cheap embedder, re-embedding is right"
         if self.cost is None:
-            price = "Give its speed (--embed-rate) or price (--embed-cost) to weigh re-embedding."
+            price = "Give its speed or its price to weigh re-embedding."
             return [f"{few}. {price}" if self.rows < FEW_ROWS else price]
         said = f"To re-embed, {self.cost}."
         return [f"{said} {few}."] if self.rows < FEW_ROWS and self.cost.allowed else [said]
@@ -224,8 +224,8 @@ def plan_migration(
     min_overlap: float | None = None,
     dtype: str | None = None,
     metric: str | None = None,
-    embed_rate: float | None = None,
-    embed_cost: float | None = None,
+    rows_per_second: float | None = None,
+    price_per_million: float | None = None,
     max_hours: float = 24.0,
     budget: float = 100.0,
     texts: bool = True,
@@ -236,10 +236,10 @@ def plan_migration(
 ) -> MigrationPlan:
     """Return what a migration would take: rows, sizes, time from a trial, the cost of re-embedding, and a verdict.
 
-    ``sample`` are the old and the new model's vectors of the same items, of which the translator has not seen all:
+    ``sample`` are vectors of the translator's source and target for the same items, of which it has not seen all:
     :func:`relatent.decide.evaluate_spaces` decides by them, and by the judged pairs in ``relevant``. ``dtype`` and
-    ``metric`` are those of the new field, as :func:`apply_migration` takes them. ``embed_rate`` is
-    in rows per second, ``embed_cost`` per thousand rows. The trial writes a few rows to a field that is removed again;
+    ``metric`` are those of the new field, as :func:`apply_migration` takes them. ``rows_per_second`` and
+    ``price_per_million`` rows are those of re-embedding. The trial writes a few rows to a field that is removed again;
     without ``trial`` the store is only read.
     """
     fitted, digest = load(translator), hashlib.sha256(Path(translator).read_bytes()).hexdigest()
@@ -252,7 +252,7 @@ def plan_migration(
         advice = side.advice(store, new)
         stage("measuring")
         rates = measure(store, side, new, trial_rows, write=trial)
-    cost = _cost(rows, embed_rate, embed_cost, max_hours, budget) if texts else None
+    cost = _cost(rows, rows_per_second, price_per_million, max_hours, budget) if texts else None
     verdict = None if sample is None else _verdict(side, sample, relevant, min_overlap, cost, accept, progress)
     return MigrationPlan(str(store.address), rows, served, new, digest, rates, advice, verdict, cost, texts)
 
@@ -266,12 +266,11 @@ def _verdict(
     accept: bool,
     progress: bool | None,
 ) -> Verdict:
-    spaces = sample if side.name == "source" else sample[::-1]
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "This translator moves both sides")  # which the plan says in its own words
         return evaluate_spaces(
             side.translator,
-            *spaces,
+            *sample,
             side="documents" if side.name == "source" else "queries",
             relevant=relevant,
             rule=Rule(min_overlap=min_overlap),
@@ -281,10 +280,8 @@ def _verdict(
         )
 
 
-def _cost(rows: int, rate: float | None, per_thousand: float | None, max_hours: float, budget: float) -> Cost | None:
-    if (rate is None and per_thousand is None) or not rows:
-        return None
-    return Cost(rows, rate, None if per_thousand is None else 1_000 * per_thousand, max_hours, budget)
+def _cost(rows: int, speed: float | None, price: float | None, max_hours: float, budget: float) -> Cost | None:
+    return Cost(rows, speed, price, max_hours, budget) if rows and (speed, price) != (None, None) else None
 
 
 def _about(field: Field) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from relatent.spaces.io.files import SpaceWriter, check_new, check_output, read_
 from relatent.spaces.io.mapping import ResumeWarning, map_space
 from relatent.spaces.join import Matched, Parallel, duplicate_keys, match_keys, parallel
 from relatent.spaces.keys import held_out, key_hashes, key_texts
+from relatent.spaces.multi_space import MultiSpace
 from relatent.spaces.multi_vectors import MultiVectors, token_pairs
 from relatent.spaces.normalize import Normalizer, live_dimensions
 from relatent.spaces.probe import Match, Probe, SpaceWarning
@@ -19,6 +20,7 @@ __all__ = [
     "Inspection",
     "Match",
     "Matched",
+    "MultiSpace",
     "MultiVectors",
     "Normalizer",
     "Parallel",

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pyarrow as pa
 
 from relatent._array import as_matrix, to_numpy
 from relatent._errors import with_remedy
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,7 +54,7 @@ class MultiVectors:
         """Read a column of lists of vectors, as Arrow, Parquet and Lance hold them."""
         from relatent.spaces.io.columns import as_matrix as lists_as_matrix
 
-        array = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+        array = column.combine_chunks() if hasattr(column, "combine_chunks") else column
         if array.null_count:
             raise ValueError(f"{array.null_count} items are null: leave out items without vectors.")
         sizes = array.value_lengths().to_numpy(zero_copy_only=False)
@@ -60,6 +62,8 @@ class MultiVectors:
 
     def to_arrow(self) -> pa.LargeListArray:
         """Return a column of lists of vectors."""
+        import pyarrow as pa
+
         from relatent.spaces.io.columns import as_lists
 
         return pa.LargeListArray.from_arrays(pa.array(self.offsets, pa.int64()), as_lists(self.vectors))

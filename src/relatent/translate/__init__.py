@@ -12,7 +12,6 @@ from relatent.translate.map import BatchTranslator
 from relatent.translate.maps import MAPS
 from relatent.translate.pair_audit import audit
 from relatent.translate.pairs import Pairs
-from relatent.translate.tokens import TokenScores, evaluate_tokens, fit_tokens, read_tokens, translate_tokens
 from relatent.translate.translator import Translator
 from relatent.translate.unpaired import align_unpaired
 
@@ -27,18 +26,13 @@ __all__ = [
     "Pairs",
     "SpaceMismatchError",
     "Summary",
-    "TokenScores",
     "Translator",
     "align_unpaired",
     "audit",
     "describe",
-    "evaluate_tokens",
     "fit_spaces",
-    "fit_tokens",
     "grow_pairs",
-    "read_tokens",
     "summarize",
     "translate_space",
-    "translate_tokens",
     "unseen_rows",
 ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
@@ -17,6 +17,7 @@ from relatent.spaces.chunks import chunk_rows
 from relatent.spaces.join import Matched, match_keys, row_blocks
 from relatent.spaces.keys import held_out as is_held_out
 from relatent.spaces.keys import key_hashes
+from relatent.spaces.multi_space import MultiSpace
 from relatent.spaces.space import Space
 from relatent.translate.endpoints import Endpoints
 from relatent.translate.goals import Selection
@@ -140,8 +141,8 @@ def fit_spaces(
     Whether a key is held out follows from the key alone (:func:`relatent.spaces.held_out`), so that the same keys are
     held out in every run, file and order. The translator remembers the keys that it was fitted on, and an evaluation
     leaves them out. ``anchors`` are keys to fit on instead of all; then nothing but the other keys is held out. Pairs
-    that show no relation at all are refused, unless ``force``. An ``engine`` (:mod:`relatent.engines`) sums up several
-    shards of pairs at a time.
+    that show no relation at all are refused, unless ``force``. Items of several vectors are paired vector by vector,
+    and held out as a whole. An ``engine`` (:mod:`relatent.engines`) sums up several shards of pairs at a time.
 
     >>> rng = np.random.default_rng(0)
     >>> x = rng.normal(size=(500, 4))
@@ -149,6 +150,10 @@ def fit_spaces(
     >>> print(fit_spaces(t, Space(x, name="old"), Space(2 * x[:, ::-1], name="new")).pairs)
     392
     """
+    if isinstance(source, MultiSpace) and isinstance(target, MultiSpace):
+        x, y, left_out = source.fit_on(target, held_out)
+        options: dict[str, Any] = {"max_pairs": max_pairs, "force": force, "engine": engine, "progress": progress}
+        return replace(fit_spaces(translator, x, y, held_out=0.0, anchors=anchors, **options), held_out=left_out)
     with stages(progress) as stage:
         stage("joining keys")
         matched = match_keys(source, target)
