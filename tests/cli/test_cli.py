@@ -144,12 +144,12 @@ def test_the_verdict_shows_every_option_and_its_rule(here, translator):
         ("other", ("--relevant",), NO_GO, "NO-GO"),
         ("new", (), NO_VERDICT, "no verdict"),
         ("new", ("--min-overlap", "0.9"), OK, "GO"),
-        ("other", ("--min-overlap", "0.9", "--candidates", "20"), NO_GO, "NO-GO"),
-        ("new", ("--reembed-rows", "1000", "--price", "1", "--relevant"), OK, "GO"),
+        ("other", ("--min-overlap", "0.9", "--rerank", "20"), NO_GO, "NO-GO"),
+        ("new", ("--reembed-rows", "1000", "--price-per-million", "1", "--relevant"), OK, "GO"),
     ],
 )
 def test_each_verdict_has_its_exit_code(here, target, options, code, verdict):
-    run("fit", "old.parquet", f"{target}.parquet", "-o", "t.safetensors", "--force")
+    run("fit", "old.parquet", f"{target}.parquet", "-o", "t.safetensors", "--force", "--overwrite")
     options = [*options, clicks()] if options[-1:] == ("--relevant",) else options
     words = ("evaluate", "t.safetensors", "old.parquet", f"{target}.parquet", *options)
     assert answer(*words, code=code)["verdict"] == verdict
@@ -183,9 +183,10 @@ def test_defaults_of_commands_are_those_of_the_library():
     ours = {p.name: p.default for p in COMMANDS["evaluate"].params}
     rule, cost = defaults(decide.Rule), defaults(decide.Cost)
     library = defaults(decide.evaluate_spaces) | {"margin": rule["margin"], "min_overlap": rule["min_overlap"]}
-    library |= {name: cost[name] for name in ("rows_per_second", "price", "max_hours", "budget")}
-    for name in ("k", "candidates", "max_rows", "seed", "side", "slices", *set(library) & set(cost), "margin"):
+    library |= {name: cost[name] for name in ("rows_per_second", "price_per_million", "max_hours", "budget")}
+    for name in ("k", "max_rows", "seed", "slices", *set(library) & set(cost), "margin"):
         assert ours[name] == library[name], name
+    assert (ours["rerank"], ours["role"]) == (library["candidates"], library["side"])
     comparing = {p.name: p.default for p in COMMANDS["compare"].params}
     for name in ("k", "max_rows", "permutations", "seed"):
         assert comparing[name] == defaults(evaluate.compare_spaces)[name], name
@@ -194,7 +195,7 @@ def test_defaults_of_commands_are_those_of_the_library():
 def test_rows_are_paired_by_order_only_when_asked(here):
     old = rl.read_space("old.parquet")
     rl.write_space(old.subset(np.random.default_rng(0).permutation(len(old))), "shuffled.parquet")
-    fit = ("fit", "old.parquet", "shuffled.parquet", "-o", "t.safetensors", "--force")
+    fit = ("fit", "old.parquet", "shuffled.parquet", "-o", "t.safetensors", "--force", "--overwrite")
     assert answer(*fit)["joined"].startswith(f"{N:,} keys in common by column")
     assert answer(*fit, "--by-row")["joined"] == f"{N:,} rows paired by row order"
     compare = ("compare", "old.parquet", "shuffled.parquet")
@@ -208,8 +209,8 @@ def test_evaluate_leaves_out_what_was_fitted_on(here):
     words = ("evaluate", "t.safetensors", "old.parquet", "new.parquet")
     assert answer(*words, code=NO_VERDICT)["queries"] == N - 320
     refused("evaluate", "t.safetensors", "old.parquet", "few.parquet", says="was fitted on all 300 keys in common")
-    run("fit", "old.parquet", "new.parquet", "--pairs", "50", "-o", "t.safetensors", "--force")
-    assert answer(*words, "--rows", "200", code=NO_VERDICT)["queries"] == 200
+    run("fit", "old.parquet", "new.parquet", "--max-pairs", "50", "-o", "t.safetensors", "--overwrite")
+    assert answer(*words, "--max-rows", "200", code=NO_VERDICT)["queries"] == 200
 
 
 def test_judged_pairs_of_ones_own(here, translator):
@@ -223,14 +224,14 @@ def test_judged_pairs_of_ones_own(here, translator):
 def test_queries_can_be_moved_instead(here):
     run("fit", "new.parquet", "old.parquet", "-o", "vectors.safetensors")
     words = ("new.parquet", "old.parquet", "--relevant", clicks())
-    assert answer("evaluate", "vectors.safetensors", *words, "--side", "queries")["verdict"] == "GO"
+    assert answer("evaluate", "vectors.safetensors", *words, "--role", "queries")["verdict"] == "GO"
     # What ranks the very item best need not rank its neighbors as the cosine does.
     for name, extra, code in (("frozen", ["--frozen-target"], OK), ("both", [], NO_GO)):
         run("fit", "new.parquet", "old.parquet", "--goal", "retrieval", *extra, "-o", f"{name}.safetensors")
         result = run("evaluate", f"{name}.safetensors", *words, "--json", code=code)
         assert json.loads(result.stdout)["itself"]["value"] > 0.99
         assert ("note: This translator moves both sides" in result.stderr) is (name == "both")
-    sided = ("evaluate", "both.safetensors", "new.parquet", "old.parquet", "--side", "documents")
+    sided = ("evaluate", "both.safetensors", "new.parquet", "old.parquet", "--role", "documents")
     refused(*sided, says="evaluate it with side 'queries'")
     assert (
         "--side source"
@@ -257,7 +258,7 @@ def test_remote_paths(here, translator):
 
 @pytest.mark.parametrize("to", rl.exports.FORMATS)
 def test_export_writes_every_format(here, translator, to):
-    needed = ["--space", "old.parquet", "--target", "new.parquet"] if to == "atlas" else []
+    needed = ["old.parquet", "new.parquet"] if to == "atlas" else []
     done = answer("export", translator, "--to", to, *needed, "-o", "exported")
     assert done == {"out": "exported", "format": to, "dims": [OLD_DIM, NEW_DIM]}
     assert Path("exported").exists()
@@ -297,7 +298,7 @@ def test_info_counts_what_gives_trouble(here):
 def test_encode_with_word_vectors(here):
     Path("words.txt").write_text("red 1 0\ncar 0 1\n")
     Path("docs.jsonl").write_text('{"id": "x", "text": "red car"}\n{"id": "y", "text": "red"}\n')
-    options = ("--kind", "static", "-m", "words.txt", "--name", "toy", "-o", "docs.parquet")
+    options = ("--kind", "static", "--model", "words.txt", "--name", "toy", "-o", "docs.parquet")
     assert answer("encode", "docs.jsonl", *options)["rows"] == 2
     space = rl.read_space("docs.parquet")
     assert space.vectors.tolist() == [[0.5, 0.5], [1.0, 0.0]]
@@ -305,10 +306,18 @@ def test_encode_with_word_vectors(here):
     assert space.fingerprint.model == "toy"
     refused("encode", "docs.jsonl", *options, says="docs.parquet exists")
     refused(
-        "encode", "none.txt", "--kind", "static", "-m", "words.txt", "-o", "x.npy", says="There is no file none.txt"
+        "encode",
+        "none.txt",
+        "--kind",
+        "static",
+        "--model",
+        "words.txt",
+        "-o",
+        "x.npy",
+        says="There is no file none.txt",
     )
-    refused("encode", "docs.jsonl", "--kind", "statik", "-m", "m", "-o", "x.npy", says="Did you mean 'static'")
-    wrong = ("encode", "docs.jsonl", "--column", "txt", "--kind", "static", "-m", "words.txt", "-o", "x.npy")
+    refused("encode", "docs.jsonl", "--kind", "statik", "--model", "m", "-o", "x.npy", says="Did you mean 'static'")
+    wrong = ("encode", "docs.jsonl", "--text", "txt", "--kind", "static", "--model", "words.txt", "-o", "x.npy")
     refused(*wrong, says="no column 'txt'")
 
 
@@ -329,30 +338,30 @@ def test_items_come_from_what_people_have(tmp_path, name):
 
 
 def test_anchors_and_projections_of_two_spaces(here):
-    run("anchors", "new.parquet", "-k", "50", "--strategy", "farthest_point", "-o", "anchors.parquet")
+    run("anchors", "new.parquet", "-n", "50", "--strategy", "farthest_point", "-o", "anchors.parquet")
     assert len(rl.read_space("anchors.parquet")) == 50
     for name in ("old", "new"):
-        told = answer("project", f"{name}.parquet", "-a", "anchors.parquet", "-o", f"{name}-relative.parquet")
+        told = answer("project", f"{name}.parquet", "--anchors", "anchors.parquet", "-o", f"{name}-relative.parquet")
         assert told["dim"] == 50
     x, y = rl.parallel(rl.read_space("old-relative.parquet"), rl.read_space("new-relative.parquet"))
     np.testing.assert_allclose(x, y, atol=0.02)
-    wanted = ("anchors", "old.parquet", "-k", "10", "--strategy", "stratified", "--column", "label", "-o", "s.npy")
+    wanted = ("anchors", "old.parquet", "-n", "10", "--strategy", "stratified", "--label", "label", "-o", "s.npy")
     assert answer(*wanted)["anchors"] == 10
-    refused("anchors", "old.parquet", "-k", "9999", "-o", "x.npy", says="only 900 rows")
+    refused("anchors", "old.parquet", "-n", "9999", "-o", "x.npy", says="only 900 rows")
     rl.write_space(rl.Space(np.ones((1, 2)), keys=["stranger"]), "stranger.parquet")
-    refused("project", "old.parquet", "-a", "stranger.parquet", "-o", "x.npy", says="first 'stranger'")
+    refused("project", "old.parquet", "--anchors", "stranger.parquet", "-o", "x.npy", says="first 'stranger'")
 
 
 def test_compare(here):
-    found = answer("compare", "old.parquet", "new.parquet", "--rows", "300")
+    found = answer("compare", "old.parquet", "new.parquet", "--max-rows", "300")
     scores = {score["name"]: score["value"] for score in found["scores"]}
     assert scores["cka"] > 0.99
-    said = run("compare", "old.parquet", "new.parquet", "--rows", "300", "--permutations", "9").stdout
+    said = run("compare", "old.parquet", "new.parquet", "--max-rows", "300", "--permutations", "9").stdout
     assert "unchanged by" in said
     assert "≤0.100" in said
-    result = process("compare", "old.parquet", "new.parquet", "--rows", "50", "--permutations", "2", "--verbose")
+    result = process("compare", "old.parquet", "new.parquet", "--max-rows", "50", "--permutations", "2", "--verbose")
     assert "linear measures of 50 rows" in result.stderr
-    assert process("compare", "old.parquet", "new.parquet", "--rows", "50", "--permutations", "2").stderr == ""
+    assert process("compare", "old.parquet", "new.parquet", "--max-rows", "50", "--permutations", "2").stderr == ""
 
 
 def test_stitch(here, translator):
@@ -365,8 +374,8 @@ def test_stitch(here, translator):
     with_one = np.column_stack([new.vectors, np.ones(len(sign))])
     weight = np.linalg.lstsq(with_one, sign, rcond=None)[0]
     np.savez("head.npz", weight=weight[None, :-1], bias=weight[-1:], classes=np.asarray(["cold", "warm"]))
-    options = ("-o", "said.parquet", "--truth", "label", "--new", "labelled.parquet")
-    done = answer("stitch", translator, "old.parquet", "head.npz", *options)
+    options = ("-o", "said.parquet", "--label", "label")
+    done = answer("stitch", translator, "head.npz", "old.parquet", "labelled.parquet", *options)
     accuracy, seen = done["accuracy"], len(rl.load(translator).seen_keys_)
     assert (done["left_out"], done["scored"]) == (seen, len(old) - seen)
     assert list(accuracy) == ["translated", "own encoder (ceiling)"]
@@ -374,16 +383,16 @@ def test_stitch(here, translator):
     said = rl.read_space("said.parquet")
     assert said.dim == 2
     assert set(said.others.column("prediction").to_pylist()) == {"cold", "warm"}
-    said = run("stitch", translator, "old.parquet", "head.npz", *options, "--force").stdout
+    said = run("stitch", translator, "head.npz", "old.parquet", "labelled.parquet", *options, "--overwrite").stdout
     assert f"{seen:,} rows that the translator was fitted on are left out of the accuracy" in said
     foreign = rl.Space(old.vectors, old.keys, "foreign", rl.Fingerprint(dim=OLD_DIM, model="a-third-model"))
     rl.write_space(foreign, "foreign.parquet")
-    refused("stitch", translator, "foreign.parquet", "head.npz", "-o", "f.npy", says="--accept")
-    assert run("stitch", translator, "foreign.parquet", "head.npz", "-o", "f.npy", "--accept").exit_code == OK
+    refused("stitch", translator, "head.npz", "foreign.parquet", "-o", "f.npy", says="--accept")
+    assert run("stitch", translator, "head.npz", "foreign.parquet", "-o", "f.npy", "--accept").exit_code == OK
     np.savez("small.npz", weight=np.ones((2, 3)))
-    refused("stitch", translator, "old.parquet", "small.npz", "-o", "x.npy", says="the decoder reads 3")
+    refused("stitch", translator, "small.npz", "old.parquet", "-o", "x.npy", says="the decoder reads 3")
     refused(
-        "stitch", translator, "old.parquet", "head.npz", "-o", "x.npy", "--truth", "lable", says="Did you mean 'label'"
+        "stitch", translator, "head.npz", "old.parquet", "-o", "x.npy", "--label", "lable", says="Did you mean 'label'"
     )
 
 
@@ -439,24 +448,26 @@ def test_a_folder_with_a_foreign_file(here, translator):
     refused("translate", translator, "mixed", "-o", "x.parquet", says=("notes.md", "files of one format"))
 
 
-def test_nothing_is_replaced_unless_forced_and_never_in_place(here, translator):
+def test_nothing_is_replaced_unless_asked_and_never_in_place(here, translator):
     run("translate", translator, "old.parquet", "-o", "x.parquet")
     before = Path("x.parquet").read_bytes()
-    refused("translate", translator, "old.parquet", "-o", "x.parquet", says=("x.parquet exists", "--force"))
+    refused("translate", translator, "old.parquet", "-o", "x.parquet", says=("x.parquet exists", "--overwrite"))
     refused("fit", "old.parquet", "new.parquet", "-o", "t.safetensors", says="t.safetensors exists")
-    run("translate", translator, "old.parquet", "-o", "x.parquet", "--force")
+    run("translate", translator, "old.parquet", "-o", "x.parquet", "--overwrite")
     assert Path("x.parquet").read_bytes() == before
-    refused("translate", translator, "old.parquet", "-o", "old.parquet", "--force", says="nothing is written in place")
+    refused(
+        "translate", translator, "old.parquet", "-o", "old.parquet", "--overwrite", says="nothing is written in place"
+    )
     Path("folder").mkdir()
     rl.write_space(rl.read_space("old.parquet"), "folder/a.parquet")
     for source, out in (("folder", "folder/b.parquet"), ("folder/*.parquet", "folder/c.parquet"), ("folder", "folder")):
-        refused("translate", translator, source, "-o", out, "--force", says="nothing is written in place")
+        refused("translate", translator, source, "-o", out, "--overwrite", says="nothing is written in place")
     for words in (
         ("translate", translator, "old.parquet", "-o", translator),
-        ("project", "old.parquet", "-a", "x.parquet", "-o", "x.parquet"),
+        ("project", "old.parquet", "--anchors", "x.parquet", "-o", "x.parquet"),
     ):
         kept = Path(words[-1]).read_bytes()
-        refused(*words, "--force", says="nothing is written in place")
+        refused(*words, "--overwrite", says="nothing is written in place")
         assert Path(words[-1]).read_bytes() == kept
     result = run("fit", "old.parquet", "new.parquet", "-o", "e.txt", code=USAGE)
     assert "e.txt does not end in .safetensors" in result.stderr
@@ -544,7 +555,7 @@ def test_a_translator_is_saved_as_safetensors(here):
 
 def test_a_remedy_is_an_option_and_no_argument_of_python(here, tmp_path):
     pytest.importorskip("onnxruntime")
-    wrong = ("encode", "docs.txt", "--kind", "onnx", "-m", onnx_without_tokenizer(tmp_path), "-o", "x.npy")
+    wrong = ("encode", "docs.txt", "--kind", "onnx", "--model", onnx_without_tokenizer(tmp_path), "-o", "x.npy")
     Path("docs.txt").write_text("a text")
     refused(*wrong, says="Put it beside the model.")
     with pytest.raises(FileNotFoundError, match="tokenizer="):
@@ -578,7 +589,7 @@ def test_quiet_and_verbose(here, translator):
 def test_progress_shows_on_a_terminal_only(here, translator):
     import pty
 
-    words = ["translate", str(translator), "old.parquet", "--force", "-o", "x.parquet"]
+    words = ["translate", str(translator), "old.parquet", "--overwrite", "-o", "x.parquet"]
     main, terminal = pty.openpty()
     command = [sys.executable, "-c", "from relatent.cli import app; app()", *words]
     result = subprocess.run(command, stderr=terminal, stdout=subprocess.PIPE, check=True)
@@ -604,14 +615,41 @@ def test_every_command_has_an_example_in_its_help(name):
     assert f"Examples:\n    relatent {name} " in said or f"    relatent {name} " in said.split("Examples:")[1]
 
 
-def test_the_commands_of_the_issue_are_there():
+def test_commands():
     assert set(COMMANDS) == {
-        *("info", "encode", "anchors", "project", "fit", "translate", "evaluate", "compare", "stitch", "demo"),
-        *("export", "report", "serve", "explore", "thresholds", "backfill", "watch", "mixed"),
-        *("canary make", "canary check"),
-        *(f"tokens {step}" for step in ("fit", "translate", "evaluate")),
+        *("demo", "fit", "evaluate", "translate", "info", "compare", "report", "explore", "thresholds"),
+        *("encode", "anchors", "project", "backfill", "export", "serve", "stitch"),
+        *(f"monitor {step}" for step in ("make-canary", "check-canary", "drift", "origin")),
         *(f"migrate {step}" for step in ("plan", "apply", "status", "verify", "cutover", "rollback", "finish")),
     }
+
+
+def test_an_option_means_the_same_in_every_command():
+    meanings = {}
+    for name, command in COMMANDS.items():
+        for parameter in command.params:
+            if parameter.param_type_name == "option":
+                for spelling in (*parameter.opts, *parameter.secondary_opts):
+                    meanings.setdefault(spelling, {}).setdefault(parameter.help, []).append(name)
+    assert {spelling: texts for spelling, texts in meanings.items() if len(texts) != 1} == {}
+
+
+def test_a_meaning_has_one_spelling():
+    """No two options of different names have the same help."""
+    spellings = {}
+    for command in COMMANDS.values():
+        for parameter in command.params:
+            if parameter.param_type_name == "option":
+                spellings.setdefault(parameter.help, set()).add(tuple(parameter.opts))
+    assert {text: names for text, names in spellings.items() if len(names) != 1} == {}
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_translator_is_the_first_argument_and_the_source_comes_before_the_target(name):
+    arguments = [p.metavar.strip("[]") for p in COMMANDS[name].params if p.param_type_name == "argument"]
+    assert "TRANSLATOR" not in arguments[1:]
+    places = [arguments.index(side) for side in ("SOURCE", "TARGET") if side in arguments]
+    assert places == sorted(places)
 
 
 def test_help_loads_nothing_heavy():
@@ -636,8 +674,10 @@ def test_the_reference_is_made_from_the_commands():
     code = f"import runpy; print(runpy.run_path({str(script)!r}, run_name='page')['page'](), end='')"
     made = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert made == (root / "docs" / "cli.md").read_text(encoding="utf8")
-    for name in COMMANDS:
+    for name, command in COMMANDS.items():
         assert f"## `relatent {name}" in made
+        for parameter in command.params:
+            assert parameter.param_type_name == "argument" or all(f"`{flag}`" in made for flag in parameter.opts)
 
 
 PEAK = """
