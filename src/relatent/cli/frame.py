@@ -63,7 +63,7 @@ class InOrder(typer.core.TyperGroup):
         """Write one section of the help per title."""
         for title, names in SECTIONS.items():
             with formatter.section(title):
-                formatter.write_dl([(name, self.commands[name].get_short_help_str(limit=68)) for name in names])
+                formatter.write_dl([(name, self.commands[name].get_short_help_str(limit=100)) for name in names])
 
 
 LOOK: dict[str, Any] = {

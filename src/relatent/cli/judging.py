@@ -141,12 +141,12 @@ def report(
     overwrite: opt.Overwrite = False,
     progress: bool | None = None,
 ) -> Answer:
-    """Write a report on a move from one space to another: .html, .md or .json, or several.
+    """Write a report on a move from one space to another.
 
-    What to do and by which rule, each option with its interval, whether more pairs are worth buying, cosines and
-    thresholds, slices and the items that fare worst, anchors, similarity, provenance, and when a translation will not
-    help. The HTML page is one file that needs no network and no script. It shows keys of the worst items, no vectors,
-    and no texts unless --text names their column.
+    As .html, .md or .json. What to do and by which rule, each option with its interval, whether more pairs are worth
+    buying, cosines and thresholds, slices and the items that fare worst, anchors, similarity, provenance, and when a
+    translation will not help. The HTML page is one file that needs no network and no script. It shows keys of the worst
+    items, no vectors, and no texts unless --text names their column.
 
     Examples:
       relatent report old.parquet new.parquet -o report.html
@@ -196,7 +196,7 @@ def thresholds(
     max_rows: opt.MaxRows = 5_000,
     seed: opt.Seed = 0,
 ) -> Any:
-    """Find the similarity threshold in TARGET that does what one in SOURCE did.
+    """Find the similarity threshold that does in TARGET what another did in SOURCE.
 
     SOURCE are vectors of the old model; TARGET those of the new model, or translated ones. The cosine similarities of
     two models are not on one scale: a threshold that found duplicates in one may link everything in the other. The new

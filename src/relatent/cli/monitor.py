@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -12,7 +12,7 @@ import typer
 from relatent.cli import options as opt
 from relatent.cli.frame import NO_GO, OK, Answer, Done, command, group
 
-ABOUT = """Detect a model that changed behind its name, data that drifted, and mixed collections.
+ABOUT = """Detect changed models, drifting data and mixed collections.
 
 \b
   relatent monitor make-canary old.parquet -o canary.parquet
@@ -51,7 +51,7 @@ class Canary(opt.Pair):
     """A canary, and its items encoded again."""
 
     source: Annotated[str, typer.Argument(metavar="CANARY", help="Written by `relatent monitor make-canary`.")]
-    target: Annotated[str, typer.Argument(metavar="SPACE", help="The same items, encoded again.")]
+    target: Annotated[str, typer.Argument(metavar="SPACE", help="The same items, encoded again.")] = field()
 
 
 @monitor
@@ -84,9 +84,9 @@ def drift(
 ) -> Answer:
     """Check whether a translator should be fitted again.
 
-    SOURCE, a batch of new vectors, is compared with the space that the translator was fitted on: how far the mean
-    moved and, with TARGET, how well the batch is translated. Exits with 0 for stable and drifting, and with 3 for refit
-    and another space.
+    SOURCE, a batch of new vectors, is compared with the space that the translator was fitted on: how far the mean moved
+    and, with TARGET, how well the batch is translated. Exits with 0 for stable and drifting, and with 3 for refit and
+    another space.
 
     Examples:
       relatent monitor drift t.safetensors monday.parquet --log drift.jsonl
@@ -112,10 +112,11 @@ def origin(
     vector: opt.Vector = None,
     key: opt.Key = None,
 ) -> Done:
-    """Tell which rows of a half-migrated collection come from which space.
+    """Tell which rows of a collection come from which space.
 
-    SOURCE and TARGET are samples of the two spaces, which have the same dimension. Each row is assigned to the space
-    under which it is more likely, by the mean and covariance of the samples. --out lists every row (.parquet or .csv).
+    For a collection that was half migrated. SOURCE and TARGET are samples of the two spaces, which have the same
+    dimension. Each row is assigned to the space under which it is more likely, by the mean and covariance of the
+    samples. --out lists every row (.parquet or .csv).
 
     Examples:
       relatent monitor origin items.parquet old-sample.parquet new-sample.parquet

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -136,7 +136,7 @@ class WithTarget(One):
 class Pair(WithTarget):
     """Two spaces of the same items."""
 
-    target: TargetSpace
+    target: TargetSpace = field()  # required, unlike above
     by_row: ByRow = False
 
     def pair(self, *, packed: bool = False) -> tuple[Space, Space]:

@@ -80,11 +80,11 @@ def explore(
     overwrite: opt.Overwrite = False,
     progress: bool | None = None,  # without it a spinner would turn until the server is stopped
 ) -> Done:
-    """Show spaces side by side in the browser, with a slider that translates them.
+    """Show spaces side by side in the browser.
 
-    The same item lights up in every space; a selected one lists its neighbors before and after translation. The page is
-    on this machine only, at a URL with a secret token, and needs no network. With --out it is written as one HTML file:
-    keys, labels and positions are in it, vectors are not.
+    A slider translates them. The same item lights up in every space; a selected one lists its neighbors before and
+    after translation. The page is on this machine only, at a URL with a secret token, and needs no network. With --out
+    it is written as one HTML file: keys, labels and positions are in it, vectors are not.
 
     Examples:
       relatent explore old.parquet new.parquet

@@ -135,12 +135,12 @@ def anchors(
     price_per_million: opt.PricePerMillion = None,
     seed: opt.Seed = 0,
 ) -> Answer | Done:
-    """Choose anchors, or the items to embed next, and write them as a space.
+    """Choose anchors, or the items to embed next.
 
-    The keys of the anchors serve in every space of the same items. From a large file, kmeans and farthest_point choose
-    among a random sample, so that memory does not grow with the file. With TARGET, which holds the items that its model
-    has embedded so far, the items that these do not cover are chosen, and the learning curve tells what they will add
-    and when to stop.
+    They are written as a space; their keys serve in every space of the same items. From a large file, kmeans and
+    farthest_point choose among a random sample, so that memory does not grow with the file. With TARGET, which holds
+    the items that its model has embedded so far, the items that these do not cover are chosen, and the learning curve
+    tells what they will add and when to stop.
 
     Examples:
       relatent anchors old.parquet -n 1000 -o anchors.parquet

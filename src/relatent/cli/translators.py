@@ -235,9 +235,9 @@ def stitch(
 
 @command
 def demo(out: Annotated[str, typer.Option("--out", "-o", help=opt.OUT)] = "out") -> Any:
-    """Migrate a search over digits from one network to another, in under a minute.
+    """Migrate a search over digits from one network to another.
 
-    Fits, evaluates and translates, and writes the files and a picture to a folder.
+    Takes less than a minute. Fits, evaluates and translates, and writes the files and a picture to a folder.
 
     Examples:
       relatent demo
