@@ -119,7 +119,8 @@ def option(parameter: Any) -> tuple[str, str]:
 
 def argument(parameter: Any) -> str:
     """Name an argument as in the help."""
-    return str(parameter.metavar or parameter.name.upper())
+    name = f"{parameter.metavar}{'...' if parameter.nargs == -1 and ' ' not in parameter.metavar else ''}"
+    return name if parameter.required else f"[{name}]"
 
 
 def words_of(parameter: Any) -> str:

@@ -18,7 +18,12 @@ def evaluate(
     spaces: opt.Pair,
     role: Annotated[
         str | None,
-        typer.Option("--role", help="Whether SOURCE holds documents or queries; default: by the translator's goal."),
+        typer.Option(
+            "--role",
+            metavar="documents|queries",
+            callback=opt.one_of("documents", "queries"),
+            help="What SOURCE holds; default: by the translator's goal.",
+        ),
     ] = None,
     relevant: opt.Relevant = None,
     slices: opt.Slices = None,
@@ -125,7 +130,7 @@ def report(
     out: Annotated[list[str], typer.Option("--out", "-o", help=opt.OUT)],
     more: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[MORE]...", help="Further spaces of the same items, for the similarity matrix."),
+        typer.Argument(metavar="MORE", help="Further spaces of the same items, for the similarity matrix."),
     ] = None,
     translator: opt.SomeTranslator = None,
     goal: opt.Goal = "vectors",

@@ -51,7 +51,7 @@ def plan(
     translator: opt.TranslatorFile,
     store: StoreUrl,
     source: Annotated[
-        str | None, typer.Argument(metavar="[SOURCE]", help="Vectors of held-out items in the source space.")
+        str | None, typer.Argument(metavar="SOURCE", help="Vectors of held-out items in the source space.")
     ] = None,
     target: opt.SomeTarget = None,
     relevant: opt.Relevant = None,

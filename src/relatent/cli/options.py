@@ -14,13 +14,35 @@ if TYPE_CHECKING:
     from relatent.report import Findings
     from relatent.spaces import Space
 
-TranslatorFile = Annotated[Path, typer.Argument(metavar="TRANSLATOR", help="A translator, written by `relatent fit`.")]
+
+def one_of(*allowed: str) -> Callable[[str | None], str | None]:
+    """Return a check that a value is one of these."""
+
+    def check(value: str | None) -> str | None:
+        if value not in (None, *allowed):
+            raise typer.BadParameter(f"{value!r} is not one of {', '.join(allowed)}.")
+        return value
+
+    return check
+
+
+def translator_path(path: Any) -> Any:
+    """Refuse a path that cannot be a translator's, such as that of a space in the wrong place."""
+    if path is not None and not str(path).endswith(".safetensors"):
+        raise typer.BadParameter(f"{path} does not end in .safetensors, which is how a translator is saved.")
+    return path
+
+
+TranslatorFile = Annotated[
+    Path,
+    typer.Argument(metavar="TRANSLATOR", callback=translator_path, help="A translator, written by `relatent fit`."),
+]
 SourceSpace = Annotated[
     str, typer.Argument(metavar="SOURCE", help="Vectors to translate: a file, folder, glob or store.")
 ]
 TargetSpace = Annotated[str, typer.Argument(metavar="TARGET", help="Vectors of the same items in the other space.")]
 SomeTarget = Annotated[
-    str | None, typer.Argument(metavar="[TARGET]", help="Vectors of some of these items in the other space.")
+    str | None, typer.Argument(metavar="TARGET", help="Vectors of some of these items in the other space.")
 ]
 AnySpace = Annotated[str, typer.Argument(metavar="SPACE", help="Vectors: a file, folder, glob or store.")]
 
@@ -67,11 +89,20 @@ Normalize = Annotated[
 ]
 UnitNorm = Annotated[bool, typer.Option("--unit-norm", help="Scale the vectors to unit norm.")]
 Side = Annotated[
-    str, typer.Option("--side", help="Side of the translator: source, or target of a two-sided retrieval translator.")
+    str,
+    typer.Option(
+        "--side",
+        metavar="source|target",
+        callback=one_of("source", "target"),
+        help="Side of the translator; target only for two-sided retrieval translators.",
+    ),
 ]
 Anchors = Annotated[str | None, typer.Option("--anchors", metavar="SPACE", help="A space whose keys are the anchors.")]
 SomeTranslator = Annotated[
-    Path | None, typer.Option("--translator", metavar="FILE", help="A translator; without it, one is fitted.")
+    Path | None,
+    typer.Option(
+        "--translator", metavar="FILE", callback=translator_path, help="A translator; without it, one is fitted."
+    ),
 ]
 Accept = Annotated[bool, typer.Option("--accept", help="Accept a space that looks like another model's.")]
 Quantize = Annotated[

@@ -11,17 +11,11 @@ from relatent.cli import options as opt
 from relatent.cli.frame import Answer, Done, command
 
 
-def _translator_path(path: str) -> str:
-    if not path.endswith(".safetensors"):
-        raise typer.BadParameter(f"{path} does not end in .safetensors, which is how a translator is saved.")
-    return path
-
-
 @command
 def fit(
     *,
     spaces: opt.Pair,
-    out: Annotated[str, typer.Option("--out", "-o", callback=_translator_path, help=opt.OUT)],
+    out: Annotated[str, typer.Option("--out", "-o", callback=opt.translator_path, help=opt.OUT)],
     goal: opt.Goal = "vectors",
     map_: Annotated[str, typer.Option("--map", help="auto, or a map by name: orthogonal, ridge, …")] = "auto",
     normalize: opt.Normalize = "iso",
@@ -141,7 +135,7 @@ def export(
     translator: opt.TranslatorFile,
     files: opt.Out,
     to: Annotated[str, typer.Option("--to", help="onnx, sentence-transformers, faiss, huggingface, numpy, atlas.")],
-    source: Annotated[str | None, typer.Argument(metavar="[SOURCE]", help="For atlas: vectors to translate.")] = None,
+    source: Annotated[str | None, typer.Argument(metavar="SOURCE", help="For atlas: vectors to translate.")] = None,
     target: opt.SomeTarget = None,
     side: opt.Side = "source",
     unit_norm: opt.UnitNorm = False,
