@@ -36,9 +36,7 @@ def write(
     (row numbers and cosine distances, up to 50,000 rows), and whatever columns the spaces had beside their vectors.
     """
     if space is None:
-        raise ValueError(
-            "No space was given: an atlas shows translated items. Name the vectors to translate (--space)."
-        )
+        raise ValueError("No space was given: an atlas shows translated items. Name the vectors to translate.")
     source = _read(space)
     rows = [np.asarray(translator.transform(source).vectors, dtype=np.float32)]
     tables = [_columns(source)]

@@ -306,7 +306,7 @@ class Work:
         """Return the translator that the plan was made for."""
         path = self.folder / "translator.safetensors"
         if hashlib.sha256(path.read_bytes()).hexdigest() != plan.translator:
-            raise FileError(f"{path} is not the translator that this migration began with: run apply with -t again.")
+            raise FileError(f"{path} is not the translator that this migration began with: give that one.")
         translator = load(path)
         check_translator(translator)
         return translator  # type: ignore[no-any-return]

@@ -1,4 +1,4 @@
-"""`relatent canary`: a few items with their vectors, which tell whether the model behind a name is still the same."""
+"""`relatent monitor`: a few items with their vectors, which tell whether the model behind a name is still the same."""
 
 from __future__ import annotations
 

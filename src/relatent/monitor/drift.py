@@ -1,4 +1,4 @@
-"""`relatent watch`: whether new batches still look like the space that a translator was fitted on."""
+"""`relatent monitor drift`: whether new batches still look like the space that a translator was fitted on."""
 
 from __future__ import annotations
 
@@ -111,7 +111,9 @@ def _first(log: Path) -> Estimate | None:
         try:
             found = json.loads(line).get("cosine")
         except (ValueError, AttributeError):
-            raise FileError(f"Line {number} of {log} is no entry of relatent watch: give another log.") from None
+            raise FileError(
+                f"Line {number} of {log} is no entry of relatent monitor drift: give another log."
+            ) from None
         if found is not None:
             return Estimate(**found)
     return None

@@ -211,5 +211,5 @@ def _always(rows: int) -> Iterator[str]:
         )
     yield (
         "A translator knows the kinds of items that it was fitted on. When new kinds come in, it does worse without "
-        "saying so: watch for that (relatent watch) and fit again."
+        "saying so: watch for that (relatent monitor drift) and fit again."
     )

@@ -43,7 +43,7 @@ def _worth(curve: PairsCurve) -> str:
     if curve.twice.high < WORTH:
         return f"More pairs are not worth buying: {words}"
     certain = "are" if curve.twice.low > WORTH else "may be"
-    return f"More pairs {certain} worth buying: {words} To learn which, run relatent anchors --known."
+    return f"More pairs {certain} worth buying: {words} To learn which, run relatent anchors SOURCE TARGET."
 
 
 def about_cosines(found: Findings) -> list[Block]:
