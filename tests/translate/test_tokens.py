@@ -1,6 +1,7 @@
 """Several vectors per item, from file to file and by the commands."""
 
 import json
+import pickle
 
 import numpy as np
 import pyarrow as pa
@@ -104,3 +105,32 @@ def test_files_that_cannot_be_read_are_named(files, tmp_path):
     for path, words in (("nothing.parquet", "There is no file nothing.parquet"), ("damaged.parquet", "cannot be read")):
         assert words in run("fit", path, "new-fit.parquet", "-o", "u.safetensors", code=ERROR).stderr
         assert words in run("translate", "t.safetensors", path, "-o", "u.parquet", code=ERROR).stderr
+
+
+def test_whole_items_are_held_out_and_those_fitted_on_are_left_out(files):
+    told = json.loads(run("fit", "old-fit.parquet", "new-fit.parquet", "-o", "t.safetensors", "--json").stdout)
+    assert told["pairs"] + told["held_out"] == sum(map(len, files[:60]))
+    words = ("evaluate", "t.safetensors", "old-fit.parquet", "new-fit.parquet")
+    held_out = rl.spaces.held_out(rl.spaces.key_hashes(range(60)), 0.2)
+    assert json.loads(run(*words, "--json", code=NO_VERDICT).stdout)["items"] == np.sum(held_out)
+    assert sum(len(files[i]) for i in np.flatnonzero(held_out)) == told["held_out"]
+    run("fit", "old-fit.parquet", "new-fit.parquet", "-o", "all.safetensors", "--held-out", "0")
+    assert "fitted on all 60 items" in run("evaluate", "all.safetensors", *words[2:], code=ERROR).stderr
+    assert "leave out --report" in run(*words, "--report", "r.md", code=ERROR).stderr
+
+
+def test_as_a_space_there_is_one_row_per_vector(files):
+    space, again = rl.read_space("old-fit.parquet"), pickle.loads(pickle.dumps(rl.read_space("old-fit.parquet")))
+    np.testing.assert_array_equal(space.vectors, np.concatenate(files[:60]))
+    assert (space.keys[:2].tolist(), len(again), again.n_items) == (["0#0", "0#1"], len(space), 60)
+    x, y = rl.parallel(space, rl.read_space("new-fit.parquet"))
+    np.testing.assert_allclose(x @ TURN, y, atol=1e-5)
+
+
+def test_what_cannot_hold_several_vectors_per_item_is_refused(files):
+    run("fit", "old-fit.parquet", "new-fit.parquet", "-o", "t.safetensors")
+    for words in (("-o", "out.npy"), ("-o", "folder"), ("-o", "out.parquet", "--quantize", "int8")):
+        assert (
+            "several vectors per item"
+            in run("translate", "t.safetensors", "old-fit.parquet", *words, code=ERROR).stderr
+        )

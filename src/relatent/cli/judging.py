@@ -71,6 +71,10 @@ def evaluate(
     source, target = spaces.pair(packed=packed)
     fitted = load(translator)
     if isinstance(source, MultiSpace) and isinstance(target, MultiSpace):
+        if report.report or relevant is not None or min_overlap is not None:
+            raise ValueError(
+                "Items of several vectors have scores only: leave out --report, --relevant, --min-overlap."
+            )
         return Answer(evaluate_items(fitted, source, target, accept=accept), code=NO_VERDICT)
     verdict = evaluate_spaces(
         fitted,
