@@ -10,6 +10,12 @@ import numpy as np
 
 from relatent._array import as_matrix, to_numpy
 from relatent._errors import with_remedy
+from relatent._lazy import LazyModule
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+else:
+    pa = LazyModule("pyarrow")
 
 if TYPE_CHECKING:
     import pyarrow as pa
