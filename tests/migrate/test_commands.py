@@ -39,7 +39,7 @@ def test_a_migration_by_its_commands(here, tmp_path):
     assert "GO: translate." in run("plan", translator, url, *sample).stdout
 
     done = answer("apply", translator, url, "--shard-rows", 100, "--quiet")
-    assert (done["rows"], done["shards"], done["settled"]) == (ROWS, 3, True)
+    assert (done["rows"], done["shards"], done["converged"]) == (ROWS, 3, True)
     (work,) = (tmp_path / ".relatent").iterdir()
     assert done["work"] == str(work.relative_to(tmp_path))
     assert answer("status", url)["stage"] == "applied"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 import typer
 
@@ -64,7 +64,7 @@ def evaluate(
     """
     from relatent import load
     from relatent.decide import Rule, evaluate_items, evaluate_spaces, storages
-    from relatent.report import report_translator
+    from relatent.report import make_report
     from relatent.spaces import MultiSpace
 
     report.check(translator, spaces.source, spaces.target, relevant)
@@ -80,7 +80,7 @@ def evaluate(
         fitted,
         source,
         target,
-        side=role,
+        role=cast(Any, role),
         relevant=opt.judged(relevant),
         slices=slices,
         k=k,
@@ -94,12 +94,12 @@ def evaluate(
         progress=progress,
     )
     reports = report.write(
-        lambda words: report_translator(
+        lambda words: make_report(
             fitted,
             source,
             target,
             verdict=verdict,
-            side=role,
+            role=cast(Any, role),
             slices=slices,
             seed=seed,
             command=words,
@@ -162,19 +162,18 @@ def report(
       relatent report old.parquet new.parquet --translator t.safetensors --relevant clicks.tsv -o report.html
       relatent report old.npy new.npy other.npy --slices language --text title -o report.md -o report.json
     """
-    from relatent import load
+    from relatent import Translator, load
     from relatent.decide import Rule
-    from relatent.report import command_line, headline_of, report_spaces, write_report
+    from relatent.report import command_line, headline_of, make_report, write_report
 
     opt.Report(report=out, overwrite=overwrite).check(spaces.source, spaces.target, *(more or ()), translator)
     source, target = spaces.pair()
     others = [spaces.read_target(path) for path in more or ()]
-    found = report_spaces(
+    found = make_report(
+        Translator(cast(Any, goal), seed=seed) if translator is None else load(translator),
         source,
         target,
-        [space.without_keys() for space in others] if spaces.by_row else others,
-        translator=None if translator is None else load(translator),
-        goal=goal,
+        *([space.without_keys() for space in others] if spaces.by_row else others),
         relevant=opt.judged(relevant),
         slices=slices,
         texts=text,
@@ -215,10 +214,10 @@ def thresholds(
       relatent thresholds old.parquet new.parquet --threshold 0.7 --threshold 0.9
       relatent thresholds old.parquet translated.parquet --for dedup --relevant duplicates.csv --json
     """
-    from relatent.decide import threshold_spaces
+    from relatent import thresholds
     from relatent.decide.threshold import THRESHOLDS
 
-    return threshold_spaces(
+    return thresholds(
         *spaces.pair(),
         threshold or THRESHOLDS,
         purpose=purpose,

@@ -79,7 +79,7 @@ def plan(
       relatent migrate plan t.safetensors items.faiss --rows-per-second 500 --price-per-million 20 --read-only --json
     """
     from relatent.migrate import plan_migration
-    from relatent.report import report_plan
+    from relatent.report import make_report
     from relatent.spaces import read_space
 
     report.check(translator, source, target)
@@ -104,7 +104,7 @@ def plan(
         accept=accept,
         progress=progress,
     )
-    reports = report.write(lambda words: report_plan(found, pair, command=words))
+    reports = report.write(lambda words: make_report(found, *(pair or ()), command=words))
     return Answer(found, reports=reports, code=EXIT_CODES[found.decision])
 
 
@@ -153,7 +153,7 @@ def apply(
             metric=metric,
             rate=max_rate,
             shard_rows=shard_rows,
-            looks=max_passes,
+            max_passes=max_passes,
             skip_unreadable=skip_unreadable,
             accept=accept,
             engine=engine,
@@ -201,7 +201,7 @@ def verify(
       relatent migrate verify qdrant://db:6333/items --queries new-queries.parquet --json
     """
     from relatent.migrate import verify_migration
-    from relatent.report import report_verification
+    from relatent.report import make_report
     from relatent.spaces import read_space
 
     report.check(queries)
@@ -216,7 +216,7 @@ def verify(
         seed=seed,
         progress=progress,
     )
-    reports = report.write(lambda words: report_verification(found, command=words))
+    reports = report.write(lambda words: make_report(found, command=words))
     return Answer(found, reports=reports, code=OK if found.passed else NO_GO)
 
 

@@ -93,12 +93,12 @@ def drift(
       relatent monitor drift t.safetensors monday.parquet monday-new.parquet --log drift.jsonl --json
     """
     from relatent import load
-    from relatent.monitor import watch_batch
+    from relatent.monitor import check_drift
     from relatent.translate.files import check_translator
 
     fitted = load(translator)
     check_translator(fitted)
-    found = watch_batch(fitted, spaces.read(), spaces.read_target(), log=log)
+    found = check_drift(fitted, spaces.read(), spaces.read_target(), log=log)
     return Answer(found, code=OK if found.ok or found.outcome == "too few" else NO_GO)
 
 
@@ -122,10 +122,10 @@ def origin(
       relatent monitor origin items.parquet old-sample.parquet new-sample.parquet
       relatent monitor origin items.parquet old-sample.parquet new-sample.parquet -o rows.csv
     """
-    from relatent.monitor import list_origins
+    from relatent.monitor import tell_apart
     from relatent.spaces import read_space
 
     collection = read_space(space, vector=vector, key=key)
-    found = list_origins(collection, read_space(source), read_space(target), out, overwrite=overwrite)
+    found = tell_apart(collection, read_space(source), read_space(target), out, overwrite=overwrite)
     where = "" if out is None else f" Every row is listed in {out}."
     return Done(f"{space} holds {found}.{where}", {"space": space, "out": out, **found.to_dict()})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import Annotated
+from typing import Annotated, Any, cast
 
 import typer
 
@@ -44,7 +44,7 @@ def serve(
     from relatent.serve import Settings, run
 
     settings = Settings(
-        side=side,
+        side=cast(Any, side),
         normalize=unit_norm,
         model=name,
         upstream=upstream,

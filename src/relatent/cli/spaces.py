@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 import typer
 
@@ -56,15 +56,13 @@ def compare(
       relatent compare old.npy new.npy --max-rows 2000 --json
       relatent compare old.parquet new.parquet --report compare.html
     """
-    from relatent.evaluate import compare_spaces
-    from relatent.report import report_comparison
+    import relatent as rl
+    from relatent.report import make_report
 
     report.check(spaces.source, spaces.target)
     source, target = spaces.pair()
-    found = compare_spaces(
-        source, target, max_rows=max_rows, k=k, permutations=permutations, seed=seed, progress=progress
-    )
-    return Answer(found, reports=report.write(lambda words: report_comparison(found, source, target, command=words)))
+    found = rl.compare(source, target, max_rows=max_rows, k=k, permutations=permutations, seed=seed, progress=progress)
+    return Answer(found, reports=report.write(lambda words: make_report(found, source, target, command=words)))
 
 
 @command
@@ -134,7 +132,7 @@ def anchors(
     rows_per_second: opt.RowsPerSecond = None,
     price_per_million: opt.PricePerMillion = None,
     seed: opt.Seed = 0,
-) -> Answer | Done:
+) -> Any:
     """Choose anchors, or the items to embed next.
 
     They are written as a space; their keys serve in every space of the same items. From a large file, kmeans and
@@ -148,7 +146,7 @@ def anchors(
       relatent anchors old.parquet -n 300 --strategy stratified --label topic -o anchors.parquet
       relatent anchors old.parquet new.parquet -n 2000 --rows-per-second 10 -o next.parquet
     """
-    from relatent.anchors import candidate_count, select_anchors
+    from relatent.anchors import write_anchors
     from relatent.decide import plan_anchors
 
     source, target = spaces.read(), spaces.read_target()
@@ -156,21 +154,16 @@ def anchors(
         planned = plan_anchors(
             source,
             target,
-            n,
             to.out,
-            goal=goal,
+            n,
+            goal=cast(Any, goal),
             rows_per_second=rows_per_second,
             price_per_million=price_per_million,
             overwrite=to.overwrite,
             seed=seed,
         )
         return Answer(planned, to.out)
-    chosen = select_anchors(source, to.out, n, strategy, column=label or count, seed=seed, overwrite=to.overwrite)
-    among = candidate_count(source, n, strategy)
-    sample = "" if among == len(source) else f" among a random sample of {among:,}"
-    data = {"anchors": len(chosen), "of": len(source), "among": among, "strategy": strategy, "seed": seed}
-    text = f"Wrote {len(chosen):,} of {len(source):,} rows, chosen by {strategy}{sample}, to {to.out}."
-    return Done(text, {"out": to.out, **data})
+    return write_anchors(source, to.out, n, strategy, column=label or count, seed=seed, overwrite=to.overwrite)
 
 
 @command

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 import typer
 
@@ -49,17 +49,17 @@ def fit(
       relatent fit new.parquet old.parquet --goal retrieval --frozen-target -o queries.safetensors
       relatent fit old.parquet new.parquet -o t.safetensors --report fit.html
     """
-    from relatent.report import report_translator
+    from relatent.report import make_report
     from relatent.spaces import check_new, read_space
-    from relatent.translate import Translator, fit_spaces
+    from relatent.translate import Translator
 
     check_new(out, spaces.source, spaces.target, anchors, overwrite=report.overwrite)
     report.check(spaces.source, spaces.target, anchors)
     source, target = spaces.pair(packed=packed)
-    translator = Translator(goal, map_, normalize, frozen_target=frozen_target, max_cost=max_cost, seed=seed)
+    settings: dict[str, Any] = {"goal": goal, "map": map_, "normalize": normalize, "max_cost": max_cost, "seed": seed}
+    translator = Translator(**settings, frozen_target=frozen_target)
     with workers.open() as engine:
-        done = fit_spaces(
-            translator,
+        translator.fit(
             source,
             target,
             held_out=held_out,
@@ -69,11 +69,10 @@ def fit(
             engine=engine,
             progress=progress,
         )
-    translator.save(out)
+    done = translator.fit_report_
+    translator.save(out, overwrite=report.overwrite)
     reports = report.write(
-        lambda words: report_translator(
-            translator, source, target, fit=done, seed=seed, command=words, progress=progress
-        )
+        lambda words: make_report(translator, source, target, fit=done, seed=seed, command=words, progress=progress)
     )
     return Answer(done, out, reports)
 
@@ -115,7 +114,7 @@ def translate(
             fitted,
             source,
             to.out,
-            side=side,
+            side=cast(Any, side),
             accept=accept,
             quantize=quantize,
             overwrite=to.overwrite,
@@ -176,7 +175,7 @@ def export(
         load(translator),
         files.out,
         to,
-        side=side,
+        side=cast(Any, side),
         normalize=unit_norm,
         encoder=None if model is None else Path(model),
         index=index,

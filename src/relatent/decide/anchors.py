@@ -18,6 +18,7 @@ from relatent.spaces.join import Matched, match_keys
 from relatent.spaces.sample import shuffled_rows
 from relatent.spaces.space import Space
 from relatent.translate import Translator
+from relatent.translate.goals import GoalName
 
 # 1 − |cos| below which two anchors say the same.
 NEAR = 0.02
@@ -183,7 +184,7 @@ def plan_anchors(
     path: AnyPath,
     budget: int,
     *,
-    goal: str = "vectors",
+    goal: GoalName = "vectors",
     rows_per_second: float | None = None,
     price_per_million: float | None = None,
     overwrite: bool = False,

@@ -17,9 +17,6 @@ if TYPE_CHECKING:
 else:
     pa = LazyModule("pyarrow")
 
-if TYPE_CHECKING:
-    import pyarrow as pa
-
 
 @dataclass(frozen=True, eq=False)
 class MultiVectors:
@@ -68,8 +65,6 @@ class MultiVectors:
 
     def to_arrow(self) -> pa.LargeListArray:
         """Return a column of lists of vectors."""
-        import pyarrow as pa
-
         from relatent.spaces.io.columns import as_lists
 
         return pa.LargeListArray.from_arrays(pa.array(self.offsets, pa.int64()), as_lists(self.vectors))
