@@ -134,7 +134,7 @@ def test_queries_can_be_moved_instead(here):
         assert json.loads(result.stdout)["itself"]["value"] > 0.99
         assert ("note: This translator maps queries and documents" in result.stderr) is (name == "both")
     sided = ("evaluate", "both.safetensors", "new.parquet", "old.parquet", "--role", "documents")
-    refused(*sided, says="evaluate it with side 'queries'")
+    refused(*sided, says="evaluate it with role 'queries'")
     assert (
         "--side source"
         in run("translate", "both.safetensors", "old.parquet", "--side", "target", "-o", "index.parquet").stderr

@@ -78,7 +78,7 @@ def test_answers_are_the_same_with_and_without_a_page(here):
 @pytest.mark.parametrize("name", ["old.parquet", "x.htm"])
 def test_a_report_never_replaces_a_file_of_another_kind(here, name):
     said = run("compare", *PAIR, "--report", name, "--overwrite", code=ERROR).stderr
-    assert "expected a name that ends in .html, .md, .json" in said
+    assert "expected one that ends in .html, .md, .json" in said
 
 
 def test_a_report_is_replaced_only_when_asked_and_refused_before_any_work(here):
