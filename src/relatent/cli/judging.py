@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, cast
 
 import typer
 
@@ -219,7 +219,7 @@ def report(
         target,
         [space.without_keys() for space in others] if by_row else others,
         translator=None if translator is None else load(translator),
-        goal=goal,
+        goal=cast(Any, goal),
         relevant=None if relevant is None else read_relevance(relevant),
         slices=slices,
         texts=with_texts,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, cast
 
 import typer
 
@@ -47,7 +47,7 @@ def serve(
     from relatent.serve import Settings, run
 
     settings = Settings(
-        side=side,
+        side=cast(Any, side),
         normalize=normalize,
         model=model,
         upstream=upstream,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, cast
 
 import typer
 
@@ -181,7 +181,7 @@ def anchors(
             read_space(known),
             k,
             out,
-            goal=goal,
+            goal=cast(Any, goal),
             rows_per_second=rows_per_second,
             price=price,
             overwrite=force,
