@@ -72,7 +72,7 @@ def test_spaces_are_checked(spaces, translator):
     with pytest.raises(SpaceMismatchError):
         evaluate_spaces(translator, spaces[1], spaces[0])
     with pytest.raises(ValueError, match=r"no side 'query'\. Did you mean 'queries'"):
-        evaluate_spaces(translator, *spaces, side="query")
+        evaluate_spaces(translator, *spaces, role="query")
 
 
 @pytest.fixture
@@ -124,7 +124,7 @@ def test_queries_can_be_translated_instead_of_documents(trec):
     old, new, qrels = trec
     t = Translator()
     t.fit(old, new, anchors=[f"d{i}" for i in range(300)])
-    found = evaluate_spaces(t, old, new, side="queries", relevant=qrels)  # old asks in the index of new
+    found = evaluate_spaces(t, old, new, role="queries", relevant=qrels)  # old asks in the index of new
     by_hand = rl.decide.Search(t.transform(old.take(range(700, 1_000))), new.take(range(300, 700)))
     place = {f"d{i}": i - 300 for i in range(300, 700)}
     wanted = [{} for _ in range(300)]

@@ -110,7 +110,7 @@ class RelativeTranslator(CodedTransformer):
         self.map_ = Map(matrix, basis=basis[0] if basis else None, before=before, after=after, rescale=self.rescale)
         return self
 
-    def save(self, path: str | os.PathLike[str]) -> None:
+    def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
         """Write a safetensors file with the one matrix; it holds no anchors."""
         check_is_fitted(self)
         source, target = self.map_.before, self.map_.after
@@ -120,7 +120,7 @@ class RelativeTranslator(CodedTransformer):
         arrays = dict(zip(FACTORS, factors, strict=False)) | source.arrays("source.") | target.arrays("target.")
         settings = {"codes": self.codes, "rescale": self.rescale, "goal": self.goal}
         about = settings | {"source": source.about(), "target": target.about()}
-        write_saved(path, Saved(self.kind, arrays, about))
+        write_saved(path, Saved(self.kind, arrays, about), overwrite=overwrite)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:

@@ -14,7 +14,7 @@ from relatent._errors import with_remedy
 from relatent._saved import Saved, content_hash
 from relatent.engines import Engine, Serial
 from relatent.spaces.fingerprint import Fingerprint
-from relatent.spaces.io.batches import Batch, BatchVectors, batch_vectors, with_vectors
+from relatent.spaces.io.columns import Batch, BatchVectors, batch_vectors, with_vectors
 from relatent.spaces.io.files import AnyPath, check_new, writes_folder
 from relatent.spaces.io.mapping import job_hash, map_space, write_parts
 from relatent.spaces.quantize import Quantizer

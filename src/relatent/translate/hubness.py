@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from relatent._array import as_matrix, random_generator, to_numpy
+from relatent._array import as_matrix, to_numpy
+from relatent.spaces.sample import shuffled_rows
 from relatent.spaces.space import Space
 from relatent.steps import Bank
 from relatent.translate.pairs import Pairs
@@ -37,7 +38,7 @@ class BankRows:
         rows = pairs.sample.x if self.given is None else self.given
         if len(rows) <= self.size:
             return rows
-        return np.asarray(rows[np.sort(random_generator(self.seed).permutation(len(rows))[: self.size])])
+        return np.asarray(rows[np.sort(shuffled_rows(len(rows), self.size, self.seed))])
 
     def with_rows(self, bank: Any, source: Any, *, used: bool) -> BankRows:
         """Return the same with rows that were given, if they are of the source's space and there is a use for them."""

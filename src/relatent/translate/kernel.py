@@ -7,8 +7,8 @@ from functools import cached_property
 
 import numpy as np
 
-from relatent._array import random_generator
 from relatent._linalg import spectrum, squared_distances
+from relatent.spaces.sample import shuffled_rows
 from relatent.steps import Features, gaussian_kernel
 from relatent.translate.ridge import LeaveOneOut
 
@@ -177,6 +177,6 @@ def _solved(system: np.ndarray, penalty: float, right: np.ndarray) -> np.ndarray
 
 def _landmarks(x: np.ndarray, seed: int) -> np.ndarray:
     """Make landmarks: each the sum of two centered rows over √2, of the same spread as they, and neither of them."""
-    mean, rows = np.mean(x, axis=0), random_generator(seed).permutation(len(x))[: 2 * LANDMARKS]
+    mean, rows = np.mean(x, axis=0), shuffled_rows(len(x), 2 * LANDMARKS, seed)
     first, second = np.split(x[rows] - mean, 2)
     return np.asarray((first + second) / np.sqrt(2) + mean)

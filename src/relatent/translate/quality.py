@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy.special import expit, logit
 
-from relatent._array import Array, as_matrix, random_generator, to_numpy
+from relatent._array import Array, as_matrix, to_numpy
 from relatent._linalg import unit_norm
 from relatent._terminal import Tabular, render
 from relatent.evaluate.interval import Estimate, Statistic, bootstrap
 from relatent.evaluate.neighbors import nearest
 from relatent.evaluate.retrieval import reciprocal_ranks
+from relatent.spaces.sample import shuffled_rows
 from relatent.translate.goals import Choice, Solution, Solver
 from relatent.translate.pairs import Pairs
 
@@ -277,7 +278,7 @@ def learning_curve(translator: Translator, x: np.ndarray, y: np.ndarray, *, seed
     pairs = getattr(translator, "pairs_", None)
     if pairs is None or min(len(pairs.sample), len(x)) < MIN_HELD_OUT:
         return None
-    order = random_generator(seed).permutation(len(pairs.sample))
+    order = shuffled_rows(len(pairs.sample), len(pairs.sample), seed)
     sizes = [round(share * min(len(order) // 2, MAX_REFITTED)) for share in (0.25, 0.5, 1.0)]
     columns = []
     for size in sizes:
@@ -324,7 +325,7 @@ def _better(queries: np.ndarray, own: np.ndarray, index: np.ndarray, others: np.
 def _drawn(pairs: Pairs, share: float, seed: int) -> Pairs:
     """Draw a share of the sampled pairs."""
     n = len(pairs.sample)
-    return pairs.only(random_generator(seed).permutation(n)[: max(2, round(share * n))])
+    return pairs.only(shuffled_rows(n, max(2, round(share * n)), seed))
 
 
 def _without(anchors: np.ndarray, index: Array | None) -> np.ndarray:

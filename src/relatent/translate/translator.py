@@ -321,7 +321,7 @@ class Translator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         >>> udf(pa.record_batch({"old": [[1.0, 2.0], None]})).column("new").is_valid().to_pylist()
         [True, False]
         """
-        from relatent.spaces.io.batches import check_replace
+        from relatent.spaces.io.columns import check_replace
         from relatent.translate.files import BatchTranslator
 
         self._check_fitted()
@@ -390,7 +390,7 @@ class Translator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         assert self.map_.offset is not None
         return self.map_.offset
 
-    def save(self, path: str | os.PathLike[str]) -> None:
+    def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
         """Write one safetensors file: the map and what is known about it.
 
         An affine map holds no anchor vectors. A kernel map of up to 3,000 anchors holds the source vectors of all of
@@ -415,7 +415,7 @@ class Translator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         if self.target_map_ is not None:
             arrays |= self.target_map_.arrays("target.")
             about["target"] = self.target_map_.about()
-        write_saved(path, Saved(self.kind, arrays, about))
+        write_saved(path, Saved(self.kind, arrays, about), overwrite=overwrite)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:

@@ -8,7 +8,7 @@ from functools import cache, cached_property
 
 import numpy as np
 
-from relatent._array import random_generator
+from relatent.spaces.sample import shuffled_rows
 from relatent.steps import Map
 from relatent.translate.goals.choice import Choice, Selection, Settings, Solution, per_pair
 from relatent.translate.kernel import Kernel, Regression, Rows, leave_one_out, regress
@@ -150,7 +150,7 @@ def folded(found: Regression, p: NormalizedPairs, dtype: np.dtype) -> Map:
 
 def _drawn(p: NormalizedPairs, seed: int, size: int) -> Rows:
     """Return at most ``size`` rows, in random order."""
-    return _rows(replace(p, sample=p.sample.part(random_generator(seed).permutation(len(p.sample))[:size])))
+    return _rows(replace(p, sample=p.sample.part(shuffled_rows(len(p.sample), size, seed))))
 
 
 def _rows(p: NormalizedPairs) -> Rows:
