@@ -152,7 +152,7 @@ def _refuse_unrelated(pairs: Pairs) -> None:
             "target's variance unexplained in cross-validation. The likely cause is wrong pairs: keys that do not mean "
             "the same in both files, or rows in another order. Check the keys."
         )
-        raise with_remedy(error, python="To fit anyway, say force=True.", command="To fit anyway, add --force.")
+        raise with_remedy(error, python="To fit anyway, use force=True.", command="To fit anyway, add --force.")
 
 
 def _first(rows: np.ndarray, hashes: np.ndarray, limit: int) -> np.ndarray:
