@@ -245,7 +245,7 @@ def plan_migration(
     fitted, digest = load(translator), hashlib.sha256(Path(translator).read_bytes()).hexdigest()
     side = stored_side(fitted)
     with open_store(url) as store, stages(progress) as stage:
-        stage("looking at the store")
+        stage("reading the store")
         check_fingerprint(side, store, accept=accept)
         served, rows = store.served, store.count(store.served)
         new = side.new_field(store, digest, {}, dtype=dtype, metric=metric)

@@ -21,7 +21,7 @@ KINDS = ("int8", "uint8", "binary")
 NUMBER_BYTES = {"float32": 4.0, "float16": 2.0, "int8": 1.0, "uint8": 1.0, "binary": 1 / 8}
 # The smallest and the largest code.
 LIMITS = {"int8": (-127, 127), "uint8": (0, 255)}
-# Coordinates beyond this quantile are cut off, so that one outlier does not spoil the scale of all.
+# Coordinates beyond this quantile are clipped, so that one outlier does not spoil the scale of all.
 INSIDE = 0.9999
 
 
@@ -59,7 +59,7 @@ class Quantizer:
 
     @staticmethod
     def fit(vectors: Any, kind: str, *, center: bool = False) -> Quantizer:
-        """Find the scale of some vectors; others that lie beyond it are cut off."""
+        """Find the scale of some vectors; others that lie beyond it are clipped."""
         x = to_numpy(as_matrix(vectors, "vectors")).astype(np.float64)
         if kind == "int8":
             return Quantizer(kind, x.shape[1], _positive(float(np.quantile(np.abs(x), INSIDE)) / 127))
@@ -76,7 +76,7 @@ class Quantizer:
 
     @property
     def range(self) -> tuple[float, float]:
-        """The smallest and the largest coordinate that 8-bit codes can stand for; what lies beyond is cut off."""
+        """The smallest and the largest coordinate that 8-bit codes can stand for; what lies beyond is clipped."""
         low, high = (float(self.offset) + self.scale * code for code in LIMITS[self.kind])
         return low, high
 
@@ -140,7 +140,7 @@ class DecodedRows:
         return self._rows.schema
 
     def chunks(self, start: int, stop: int, size: int) -> Iterator[Chunk]:
-        """Read and decode so many rows at a time."""
+        """Read and decode the rows from start to stop, ``size`` at a time."""
         for chunk in self._rows.chunks(start, stop, size):
             yield chunk.with_vectors(self._quantizer.decode(chunk.vectors.reshape(len(chunk), self._quantizer.nbytes)))
 
