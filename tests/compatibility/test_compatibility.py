@@ -330,7 +330,7 @@ def test_a_killed_migration_of_a_postgres_table_goes_on(written, translator, exp
 # Work that was left half done ----------------------------------------------------------------------------------------
 
 
-def test_a_folder_that_was_being_written_is_gone_on_with(written, translator, expected):
+def test_a_folder_that_was_being_written_is_resumed(written, translator, expected):
     """Its name holds a hash of the input's path, inode, size and date, so it is worked out anew here."""
     source, out = written / "spaces" / "old.parquet", written / "translated"
     about = source.stat()

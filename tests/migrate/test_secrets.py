@@ -84,7 +84,7 @@ def test_the_password_is_not_kept_in_the_store(guarded):
 
 
 @pytest.mark.parametrize("given", ["", "wrong: " + SECRET[::-1]])
-def test_a_wrong_password_is_said_and_not_shown(guarded, given):
+def test_a_wrong_password_is_reported_and_not_shown(guarded, given):
     guarded.url = with_password(guarded.url, given) if given else guarded.url
     done = guarded.run("apply", "--verbose", env={k: v for k, v in os.environ.items() if k != "PGPASSWORD"})
     assert done.returncode == 1

@@ -92,7 +92,7 @@ def test_parts_are_the_translated_rows_in_order(place):
     assert sorted(file.name for file in place.iterdir()) == ["new", "old", "t.safetensors"]
 
 
-def test_a_stopped_run_is_gone_on_with(place, monkeypatch):
+def test_a_stopped_run_is_resumed(place, monkeypatch):
     translate(place, "clean")
     stopped(place, monkeypatch, 6, KeyboardInterrupt())
     kept = {file.name: file.stat().st_mtime_ns for file in work_folder(place).glob("*.parquet")}

@@ -197,14 +197,18 @@ class MigrationPlan:
         said = f"To re-embed, {self.cost}."
         return [f"{said} {few}."] if self.rows < FEW_ROWS and self.cost.allowed else [said]
 
+    def _described(self, field: Field) -> dict[str, Any]:
+        sizes = dict(zip(("bytes", "indexed_bytes"), self.bytes(field), strict=True))
+        return {name: getattr(field, name) for name in ("name", "dim", "dtype", "metric")} | sizes
+
     def to_dict(self) -> dict[str, Any]:
         """Return plain values, for JSON."""
         return {
             "store": self.store,
             "rows": self.rows,
             "translator": self.translator,
-            "served": _about(self.served) | dict(zip(("bytes", "indexed_bytes"), self.bytes(self.served), strict=True)),
-            "new": _about(self.new) | dict(zip(("bytes", "indexed_bytes"), self.bytes(self.new), strict=True)),
+            "served": self._described(self.served),
+            "new": self._described(self.new),
             "rates": {name: getattr(self.rates, name) for name in ("rows", "scan", "translate", "copy")},
             "seconds": self.seconds,
             "reembed": None if self.cost is None else {"hours": self.cost.hours, "cost": self.cost.total},
@@ -285,10 +289,6 @@ def _cost(rows: int, rate: float | None, per_thousand: float | None, max_hours: 
     if (rate is None and per_thousand is None) or not rows:
         return None
     return Cost(rows, rate, None if per_thousand is None else 1_000 * per_thousand, max_hours, budget)
-
-
-def _about(field: Field) -> dict[str, Any]:
-    return {name: getattr(field, name) for name in ("name", "dim", "dtype", "metric")}
 
 
 def _size(count: float) -> str:

@@ -11,7 +11,6 @@ import numpy as np
 
 from relatent._array import as_matrix, suggest, to_numpy
 from relatent.spaces.chunks import Chunk, Rows
-from relatent.spaces.fingerprint import Fingerprint
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -123,21 +122,7 @@ class DecodedRows:
             raise ValueError(f"The codes have {rows.shape[1]} bytes: expected {quantizer.nbytes} of {quantizer.dim}-d.")
         self._rows, self._quantizer = rows, quantizer
         self.shape, self.dtype = (rows.shape[0], quantizer.dim), np.dtype(np.float32)
-
-    @property
-    def layout(self) -> Any:
-        """How the columns are named."""
-        return self._rows.layout
-
-    @property
-    def fingerprint(self) -> Fingerprint | None:
-        """What is recorded of the space."""
-        return self._rows.fingerprint
-
-    @property
-    def schema(self) -> pa.Schema:
-        """The types of the other columns."""
-        return self._rows.schema
+        self.layout, self.fingerprint, self.schema = rows.layout, rows.fingerprint, rows.schema
 
     def chunks(self, start: int, stop: int, size: int) -> Iterator[Chunk]:
         """Read and decode the rows from start to stop, ``size`` at a time."""
