@@ -126,5 +126,5 @@ def test_errors_in_python_name_the_store_without_the_password(guarded, tmp_path)
     url = with_password(guarded.url, SECRET)
     name = Address.parse(url).name
     with pytest.raises(StoreError) as caught:
-        apply_migration(url.replace(quote(name, safe=""), "nothing"), guarded.translator, work=tmp_path / "w")
+        apply_migration(guarded.translator, url.replace(quote(name, safe=""), "nothing"), work=tmp_path / "w")
     assert_hidden(str(caught.value), repr(caught.value))

@@ -103,8 +103,8 @@ def plan(
 
     pair = None if sample is None else (read_space(sample[0]), read_space(sample[1]))
     found = plan_migration(
-        store,
         translator,
+        store,
         sample=pair,
         relevant=None if relevant is None else read_relevance(relevant),
         min_overlap=min_overlap,
@@ -162,8 +162,8 @@ def apply(
 
     with open_engine(engine, workers, scheduler) as runner:
         done = apply_migration(
-            store,
             translator,
+            store,
             work=work,
             into=into,
             dtype=dtype,

@@ -76,8 +76,8 @@ NOT_CONVERGED = (
 
 
 def apply_migration(
-    url: str | os.PathLike[str],
     translator: str | os.PathLike[str],
+    url: str | os.PathLike[str],
     *,
     work: str | os.PathLike[str] | None = None,
     into: str | None = None,

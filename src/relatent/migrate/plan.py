@@ -220,8 +220,8 @@ class MigrationPlan:
 
 
 def plan_migration(
-    url: str | os.PathLike[str],
     translator: str | os.PathLike[str],
+    url: str | os.PathLike[str],
     *,
     sample: tuple[Space, Space] | None = None,
     relevant: Relevance | None = None,
@@ -236,7 +236,7 @@ def plan_migration(
     trial: bool = True,
     trial_rows: int = TRIAL_ROWS,
     accept: bool = False,
-    progress: bool | None = False,
+    progress: bool | None = None,
 ) -> MigrationPlan:
     """Return what a migration would take: rows, sizes, time from a trial, the cost of re-embedding, and a verdict.
 

@@ -196,7 +196,7 @@ def verify_migration(
     k: int = 10,
     margin: float = MARGIN,
     seed: int = 0,
-    progress: bool | None = False,
+    progress: bool | None = None,
 ) -> Verification:
     """Compare counts, the rows of some shards, and searches of the index that will be served with exact ones.
 
