@@ -89,7 +89,7 @@ def apply(url: str, folder: Path, **_: Any) -> None:
     """Do all that `relatent migrate apply` does but for the index."""
     _drop(url)
     with patch.object(PgvectorStore, "build_index", lambda *_: None):
-        apply_migration(url, folder / "t.safetensors", work=folder / "work", progress=False)
+        apply_migration(folder / "t.safetensors", url, work=folder / "work", progress=False)
 
 
 def scan_and_write(url: str, vectors: np.ndarray, **_: Any) -> None:

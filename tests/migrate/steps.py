@@ -80,7 +80,7 @@ class Task:
 
     def apply(self, **options: Any) -> ApplyResult:
         given = {"work": self.work, "shard_rows": SHARD_ROWS, "progress": False}
-        return apply_migration(self.url, self.translator, **(given | options))
+        return apply_migration(self.translator, self.url, **(given | options))
 
     def needs_other_processes(self) -> None:
         """Skip a test in which an application uses the store meanwhile, where only one process can open it."""

@@ -1,4 +1,4 @@
-"""Killed at any moment: the next run goes on, and ends with what a run that was left alone would have made."""
+"""Killed at any moment: the next run resumes, and ends with what an undisturbed run would have made."""
 
 import subprocess
 import threading

@@ -87,8 +87,8 @@ def plan(
         raise typer.BadParameter("SOURCE was given without TARGET: give the vectors of the same items in both spaces.")
     pair = None if source is None or target is None else (read_space(source), read_space(target))
     found = plan_migration(
-        store,
         translator,
+        store,
         sample=pair,
         relevant=opt.judged(relevant),
         min_overlap=min_overlap,
@@ -145,8 +145,8 @@ def apply(
 
     with workers.open() as engine:
         return apply_migration(
-            store,
             translator,
+            store,
             work=work,
             into=into,
             dtype=dtype,

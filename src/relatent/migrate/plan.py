@@ -196,14 +196,18 @@ class MigrationPlan:
         said = f"To re-embed, {self.cost}."
         return [f"{said} {few}."] if self.rows < FEW_ROWS and self.cost.allowed else [said]
 
+    def _described(self, field: Field) -> dict[str, Any]:
+        sizes = dict(zip(("bytes", "indexed_bytes"), self.bytes(field), strict=True))
+        return {name: getattr(field, name) for name in ("name", "dim", "dtype", "metric")} | sizes
+
     def to_dict(self) -> dict[str, Any]:
         """Return plain values, for JSON."""
         return {
             "store": self.store,
             "rows": self.rows,
             "translator": self.translator,
-            "served": _about(self.served) | dict(zip(("bytes", "indexed_bytes"), self.bytes(self.served), strict=True)),
-            "new": _about(self.new) | dict(zip(("bytes", "indexed_bytes"), self.bytes(self.new), strict=True)),
+            "served": self._described(self.served),
+            "new": self._described(self.new),
             "rates": {name: getattr(self.rates, name) for name in ("rows", "scan", "translate", "copy")},
             "seconds": self.seconds,
             "reembed": None if self.cost is None else {"hours": self.cost.hours, "cost": self.cost.total},
@@ -215,8 +219,8 @@ class MigrationPlan:
 
 
 def plan_migration(
-    url: str | os.PathLike[str],
     translator: str | os.PathLike[str],
+    url: str | os.PathLike[str],
     *,
     sample: tuple[Space, Space] | None = None,
     relevant: Relevance | None = None,
@@ -244,7 +248,7 @@ def plan_migration(
     fitted, digest = load(translator), hashlib.sha256(Path(translator).read_bytes()).hexdigest()
     side = stored_side(fitted)
     with open_store(url) as store, stages(progress) as stage:
-        stage("looking at the store")
+        stage("reading the store")
         check_fingerprint(side, store, accept=accept)
         served, rows = store.served, store.count(store.served)
         new = side.new_field(store, digest, {}, dtype=dtype, metric=metric)
@@ -281,10 +285,6 @@ def _verdict(
 
 def _cost(rows: int, speed: float | None, price: float | None, max_hours: float, budget: float) -> Cost | None:
     return Cost(rows, speed, price, max_hours, budget) if rows and (speed, price) != (None, None) else None
-
-
-def _about(field: Field) -> dict[str, Any]:
-    return {name: getattr(field, name) for name in ("name", "dim", "dtype", "metric")}
 
 
 def _size(count: float) -> str:

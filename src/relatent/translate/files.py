@@ -70,9 +70,9 @@ def translate_space(
     else:
         _check_one_writer(path, engine)
         map_space(
+            translate.vectors,
             space,
             path,
-            translate.vectors,
             known,
             format=format,
             quantize=quantize,
