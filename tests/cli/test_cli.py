@@ -123,7 +123,7 @@ def test_from_two_files_to_translated_vectors(here):
     assert f"Wrote {N} × {NEW_DIM} translated vectors" in told
     out, new = rl.read_space("out.parquet"), rl.read_space("new.parquet")
     x, y = rl.parallel(out, new)
-    assert rl.evaluate.cosine(x, y) > 0.999
+    assert rl.evaluate.mean_cosine(x, y) > 0.999
     assert out.others.column_names == rl.read_space("old.parquet").others.column_names
     assert (out.fingerprint.model, out.fingerprint.revision) == ("new-model", "translated from old-model")
 
@@ -188,7 +188,7 @@ def test_defaults_of_commands_are_those_of_the_library():
         assert ours[name] == library[name], name
     comparing = {p.name: p.default for p in COMMANDS["compare"].params}
     for name in ("k", "max_rows", "permutations", "seed"):
-        assert comparing[name] == defaults(evaluate.compare_spaces)[name], name
+        assert comparing[name] == defaults(evaluate.compare)[name], name
 
 
 def test_rows_are_paired_by_order_only_when_asked(here):

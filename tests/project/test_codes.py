@@ -42,7 +42,7 @@ def test_codes_of_a_space_are_decoded_over_their_own_anchors_only(pair, codes, t
     encoder.save(tmp_path / "encoder.safetensors")
     rl.write_space(rl.load(tmp_path / "encoder.safetensors").transform(x), tmp_path / "codes.parquet")
     for name, other in others.items():
-        other.save(tmp_path / "decoder.safetensors")
+        other.save(tmp_path / "decoder.safetensors", overwrite=True)
         for refusing in (other, rl.load(tmp_path / "decoder.safetensors")):
             for given in (coded, rl.read_space(tmp_path / "codes.parquet")):
                 with pytest.raises(ValueError, match="not those of this decoder"):

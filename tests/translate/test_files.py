@@ -4,8 +4,6 @@ import numpy as np
 import pytest
 
 import relatent as rl
-from relatent import anchors
-from relatent.anchors import anchor_rows, candidate_count, select_anchors
 from relatent.project import project_space
 from relatent.spaces import held_out, key_hashes, map_space
 from relatent.stitching import stitch_space
@@ -107,32 +105,11 @@ def test_rows_that_were_fitted_on_are_not_scored(spaces, translator, tmp_path, r
     seen = spaces[0].subset(np.flatnonzero(~fresh))
     nothing = stitch_space(translator, seen, head, tmp_path / "seen.parquet", truth="half")
     assert (nothing.scored, nothing.accuracy) == (0, {})
-    assert "No other row is there to score" in str(nothing)
+    assert "There are no other rows to score" in str(nothing)
     stranger = rl.Space(spaces[0].vectors, fingerprint=rl.Fingerprint(8, "another"))
     with pytest.raises(SpaceMismatchError, match=r"translator\.accept"):
         stitch_space(translator, stranger, head, tmp_path / "x.parquet")
     stitch_space(translator, stranger, head, tmp_path / "x.parquet", accept=True)
-
-
-@pytest.mark.parametrize("strategy", ["kmeans", "farthest_point"])
-def test_anchors_of_a_large_file_are_chosen_among_a_sample(rng, tmp_path, monkeypatch, strategy):
-    x = rng.normal(size=(3000, 4)).astype(np.float32)
-    rl.write_space(rl.Space(x, [f"k{i}" for i in range(3000)]), tmp_path / "x.parquet")
-    space = rl.read_space(tmp_path / "x.parquet")
-    whole = anchor_rows(space, 20, strategy, seed=1)
-    np.testing.assert_array_equal(whole, getattr(rl.anchors, strategy)(x, 20, 1))
-    monkeypatch.setattr(anchors, "SAMPLE_BYTES", 500 * 16)
-    space = rl.read_space(tmp_path / "x.parquet")
-    assert candidate_count(space, 20, strategy) == 500
-    assert candidate_count(space, 20, "uniform") == 3000
-    sample = np.sort(rl.anchors.uniform(x, 500, 1))
-    rows = anchor_rows(space, 20, strategy, seed=1)
-    np.testing.assert_array_equal(rows, sample[getattr(rl.anchors, strategy)(x[sample], 20, 1)])
-    chosen = select_anchors(space, tmp_path / "anchors.parquet", 20, strategy, seed=1)
-    assert list(chosen.keys) == [f"k{i}" for i in np.sort(rows)]
-    np.testing.assert_array_equal(chosen.vectors, x[np.sort(rows)])
-    assert "vectors" not in space.__dict__  # the file was never held whole
-    np.testing.assert_array_equal(anchor_rows(space, 20, "uniform", seed=1), rl.anchors.uniform(x, 20, 1))
 
 
 def test_relative_files_tell_their_anchors(rng, tmp_path):

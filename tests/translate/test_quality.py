@@ -43,7 +43,7 @@ def test_what_is_foretold_is_what_fresh_items_show(settings):
 def test_the_cosine_is_foretold_where_there_is_one():
     x, y = noisy_pairs(2500)
     vectors = rl.Translator().fit(x[:500], y[:500])
-    assert abs(vectors.expected_quality()["cosine"].value - rl.evaluate.cosine(vectors.transform(x), y)) < 0.02
+    assert abs(vectors.expected_quality()["cosine"].value - rl.evaluate.mean_cosine(vectors.transform(x), y)) < 0.02
     ratio = rl.Translator(goal="retrieval").fit(x[:500], y[:500])
     with pytest.raises(KeyError, match=r"'cosine' was not estimated\. There are: recall@1"):
         ratio.expected_quality()["cosine"]

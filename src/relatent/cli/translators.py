@@ -79,7 +79,7 @@ def fit(
     """
     from relatent._saved import check_suffix
     from relatent.engines import open_engine
-    from relatent.report import report_translator
+    from relatent.report import make_report
     from relatent.spaces import check_new, read_space
     from relatent.translate import Translator, fit_spaces
 
@@ -100,12 +100,10 @@ def fit(
             engine=where,
             progress=progress,
         )
-    translator.save(out)
+    translator.save(out, overwrite=force)
     pages = write_pages(
         (html, markdown),
-        lambda words: report_translator(
-            translator, source, target, fit=done, seed=seed, command=words, progress=progress
-        ),
+        lambda words: make_report(translator, source, target, fit=done, seed=seed, command=words, progress=progress),
     )
     return Answer(f"{done}\nWrote {out}.{pages}", {"out": out, **done.to_dict()})
 

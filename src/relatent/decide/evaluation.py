@@ -1,4 +1,4 @@
-"""`relatent evaluate`: whether a translator pays, on keys that it was not fitted on."""
+"""The verdict on a translator, from keys that it was not fitted on."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from relatent.translate.files import check_translator, warn_two_sided
 from relatent.translate.fit import unseen_rows
 
 SIDES = ("documents", "queries")
-# An exact search of so many rows among each other takes seconds.
+# An exact search of this many rows among each other takes seconds.
 MAX_ROWS = 10_000
 
 
@@ -46,13 +46,13 @@ def evaluate_spaces(
     stored: Sequence[Storage] = (),
     accept: bool = False,
     seed: int = 0,
-    progress: bool | None = False,
+    progress: bool | None = None,
 ) -> Verdict:
     """Return the verdict on a translator: stay, translate, rerank or re-embed (:func:`relatent.decide.verdict_of`).
 
     ``side="documents"``: the source is the old model; its translated vectors are the index, and the target's vectors
     ask. ``side="queries"``: the source is the new model; its translated vectors ask in the target's index, which is
-    not touched. By default the side follows from the goal of the translator: retrieval translates queries.
+    not changed. By default the side follows from the goal of the translator: retrieval translates queries.
 
     Only items that the translator was not fitted on are searched among. Where the queries of ``relevant`` are never
     items, as in TREC qrels, they are not searched among either. ``slices`` names a column of either space. ``stored``

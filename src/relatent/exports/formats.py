@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -23,16 +21,10 @@ def described(translator: Any, side: str = "source") -> dict[str, Any]:
         return about
     names = {"source": ends.source_name, "target": ends.target_name}
     spaces = {
-        which: {"id": space_id(print_), "name": names[which], **_known(print_)}
+        which: {"id": print_.id, "name": names[which], **_known(print_)}
         for which, print_ in (("source", ends.source), ("target", ends.target))
     }
     return about | spaces | {"metric": translator.metric_, "pairs": translator.n_pairs_}
-
-
-def space_id(fingerprint: Any) -> str:
-    """Return a short hash of a fingerprint, the same wherever it was recorded."""
-    content = json.dumps(asdict(fingerprint), sort_keys=True, ensure_ascii=False)
-    return hashlib.sha256(content.encode()).hexdigest()[:16]
 
 
 def _known(fingerprint: Any) -> dict[str, Any]:

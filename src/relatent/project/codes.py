@@ -90,11 +90,11 @@ class RelativeEncoder(CodedTransformer):
         self.fingerprint_ = prepared.fingerprint
         return self
 
-    def save(self, path: str | os.PathLike[str]) -> None:
+    def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
         """Write a safetensors file. It holds the anchors in effect."""
         check_is_fitted(self)
         rows = {f"subspace.{i}": s.astype(np.int64) for i, s in enumerate(self.subspaces_)}
-        _save_half(self, path, rows, {"ridge": self.ridge_})
+        _save_half(self, path, rows, {"ridge": self.ridge_}, overwrite)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
@@ -198,10 +198,10 @@ class RelativeDecoder(CodedTransformer):
         check_width(codes, self.n_features_in_)
         return self.map_(codes)
 
-    def save(self, path: str | os.PathLike[str]) -> None:
+    def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
         """Write a safetensors file. It holds the anchors in effect."""
         check_is_fitted(self)
-        _save_half(self, path, {}, {"rescale": self.rescale, "goal": self.goal})
+        _save_half(self, path, {}, {"rescale": self.rescale, "goal": self.goal}, overwrite)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
@@ -280,7 +280,9 @@ def _half_whitened(a: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return (u * (s * weights)) @ vt, MEAN_SHARE * np.sum(s**2 * weights) / np.sum(s**2) * mean
 
 
-def _save_half(half: Any, path: str | os.PathLike[str], arrays: dict[str, np.ndarray], about: dict[str, Any]) -> None:
+def _save_half(
+    half: Any, path: str | os.PathLike[str], arrays: dict[str, np.ndarray], about: dict[str, Any], overwrite: bool
+) -> None:
     normalizer = half.map_.before or half.map_.after  # a half has one of the two
     condition = asdict(half.conditioning_)
     if np.isinf(condition["condition_number"]):  # JSON has no infinity
@@ -292,7 +294,8 @@ def _save_half(half: Any, path: str | os.PathLike[str], arrays: dict[str, np.nda
         "fingerprint": half.fingerprint_.to_json(),
         **about,
     }
-    write_saved(path, Saved(half.kind, {"matrix": half.map_.matrix, **normalizer.arrays(), **arrays}, about))
+    saved = Saved(half.kind, {"matrix": half.map_.matrix, **normalizer.arrays(), **arrays}, about)
+    write_saved(path, saved, overwrite=overwrite)
 
 
 def _load_half(cls: type[Half], path: str | os.PathLike[str]) -> tuple[Half, Normalizer, Saved]:

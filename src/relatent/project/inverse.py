@@ -129,7 +129,7 @@ class RelativeTranslator(CodedTransformer):
         self.map_ = CodedMap(matrix, before, after, self.rescale, second[0] if second else None)
         return self
 
-    def save(self, path: str | os.PathLike[str]) -> None:
+    def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
         """Write a safetensors file with the one matrix; it holds no anchors."""
         check_is_fitted(self)
         source, target = self.map_.before, self.map_.after
@@ -140,7 +140,7 @@ class RelativeTranslator(CodedTransformer):
             arrays["second"] = self.map_.second
         settings = {"codes": self.codes, "rescale": self.rescale, "goal": self.goal}
         about = settings | {"source": source.about(), "target": target.about()}
-        write_saved(path, Saved(self.kind, arrays, about))
+        write_saved(path, Saved(self.kind, arrays, about), overwrite=overwrite)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:

@@ -139,7 +139,7 @@ class Hub(ClassNamePrefixFeaturesOutMixin, _SetOutputMixin, BaseEstimator):
         codes = self.transform(x, source)
         return self._through(codes, target, "out")
 
-    def save(self, path: str | os.PathLike[str], *, anchors: str = "none") -> None:
+    def save(self, path: str | os.PathLike[str], *, anchors: str = "none", overwrite: bool = False) -> None:
         """Write one safetensors file with all maps. ``anchors="codes"`` adds what :meth:`add` needs.
 
         The codes are the anchors as the hub sees them: data of the spaces, hence only written when asked for.
@@ -155,7 +155,7 @@ class Hub(ClassNamePrefixFeaturesOutMixin, _SetOutputMixin, BaseEstimator):
         if anchors == "codes" and self.codes_ is not None:
             arrays["codes"] = self.codes_
             about["keys"] = None if self.keys_ is None else self.keys_.tolist()
-        write_saved(path, Saved(self.kind, arrays, about))
+        write_saved(path, Saved(self.kind, arrays, about), overwrite=overwrite)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from relatent._array import Array, array_namespace, is_tracked, like, random_generator, row_chunks
+from relatent._array import Array, array_namespace, like, row_chunks
+from relatent._torch import is_tracked
+from relatent.spaces.sample import shuffled_rows
 
 if TYPE_CHECKING:
     from relatent.translate.pairs import Pairs
@@ -89,7 +91,7 @@ class BankRows:
         rows = pairs.sample.x if self.given is None else self.given
         if len(rows) <= self.size:
             return rows
-        return np.asarray(rows[np.sort(random_generator(self.seed).permutation(len(rows))[: self.size])])
+        return np.asarray(rows[np.sort(shuffled_rows(len(rows), self.size, self.seed))])
 
 
 def with_bias(targets: Array, weights: np.ndarray, bank: Bank | None = None) -> Array:

@@ -8,8 +8,9 @@ from functools import cached_property
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 
-from relatent._array import Array, array_namespace, like, random_generator
+from relatent._array import Array, array_namespace, like
 from relatent._linalg import spectrum, squared_distances
+from relatent.spaces.sample import shuffled_rows
 from relatent.translate.ridge import LeaveOneOut
 
 # Up to so many anchors, each is a center. A fit then takes about ten times as long as a linear ridge where spaces have
@@ -203,6 +204,6 @@ def _solved(system: np.ndarray, penalty: float, right: np.ndarray) -> np.ndarray
 
 def _landmarks(x: np.ndarray, seed: int) -> np.ndarray:
     """Make landmarks: each the sum of two centered rows over √2, of the same spread as they, and neither of them."""
-    mean, rows = np.mean(x, axis=0), random_generator(seed).permutation(len(x))[: 2 * LANDMARKS]
+    mean, rows = np.mean(x, axis=0), shuffled_rows(len(x), 2 * LANDMARKS, seed)
     first, second = np.split(x[rows] - mean, 2)
     return np.asarray((first + second) / np.sqrt(2) + mean)

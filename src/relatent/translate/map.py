@@ -7,10 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from relatent._array import BLOCK_ROWS, Array, array_namespace, is_tracked, like, row_chunks
+from relatent._array import BLOCK_ROWS, Array, array_namespace, like, row_chunks
 from relatent._linalg import rows_per_chunk
 from relatent._saved import Saved, content_hash
-from relatent.spaces.io.batches import Batch, BatchVectors, batch_vectors, with_vectors
+from relatent._torch import is_tracked
+from relatent.spaces.io.columns import Batch, BatchVectors, batch_vectors, with_vectors
 from relatent.spaces.normalize import Normalizer, live_dimensions, scaled
 from relatent.translate.endpoints import Endpoints
 from relatent.translate.frames import Frame

@@ -11,10 +11,10 @@ import pyarrow as pa
 
 from relatent._array import Array, as_parallel, random_generator, to_numpy
 from relatent._saved import Saved, from_bytes, to_bytes
-from relatent.spaces.io.batches import batch_column, batch_vectors
+from relatent.spaces.io.columns import batch_column, batch_vectors
 from relatent.spaces.keys import key_hashes
 from relatent.spaces.normalize import UNIT_ROWS, Normalizer
-from relatent.spaces.sample import Sample, all_rows, checked_ids, merged
+from relatent.spaces.sample import Sample, all_rows, checked_ids, merged, shuffled_rows
 from relatent.summary import Summary, accumulate, check_weights, needs_double
 from relatent.translate.frames import Frame, NormalizedPairs
 
@@ -258,7 +258,7 @@ class Pairs:
             for again in range(max(1, STEADY // len(self.sample))):
                 yield from self.folds(3, seed + again)
             return
-        rows = np.sort(random_generator(seed).permutation(len(self.sample))[:ENOUGH])
+        rows = np.sort(shuffled_rows(len(self.sample), ENOUGH, seed))
         yield self.without(rows), rows
 
     def to_bytes(self) -> bytes:

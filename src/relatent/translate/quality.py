@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy.special import expit, logit
 
-from relatent._array import Array, as_matrix, random_generator, to_numpy
+from relatent._array import Array, as_matrix, to_numpy
 from relatent._linalg import unit_norm
 from relatent._terminal import Tabular, render
 from relatent.evaluate.interval import Estimate, Statistic, bootstrap
 from relatent.evaluate.neighbors import nearest
+from relatent.spaces.sample import shuffled_rows
 from relatent.translate.goals import Choice, Goal, Solution
 from relatent.translate.pairs import Pairs
 
@@ -293,7 +294,7 @@ def _better(queries: np.ndarray, own: np.ndarray, index: np.ndarray, others: np.
 def _drawn(pairs: Pairs, share: float, seed: int) -> Pairs:
     """Draw a share of the sampled pairs."""
     n = len(pairs.sample)
-    return pairs.only(random_generator(seed).permutation(n)[: max(2, round(share * n))])
+    return pairs.only(shuffled_rows(n, max(2, round(share * n)), seed))
 
 
 def _without(anchors: np.ndarray, index: Array | None) -> np.ndarray:

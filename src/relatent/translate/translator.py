@@ -19,7 +19,7 @@ from relatent._linalg import pseudo_inverse
 from relatent._saved import Saved, read_saved, understood, write_saved
 from relatent.evaluate.fidelity import r2
 from relatent.evaluate.retrieval import mrr
-from relatent.spaces.io.batches import check_replace
+from relatent.spaces.io.columns import check_replace
 from relatent.spaces.join import parallel
 from relatent.spaces.keys import key_hashes
 from relatent.spaces.space import Space
@@ -341,7 +341,7 @@ class Translator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         """What is added to each translated row."""
         return self.map_.offset
 
-    def save(self, path: str | os.PathLike[str]) -> None:
+    def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
         """Write one safetensors file: the map and what is known about it.
 
         An affine map holds no anchor vectors. A kernel map of up to 3,000 anchors holds the source vectors of all of
@@ -366,7 +366,7 @@ class Translator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         if self.target_map_ is not None:
             arrays |= self.target_map_.arrays("target.")
             about["target"] = self.target_map_.about()
-        write_saved(path, Saved(self.kind, arrays, about))
+        write_saved(path, Saved(self.kind, arrays, about), overwrite=overwrite)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:

@@ -8,7 +8,7 @@ from functools import cache, cached_property
 
 import numpy as np
 
-from relatent._array import random_generator
+from relatent.spaces.sample import shuffled_rows
 from relatent.translate.frames import Frame, NormalizedPairs
 from relatent.translate.goals.choice import Choice, Selection, Settings, Solution, per_pair
 from relatent.translate.kernel import Kernel, Regression, Rows, leave_one_out, regress
@@ -151,7 +151,7 @@ def folded(found: Regression, p: NormalizedPairs, dtype: np.dtype) -> FoldedMap:
 
 def _drawn(p: NormalizedPairs, seed: int, size: int) -> Rows:
     """Return at most so many rows, in random order."""
-    return _rows(replace(p, sample=p.sample.part(random_generator(seed).permutation(len(p.sample))[:size])))
+    return _rows(replace(p, sample=p.sample.part(shuffled_rows(len(p.sample), size, seed))))
 
 
 def _rows(p: NormalizedPairs) -> Rows:
