@@ -178,10 +178,10 @@ class PgvectorStore(Store):
         """Build an HNSW index of the new vectors, for their metric. The table's own indexes are its owner's."""
         if self._table.holds(of):
             return
-        most = MAX_INDEXED[of.dtype]
-        if of.dim > most:
+        limit = MAX_INDEXED[of.dtype]
+        if of.dim > limit:
             raise StoreError(
-                f"{of.name!r} has {of.dim:,} coordinates: an HNSW index of pgvector takes up to {most:,} of "
+                f"{of.name!r} has {of.dim:,} coordinates: an HNSW index of pgvector takes up to {limit:,} of "
                 f"{VECTOR_TYPES[of.dtype]}. Add the field as float16, or with fewer coordinates."
             )
         for statement in self._queries.index(of):
