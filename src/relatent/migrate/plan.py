@@ -51,7 +51,8 @@ class Rates:
 
 def drop_trial(store: Store) -> None:
     """Remove the field of a trial whose process was killed."""
-    if store.new is not None and store.new.provenance.get("trial"):
+    new = store.new
+    if new is not None and new.provenance.get("trial"):
         store.drop_new()
 
 
@@ -250,7 +251,8 @@ def plan_migration(
     with open_store(url) as store, stages(progress) as stage:
         stage("reading the store")
         check_fingerprint(side, store, accept=accept)
-        served, rows = store.served, store.count(store.served)
+        served = store.served
+        rows = store.count(served)
         new = side.new_field(store, digest, {}, dtype=dtype, metric=metric)
         advice = side.advice(store, new)
         stage("measuring")
