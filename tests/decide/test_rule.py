@@ -69,7 +69,7 @@ def test_worse_but_surely_within_the_margin_is_not_worse():
     assert verdict_of(scored(translate=-0.005, rerank=0.0, reembed=0.0, spread=0.03)).go
 
 
-def test_what_cannot_be_told_is_not_a_go_and_says_how_many_queries_would():
+def test_an_unclear_change_is_no_go_and_reports_the_queries_it_needs():
     found = verdict_of(scored(n=100, spread=0.2, translate=0.0, rerank=0.0, reembed=0.0))
     assert found.decision.recommended == "stay"
     said = next(reason for reason in found.decision.reasons if reason.startswith("not translate"))
@@ -123,7 +123,7 @@ def test_overlap_is_a_gate_only_when_asked(least, n, verdict, recommended):
     assert (found.decision.verdict, found.decision.recommended) == (verdict, recommended)
     if least is None:
         assert "what it should find" in found.decision.reasons[0]
-        assert "the least overlap to accept" in found.decision.reasons[0]
+        assert "the smallest overlap to accept" in found.decision.reasons[0]
 
 
 def test_the_cost_of_reembedding():
@@ -141,7 +141,7 @@ def test_the_cost_of_reembedding():
 
 @pytest.mark.parametrize(
     ("given", "message"),
-    [({"margin": -0.1}, "The margin is -0.1: expected from 0"), ({"min_overlap": 1.5}, "The least overlap is 1.5")],
+    [({"margin": -0.1}, "The margin is -0.1: expected from 0"), ({"min_overlap": 1.5}, "min_overlap is 1.5")],
 )
 def test_rules_that_cannot_be_meant(given, message):
     with pytest.raises(ValueError, match=message):
