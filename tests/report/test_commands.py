@@ -33,11 +33,11 @@ PAIR = ("old.parquet", "new.parquet")
 
 
 def test_report(here):
-    output = run("report", *PAIR, "more.parquet", "-o", "r.html", "-o", "r.md", "-o", "r.json", "--rows", 50).stdout
-    assert "No verdict." in output
-    assert "Wrote r.html and r.md and r.json." in output
-    data = json.loads((here / "r.json").read_text())
-    assert data["similarity"]["names"] == ["old", "new", "more"]
+    said = run("report", *PAIR, "more.parquet", "-o", "r.html", "-o", "r.md", "-o", "r.json", "--rows", 50).stdout
+    assert "No verdict." in said
+    assert "Wrote r.html and r.md and r.json." in said
+    told = json.loads((here / "r.json").read_text())
+    assert told["similarity"]["names"] == ["old", "new", "more"]
     assert "title 1" not in (here / "r.html").read_text()
     again = run("report", *PAIR, "-o", "r.html", code=ERROR)
     assert "r.html exists" in again.stderr
@@ -47,7 +47,7 @@ def test_report(here):
 
 @pytest.mark.parametrize(
     ("words", "says"),
-    [(("-o", "r.pdf"), "is not a name of a report"), (("-o", "old.parquet"), "is not a name of a report")],
+    [(("-o", "r.pdf"), "is not the name of a report"), (("-o", "old.parquet"), "is not the name of a report")],
 )
 def test_report_refuses_what_it_cannot_write(here, words, says):
     assert says in run("report", *PAIR, *words, code=ERROR).stderr
