@@ -2,7 +2,7 @@
 
 A suite is a module of this package with one ``SUITE``. It names its contenders, functions of the same inputs; the one
 that is the bare operation; the peer to beat; and its targets, as ratios of throughput. Contenders are timed in turn,
-round after round, so that a slow spell of the machine hits them all. A target is met when the medians say so and the
+round after round, so that a slow spell of the machine hits them all. A target is met if the medians meet it and the
 best times agree; when they contradict each other the machine was busy and the verdict is "unclear". Memory is measured
 per contender in a fresh process: the peak of resident memory while it runs, beyond what was resident once the inputs
 were made. It includes the result.
@@ -33,7 +33,7 @@ Inputs = dict[str, Any]
 
 @dataclass(frozen=True)
 class Target:
-    """A promise: this contender has at least so many times the throughput of another."""
+    """A target: this contender has at least ``times`` the throughput of another."""
 
     contender: str
     over: str
@@ -161,7 +161,7 @@ def peak_beyond_inputs(suite: Suite, contender: str, quick: bool) -> float:
 
 
 def _forget_peak() -> None:
-    """Let the peak start anew: making the inputs may have gone higher than keeping them."""
+    """Reset the peak: making the inputs may have used more memory than keeping them."""
     clear = Path("/proc/self/clear_refs")
     if clear.exists():
         clear.write_text("5")

@@ -1,7 +1,7 @@
 """``relatent translate`` on files beside pyarrow and NumPy used by hand: read, one matrix product, write.
 
 By hand means the same batches, the same product and the same settings for writing Parquet (vectors plain and
-uncompressed), without keys to carry along, fingerprints, checks for NaN or a file that appears whole or not at all.
+uncompressed), without keys to carry along, fingerprints, checks for NaN or atomic writes.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ def small(t: Translator, x: np.ndarray, half: np.ndarray, m: np.ndarray) -> list
     return [
         f"query: {query:.1f} µs, bare product {bare:.1f} µs; target overhead ≤ 5 µs: {query - bare:.1f} — {verdict}",
         f"by CPU time: transform has {processor_share(t, x, m):.2f} of the throughput of the bare product",
-        f"20 rows, the fewest that are checked against the fitted space: {batch:.0f} µs, bare {bare_batch:.0f} µs",
+        f"20 rows, the minimum that is checked against the fitted space: {batch:.0f} µs, bare {bare_batch:.0f} µs",
     ]
 
 

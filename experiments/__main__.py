@@ -2,7 +2,7 @@
 
     python -m experiments --list
     python -m experiments rr-table1 [--full]
-    python -m experiments --all            # what `make reproduce` runs; a second call goes on where it was stopped
+    python -m experiments --all            # what `make reproduce` runs; a second call resumes where it was stopped
 
 Each run writes NAME.json, and NAME.png where there is a picture, into the folder of --out.
 """

@@ -101,12 +101,12 @@ def path_of(folder: Path, item: str) -> Path:
 
 
 def write_record(folder: Path, record: Record) -> Path:
-    """Write a record, whole or not at all. Numbers keep five digits, which is more than any of them deserves."""
+    """Write a record atomically. Numbers keep five digits."""
     folder.mkdir(parents=True, exist_ok=True)
     path = path_of(folder, record.item)
-    beside = path.with_suffix(".part")
-    beside.write_text(json.dumps(_rounded(asdict(record)), indent=1, ensure_ascii=False) + "\n", encoding="utf8")
-    beside.replace(path)
+    tmp = path.with_suffix(".part")
+    tmp.write_text(json.dumps(_rounded(asdict(record)), indent=1, ensure_ascii=False) + "\n", encoding="utf8")
+    tmp.replace(path)
     return path
 
 

@@ -85,9 +85,9 @@ def threads_at_work(_: int) -> tuple[int, list[int]]:
 
 
 def test_results_come_in_the_order_of_the_shards(engine):
-    told: list[int] = []
-    assert list(engine.map(squared, range(11), told.append)) == [n * n for n in range(11)]
-    assert sorted(told) == list(range(11))
+    completed: list[int] = []
+    assert list(engine.map(squared, range(11), completed.append)) == [n * n for n in range(11)]
+    assert sorted(completed) == list(range(11))
     assert list(engine.map(squared, [])) == []
 
 
@@ -98,23 +98,21 @@ def test_an_error_keeps_its_type_and_names_its_shard(engine):
     with pytest.raises(ValueError, match="three is refused") as caught:
         engine.sum(refuse_three, range(6))
     assert caught.value.__notes__ == ["This was shard 4 of 6, 3."]
-    assert list(engine.map(squared, range(3))) == [0, 1, 4]  # and the engine goes on
+    assert list(engine.map(squared, range(3))) == [0, 1, 4]  # and the engine still works
 
 
 @pytest.mark.parametrize(("shards", "size"), [(1, 50), (2, 10_000), (7, 50)])
 def test_sums_and_the_fit_do_not_depend_on_engine_or_shards(engine, shards, size):
     rows = 400
     edges = np.linspace(0, rows, shards + 1).astype(int).tolist()
-    told: list[tuple[int, int]] = []
-    found = engine.sum(Summed(rows, size), list(pairwise(edges)), told.append)
-    assert len(told) == shards
+    completed: list[tuple[int, int]] = []
+    found = engine.sum(Summed(rows, size), list(pairwise(edges)), completed.append)
+    assert len(completed) == shards
     whole = rl.Pairs.of(*views(rows), size=size)
     np.testing.assert_array_equal(found.sample.ids, whole.sample.ids)
     for name, moments in whole.summary.arrays().items():
         assert np.linalg.norm(getattr(found.summary, name) - moments) <= 1e-9 * np.linalg.norm(moments)
-    one, other = (
-        rl.Translator(sample_size=size).fit_pairs(pairs).transform(views(rows)[0]) for pairs in (found, whole)
-    )
+    one, other = (rl.Translator().fit(pairs).transform(views(rows)[0]) for pairs in (found, whole))
     assert np.linalg.norm(one - other) <= 1e-9 * np.linalg.norm(other)
 
 
@@ -134,9 +132,9 @@ def test_a_worker_that_is_killed_is_survived(several, tmp_path, primitive):
 
 
 def test_a_shard_that_kills_every_worker_is_named(several, tmp_path):
-    with pytest.raises(RuntimeError, match=r"died 3 times|died again and again") as caught:
+    with pytest.raises(RuntimeError, match=r"died 3 times|died repeatedly") as caught:
         list(several.map(DiesOnce(tmp_path, shard=1, always=True), range(3)))
-    # Whoever shared its worker is under suspicion too.
+    # Shards that shared its worker are named too.
     assert re.search("shard [1-3] of 3, [0-2]", " ".join([str(caught.value), *getattr(caught.value, "__notes__", [])]))
 
 
@@ -151,7 +149,7 @@ def test_workers_do_not_ask_for_more_threads_than_there_are_cores(several):
 
 
 def test_workers_die_with_their_parent(tmp_path):
-    """A killed command leaves no process behind that goes on writing."""
+    """A killed command leaves no process behind that still writes."""
     code = """
 import sys, time
 from pathlib import Path

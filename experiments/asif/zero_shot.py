@@ -45,7 +45,7 @@ def main() -> None:
     parser.add_argument("--sets", nargs="+", default=list(SETS), choices=list(SETS))
     parser.add_argument("--pairs", nargs="+", type=int, default=list(PAIRS))
     parser.add_argument("--quick", action="store_true", help="two seeds, three numbers of pairs")
-    parser.add_argument("--resume", action="store_true", help="go on with what --out holds already")
+    parser.add_argument("--resume", action="store_true", help="resume from the results in --out")
     parser.add_argument("--out", type=Path, default=Path("out/asif.json"))
     parser.add_argument("--picture", type=Path, default=Path("out/asif.png"))
     args = parser.parse_args()

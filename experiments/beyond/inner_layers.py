@@ -24,7 +24,7 @@ from experiments.results import Finding, Result, Setting, Table
 from torch import Tensor, nn
 
 import relatent as rl
-from relatent.stitching.layers import CutNetwork
+from relatent.stitching.modules import CutNetwork
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

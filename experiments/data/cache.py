@@ -19,7 +19,7 @@ def cache_folder() -> Path:
 
 
 def made_once(path: Path, make: Callable[[Path], object]) -> Path:
-    """Return a file or folder that ``make`` writes on first use: whole or not at all, by one process at a time.
+    """Return a file or folder that ``make`` writes on first use: atomically, by one process at a time.
 
     ``make`` is given another path to write to, with the same suffix.
     """

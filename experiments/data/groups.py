@@ -1,4 +1,4 @@
-"""Groups of parallel spaces that nobody chose a default on: other encoders and other data than the development files.
+"""Groups of parallel spaces that no default was tuned on: other encoders and other data than the development files.
 
     python -m experiments.data.groups [GROUP …]
 

@@ -133,7 +133,7 @@ def _photos(part: str) -> np.ndarray:
 
 
 def _split(pixels: np.ndarray, labels: np.ndarray) -> Parts:
-    """Put a fifth of each class aside for testing, the same images every time."""
+    """Hold out a fifth of each class for testing, the same images every time."""
     rows = np.arange(len(labels))
     train, test = train_test_split(rows, test_size=0.2, stratify=labels, random_state=0)
     return pixels[train], labels[train], pixels[test], labels[test]

@@ -59,26 +59,28 @@ class Task:
         return self.fit[:k]
 
 
-def load_task(name: str, seed: int = 0, most: int | None = None, encoders: int | None = None) -> Task:
+def load_task(name: str, seed: int = 0, max_rows: int | None = None, encoders: int | None = None) -> Task:
     """Return one of TASKS. The seed draws the rows; no seed tests with rows that another one fits on or chooses by.
 
-    ``most`` bounds the rows of each part, ``encoders`` the spaces: the first so many.
+    ``max_rows`` limits the rows of each part, ``encoders`` the number of spaces.
     """
     source = TASKS[name]
     group = load_group(source.group)
     assert group.labels is not None
     spaces = {space: group.spaces[space] for space in list(source.spaces or group.spaces)[:encoders]}
-    return Task(source.title, spaces, group.labels, *split(len(group.labels), group.train, seed, most))
+    return Task(source.title, spaces, group.labels, *split(len(group.labels), group.train, seed, max_rows))
 
 
-def split(n: int, train: int | None, seed: int, most: int | None = None) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def split(
+    n: int, train: int | None, seed: int, max_rows: int | None = None
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Draw the rows to fit on, to choose by and to test with, none in two of them, whatever their seeds.
 
-    >>> [len(part) for part in split(100, None, 0)], [len(part) for part in split(100, 90, 0, most=20)]
+    >>> [len(part) for part in split(100, None, 0)], [len(part) for part in split(100, 90, 0, max_rows=20)]
     ([60, 15, 25], [20, 18, 10])
     """
     known = np.arange(n) < train if train is not None else np.random.default_rng(0).permutation(n) >= TEST_SHARE * n
     order = np.random.default_rng(seed).permutation(n)
     train_rows, test = order[known[order]], order[~known[order]]
     held = round(CHOICE_SHARE * len(train_rows))
-    return train_rows[held:][:most], train_rows[:held][:most], test[:most]
+    return train_rows[held:][:max_rows], train_rows[:held][:max_rows], test[:max_rows]

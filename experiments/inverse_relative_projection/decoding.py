@@ -20,7 +20,7 @@ from sklearn.preprocessing import Normalizer, StandardScaler
 import relatent as rl
 
 # Singular values below this share of the largest are not inverted: MiniLM has coordinates that never vary.
-CUTOFF = 1e-6
+THRESHOLD = 1e-6
 OMEGAS = (1, 2, 4, 8, 16, 32)
 ANCHORS = 500
 MEASURES = ("similarity", "accuracy", "condition number", "anchors")
@@ -54,7 +54,7 @@ def decode_grid(
     relative = rl.relative_projection(source.apply(x), a)
     for delta in deltas:
         subspaces = rl.anchors.subspaces(a, max(omegas), delta, seed)
-        parts = [rl.inverse_relative_projection(relative[:, rows], b[rows], CUTOFF) for rows in subspaces]
+        parts = [rl.inverse_relative_projection(relative[:, rows], b[rows], THRESHOLD) for rows in subspaces]
         conditions = [condition_number(b[rows]) for rows in subspaces]
         for omega in omegas:
             vectors = target.undo(rl.evaluate.rescale(np.mean(parts[:omega], axis=0), 1.0))
@@ -74,7 +74,7 @@ def choose_delta(
     scores = np.zeros(len(deltas))
     for x, y in pairs:
         decoded = decode_grid(x[rows], x[anchors], y[anchors], deltas, (omega,), seed)
-        scores += [float(rl.evaluate.cosine(one.vectors, y[rows])) for one in decoded]
+        scores += [float(rl.evaluate.mean_cosine(one.vectors, y[rows])) for one in decoded]
     return deltas[int(np.argmax(scores))]
 
 
@@ -86,7 +86,7 @@ def condition_number(anchors: np.ndarray) -> float:
     """
     a = np.asarray(anchors, dtype=np.float64)
     squares = np.linalg.eigvalsh(a @ a.T if len(a) < a.shape[1] else a.T @ a)
-    return float(np.sqrt(squares[-1] / squares[squares > CUTOFF**2 * squares[-1]][0]))
+    return float(np.sqrt(squares[-1] / squares[squares > THRESHOLD**2 * squares[-1]][0]))
 
 
 def head_of_directions(strength: float) -> Pipeline:
@@ -114,7 +114,7 @@ def score_grid(
     (x, y), chosen = (task.spaces[name] for name in pair), task.anchors(anchors)
     found = [
         (
-            float(rl.evaluate.cosine(one.vectors, y[rows])),
+            float(rl.evaluate.mean_cosine(one.vectors, y[rows])),
             float(head.score(one.vectors, task.labels[rows])),
             one.condition_number,
             one.anchors,

@@ -46,17 +46,17 @@ Translate = Callable[[np.ndarray, np.ndarray, np.ndarray], np.ndarray]
 
 def run(setting: Setting) -> Result:
     """Decode Spanish and English into English, over seeds."""
-    group, seeds, most = load_group("languages"), *setting.pick(quick=(5, 600), full=(5, None))
+    group, seeds, max_rows = load_group("languages"), *setting.pick(quick=(5, 600), full=(5, None))
     english = [name for name in group.spaces if name != SPANISH]
     pairs = [(source, target) for target in english for source in (target, SPANISH)]
-    fit, choice, _ = split(len(group.spaces[SPANISH]), None, 0, most)
+    fit, choice, _ = split(len(group.spaces[SPANISH]), None, 0, max_rows)
     across = [(group.spaces[SPANISH], group.spaces[target]) for target in english]
     delta = choose_delta(across, fit[:ANCHORS], choice, DELTAS, OMEGA)
     scores = {
-        pair: np.asarray([scored(group, pair, ways(delta, seed), seed, most) for seed in range(seeds)])
+        pair: np.asarray([scored(group, pair, ways(delta, seed), seed, max_rows) for seed in range(seeds)])
         for pair in pairs
     }
-    both = multilingual(group, most)
+    both = multilingual(group, max_rows)
     return Result(
         [table(scores, both)],
         findings(scores, both),
@@ -88,23 +88,23 @@ def ways(delta: float, seed: int) -> dict[str, Translate]:
 
 
 def scored(
-    group: Group, pair: tuple[str, str], ways: dict[str, Translate], seed: int, most: int | None
+    group: Group, pair: tuple[str, str], ways: dict[str, Translate], seed: int, max_rows: int | None
 ) -> list[list[float]]:
     """Return cosine and MRR of every way, on test rows."""
-    fit, _, test = split(len(group.spaces[pair[0]]), None, seed, most)
+    fit, _, test = split(len(group.spaces[pair[0]]), None, seed, max_rows)
     (x, y), anchors = (group.spaces[name] for name in pair), fit[:ANCHORS]
     return [measured(decode(x[anchors], y[anchors], x[test]), y[test]) for decode in ways.values()]
 
 
 def measured(found: np.ndarray, y: np.ndarray) -> list[float]:
     """Return the cosine to the true vectors, and the MRR among them."""
-    return [float(rl.evaluate.cosine(found, y)), rl.evaluate.mrr(found, y, k=NEAR)]
+    return [float(rl.evaluate.mean_cosine(found, y)), rl.evaluate.mrr(found, y, k=NEAR)]
 
 
-def multilingual(group: Group, most: int | None) -> list[float]:
+def multilingual(group: Group, max_rows: int | None) -> list[float]:
     """Return cosine and MRR of an encoder that reads both languages, on the test rows of the first seed."""
     packages.UNIVERSAL.importable()
-    test = split(len(group.spaces[SPANISH]), None, 0, most)[2]
+    test = split(len(group.spaces[SPANISH]), None, 0, max_rows)[2]
     sentences = texts.translated_sentences().texts
     english = np.asarray(load_encoder("use", threads=1)([sentences[row] for row in test]))
     return measured(group.spaces[SPANISH][test], english)

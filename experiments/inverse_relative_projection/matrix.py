@@ -37,11 +37,11 @@ INVERSE, OURS, MEAN = "inverse relative projection", "dual codes (ours)", "mean 
 
 def run(setting: Setting) -> Result:
     """Fill the matrices of every task, over seeds."""
-    seeds, most = setting.pick(quick=(5, 1_000), full=(5, None))
+    seeds, max_rows = setting.pick(quick=(5, 1_000), full=(5, None))
     found: dict[str, dict[str, np.ndarray]] = {}
     chosen: dict[str, float] = {}
     for name in NAMES:
-        tasks = [load_task(name, seed, most) for seed in range(seeds)]
+        tasks = [load_task(name, seed, max_rows) for seed in range(seeds)]
         spaces = tasks[0].spaces
         pairs = [(spaces[source], spaces[target]) for source, target in neighbors(list(spaces))]
         chosen[name] = choose_delta(pairs, tasks[0].anchors(ANCHORS), tasks[0].choice, DELTAS, OMEGA)
@@ -73,9 +73,9 @@ def matrices(task: Task, delta: float, seed: int) -> dict[str, np.ndarray]:
     for x, y in product(task.spaces.values(), repeat=2):
         for way, translator in ways.items():
             decoded = translator.fit(x[anchors], y[anchors]).transform(x[test])
-            scores[way].append(float(rl.evaluate.cosine(decoded, y[test])))
+            scores[way].append(float(rl.evaluate.mean_cosine(decoded, y[test])))
         mean = np.broadcast_to(y[anchors].mean(axis=0), y[test].shape)
-        scores[MEAN].append(float(rl.evaluate.cosine(mean, y[test])))
+        scores[MEAN].append(float(rl.evaluate.mean_cosine(mean, y[test])))
     return {way: np.reshape(values, (n, n)) for way, values in scores.items()}
 
 

@@ -52,12 +52,12 @@ TRIED: dict[str, tuple[dict[str, Any], int]] = {
 
 def run(setting: Setting) -> Result:
     """Score the grid, then what was tried."""
-    seeds, most = setting.pick(quick=(5, 1_200), full=(5, None))
-    chosen = choose(load_task("trec", most=most)).head
+    seeds, max_rows = setting.pick(quick=(5, 1_200), full=(5, None))
+    chosen = choose(load_task("trec", max_rows=max_rows)).head
     grids: list[np.ndarray] = []
     tried: dict[str, list[list[float]]] = {name: [] for name in TRIED}
     for seed in range(seeds):
-        task = load_task("trec", seed, most)
+        task = load_task("trec", seed, max_rows)
         heads = [fit_heads(task, head) for head in (chosen, standardizing_head())]
         for pair in neighbors(list(task.spaces)):
             grids.append(score_grid(task, pair, heads[0][pair[1]], task.test, DELTAS, OMEGAS, seed=seed))
@@ -84,7 +84,7 @@ def score(
     translator = rl.RelativeTranslator(**options, seed=seed).fit(x[rows], y[rows])
     found, kept = translator.transform(x[task.test]), translator.encoder_.subspaces_
     accuracies = [float(head.score(found, task.labels[task.test])) for head in heads]
-    return [float(np.mean([len(s) for s in kept])), float(rl.evaluate.cosine(found, y[task.test])), *accuracies]
+    return [float(np.mean([len(s) for s in kept])), float(rl.evaluate.mean_cosine(found, y[task.test])), *accuracies]
 
 
 def findings(mean: dict[str, np.ndarray]) -> list[Finding]:

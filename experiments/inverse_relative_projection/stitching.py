@@ -57,13 +57,13 @@ NOTES = (
 def run(setting: Setting) -> Result:
     """Stitch every pair of every task, over seeds."""
     seeds = setting.pick(quick=5, full=5)
-    most, anchors = setting.pick(quick=(1_500, 500), full=(None, 768))
+    max_rows, anchors = setting.pick(quick=(1_500, 500), full=(None, 768))
     scores: dict[str, Scores] = {}
     settings: dict[str, Choice] = {}
     for name in NAMES:
         scores[name] = {column: [] for column in COLUMNS}
         for seed in range(seeds):
-            task = load_task(name, seed, most)
+            task = load_task(name, seed, max_rows)
             if name not in settings:
                 settings[name] = choose(task, anchors=anchors)
             ways = methods(name, settings[name], seed)

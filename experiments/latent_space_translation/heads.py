@@ -45,7 +45,7 @@ Scores = dict[str, list[float]]
 
 def run(setting: Setting) -> Result:
     """Stitch every pair of every task by every map, over seeds."""
-    seeds, encoders, most = setting.pick(quick=(5, 3, 1_000), full=(5, None, None))
+    seeds, encoders, max_rows = setting.pick(quick=(5, 3, 1_000), full=(5, None, None))
     methods = {ABSOLUTE: None, OURS: rl.Translator("stitching", max_cost="affine")} | {
         f"{name}, {scaling}": rl.Translator(map=rule, normalize=scaling)
         for scaling in SCALINGS
@@ -53,7 +53,7 @@ def run(setting: Setting) -> Result:
     }
     scores = {}
     for name in NAMES:
-        tasks = (load_task(name, seed, most, encoders) for seed in range(seeds))
+        tasks = (load_task(name, seed, max_rows, encoders) for seed in range(seeds))
         scores[name] = stitched(tasks, fit_mlp, methods)
     return Result(
         [table(scores, scaling) for scaling in SCALINGS],

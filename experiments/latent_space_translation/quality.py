@@ -1,4 +1,4 @@
-"""The defaults against the strongest simple baselines, on development pairs and on pairs that nobody tuned to.
+"""The defaults against the strongest simple baselines, on development pairs and on pairs that were not tuned on.
 
 Development pairs are those that settings were chosen on, confirmation pairs are other encoders on other corpora; both
 are built from packages by ``experiments.data.groups``. For each ordered pair of spaces, anchor count and seed:
@@ -71,7 +71,7 @@ def options() -> argparse.Namespace:
     parser.add_argument("--only", nargs="+", default=list(PARTS), choices=list(PARTS), metavar="PART")
     parser.add_argument("--anchors", nargs="+", type=int, default=list(ANCHORS))
     parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--pairs", type=int, help="at most so many ordered pairs of each group, the first ones")
+    parser.add_argument("--pairs", type=int, help="maximum number of ordered pairs of each group")
     parser.add_argument("--report", action="store_true", help="print what the output file holds, and run nothing")
     parser.add_argument("--out", type=Path, default=Path("out/quality.json"))
     return parser.parse_args()

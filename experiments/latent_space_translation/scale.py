@@ -57,11 +57,11 @@ Curve = dict[str, list[Any]]
 
 def run(setting: Setting) -> Result:
     """Inject at the input of MLPs, then at the layers of a transformer."""
-    seeds, most = setting.pick(quick=(5, 1_200), full=(5, 5_000))
+    seeds, max_rows = setting.pick(quick=(5, 1_200), full=(5, 5_000))
     curves = {}
     for name, space in NAMES.items():
         task = load_task(name)
-        rows = np.concatenate([task.fit, task.choice, task.test])[:most]
+        rows = np.concatenate([task.fit, task.choice, task.test])[:max_rows]
         x = task.spaces[space or next(iter(task.spaces))]
         curves[TASKS[name].title] = activation_curves(x[rows], task.labels[rows], seeds)
     corpus = texts.tweets()

@@ -43,10 +43,10 @@ NOTE = (
 
 def run(setting: Setting) -> Result:
     """Stitch every pair of every task, over seeds."""
-    seeds, encoders, most = setting.pick(quick=(5, 3, 1_000), full=(5, None, None))
+    seeds, encoders, max_rows = setting.pick(quick=(5, 3, 1_000), full=(5, None, None))
     scores = {}
     for name in NAMES:
-        scores[name] = stitched((load_task(name, seed, most, encoders) for seed in range(seeds)), SVC(), METHODS)
+        scores[name] = stitched((load_task(name, seed, max_rows, encoders) for seed in range(seeds)), SVC(), METHODS)
     rows = []
     for name, found in scores.items():
         theirs = [published("lst-svm", name, column) for column in (OWN, ABSOLUTE, "affine", "SVD")]

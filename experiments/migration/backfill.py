@@ -1,4 +1,4 @@
-"""Which items to embed anew first: how well the error of a translation is foreseen, and what that order is worth.
+"""Which items to re-embed first: how well the error of a translation is predicted, and what that order is worth.
 
 For each pair of spaces: the rank correlation of expected and true error on items that were no anchors, and the share
 of the whole error that the fifth of the items of largest expected error holds, beside the best possible share.

@@ -6,7 +6,7 @@ re-embedding is 1). *Ignored*: the query is compared with every row as it is, wh
 *share* and *calibrated*: each part is searched in its own space, and the lists are merged as
 ``relatent.search.MixedIndex`` does. *Raw scores*: the same two searches, merged by their raw scores.
 
-The tail of the anchors that ``calibrated`` measures by (a tenth) was chosen after a look at most of these pairs. Means
+The tail of the anchors that ``calibrated`` measures by (a tenth) was chosen after most of these pairs were seen. Means
 over all anchors, and isotonic and logistic regressions of such scores, came within .03, but for glove, where means over
 all anchors lost .1; an isotonic regression of the raw scores lost up to .2.
 
@@ -72,7 +72,7 @@ def found(pair: Pair, translator: rl.Translator, is_new: np.ndarray) -> dict[str
 
 
 def told_apart(pair: Pair, sample: int) -> tuple[float, float]:
-    """Return the share of old and of new items that are recognized, given so many rows of each space."""
+    """Return the share of old and of new items that are recognized, given n rows of each space."""
     dim = min(pair.old.shape[1], pair.new.shape[1])  # coordinates beyond are cut off, to make the dimensions equal
     old, new = (part[:sample, :dim] for part in pair.anchors)
     items = [pair.part(space, "items")[:, :dim] for space in (pair.old, pair.new)]

@@ -1,6 +1,6 @@
 """What quantized and truncated vectors cost, as source of a translation and as target.
 
-MRR of the very item among 2,000, goal retrieval, 2,000 anchors. As source, a translator is fitted on the codes as they
+MRR of the same item among 2,000, goal retrieval, 2,000 anchors. As source, a translator is fitted on the codes as they
 are: it learns their scale. As target, the index holds codes and the translated queries stay float32.
 
     python -m experiments.migration.quantized

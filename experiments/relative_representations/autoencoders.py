@@ -8,7 +8,7 @@ picture shows what it means. The paper reports an error up to two orders of magn
 
 The quick size takes three convolutions in place of four, a quarter as wide, 5,000 training images, and 200 steps of
 Adam with one cycle of the learning rate. ``--full`` takes the paper's convolutions, all images and twenty epochs.
-Trained models are kept, so that an interrupted run goes on where it stopped.
+Trained models are kept, so that an interrupted run resumes where it stopped.
 
     python -m experiments rr-table3 [--full]
 """

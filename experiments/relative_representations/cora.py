@@ -8,7 +8,7 @@ in the paper.
 
 The grid has 5 seeds × 3 numbers of epochs × 2⁷ settings = 1,920 models. Training follows no schedule, so the models of
 10 and 30 epochs are the beginnings of the one of 50: 640 trainings give them all. Each is kept in a file of its own in
-the folder of models, and a second call goes on from there, in an order in which all pairs of two settings occur equally
+the folder of models, and a second call resumes from there, in an order in which all pairs of two settings occur equally
 often from the beginning. ``--full`` trains all at the paper's width of 300. The quick size takes layers of width 64,
 and each call adds trainings for a minute of CPU time; the table is over all that are kept.
 
@@ -206,7 +206,7 @@ def row(title: str, name: str, found: list[Model], beside: Any = "") -> list[Any
 
 
 def findings(found: list[Model]) -> list[Finding]:
-    """Judge the two halves of figure 3."""
+    """Check both claims of figure 3."""
     correlations = [m.correlation for m in good(found) if m.correlation is not None]
     shown = [(m.best_accuracy, m.similarity_at_best) for m in found if m.similarity_at_best is not None]
     over_time, across = float(np.mean(correlations)), float(np.corrcoef(np.asarray(shown, dtype=float).T)[0, 1])

@@ -1,7 +1,7 @@
 """Training with relative representations is not detrimental: table 2 of Moschella et al., ICLR 2023.
 
 The same network with and without the relative layer, from the same seeds. Image classifiers of several architectures
-read cosines to anchor images, which are embedded anew at each step without gradient. Node classifiers on citation
+read cosines to anchor images, which are embedded again at each step without gradient. Node classifiers on citation
 graphs, of GCN2 layers, read cosines to anchor nodes; each seed draws its own 80 / 10 / 10 % of the nodes to train,
 validate and test, and its own anchors, and the score is taken at the epoch with the best validation accuracy. The score
 is the paper's: F1 on test data, weighted by class.

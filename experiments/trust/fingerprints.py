@@ -4,7 +4,7 @@ The probe of 1,000 rows (fewer where a class has fewer) is the fingerprint that 
 held against it. *Own*: rows of another class of the same corpus and encoder, the hardest case that must pass, and rows
 of another corpus. *Foreign*: another encoder of the same dimension, the same encoder with its coordinates permuted or
 rotated, noise, zeros. In ``relatent.spaces.probe``, SAME was set on the first group. The statistic and FOREIGN were
-settled after a look at the second group too (FOREIGN was lowered for the emoji names under para3), so that its false
+set after the second group was seen too (FOREIGN was lowered for the emoji names under para3), so that its false
 refusals are not an independent confirmation.
 
     python -m experiments.trust.fingerprints
@@ -152,9 +152,9 @@ def zeros(x: np.ndarray, _: np.random.Generator) -> np.ndarray:
     return np.zeros_like(x)
 
 
-def some(rows: np.ndarray, most: int, rng: np.random.Generator) -> np.ndarray:
-    """Draw at most so many rows."""
-    return rng.choice(rows, min(most, len(rows)), replace=False)
+def some(rows: np.ndarray, n: int, rng: np.random.Generator) -> np.ndarray:
+    """Draw up to n rows."""
+    return rng.choice(rows, min(n, len(rows)), replace=False)
 
 
 def report(found: dict[Case, dict[int, Counter[str]]]) -> Table:

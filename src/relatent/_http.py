@@ -1,7 +1,8 @@
-"""What every HTTP server here shares: refusals with a status, and a process that runs until it is stopped."""
+"""What the HTTP servers share: refusals with a status, keys, and a process that runs until it is stopped."""
 
 from __future__ import annotations
 
+import hmac
 import logging
 import socket
 from collections.abc import Callable
@@ -25,12 +26,14 @@ ERRORS: dict[str, int] = {
     "upstream_failed": 424,
     "upstream_overloaded": 429,
 }
-# What a client should wait before it tries again, in seconds.
+# Seconds a client should wait before it tries again.
 RETRY_AFTER = "1"
+# Seconds that requests in progress are given when the process is told to stop.
+GRACE = 30
 
 
 class Refused(Exception):  # noqa: N818 (it is an answer, not a fault)
-    """A request that is answered by an error."""
+    """A request that is answered with an error."""
 
     def __init__(self, error_type: str, message: str, **headers: str) -> None:
         super().__init__(message)
@@ -39,13 +42,23 @@ class Refused(Exception):  # noqa: N818 (it is an answer, not a fault)
         if self.status == 429:
             self.headers.setdefault("Retry-After", RETRY_AFTER)
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the body of the answer."""
-        return {"error": str(self), "error_type": self.error_type}
+    def response(self) -> Any:
+        """Return the answer of Starlette."""
+        content = {"error": str(self), "error_type": self.error_type}
+        return needs("starlette.responses", "serve", "answer over HTTP").JSONResponse(
+            content, self.status, self.headers
+        )
 
 
-# Seconds that requests in progress are given when the process is told to stop.
-GRACE = 30
+def bearer(request: Any) -> str:
+    """Return the bearer token of a request, empty if there is none."""
+    return str(request.headers.get("authorization", "").removeprefix("Bearer "))
+
+
+def check_key(given: str, key: str, message: str, **headers: str) -> None:
+    """Refuse another key than the expected one. Compares in constant time."""
+    if not hmac.compare_digest(given.encode(), key.encode()):
+        raise Refused("unauthorized", message, **headers)
 
 
 def run_app(
@@ -61,7 +74,7 @@ def run_app(
 ) -> None:
     """Serve on an address until the process is told to stop; requests in progress are answered first.
 
-    Port 0 takes one that is free. ``ready`` is told the address, which can be opened from then on.
+    Port 0 takes a free one. ``ready`` is called with the address once it accepts connections.
     """
     uvicorn = needs("uvicorn", extra, "serve over HTTP")
     config = uvicorn.Config(
@@ -79,17 +92,17 @@ def run_app(
     ready(address)
     try:
         uvicorn.Server(config).run(sockets=[sock])
-    except KeyboardInterrupt:  # the server has stopped already, and says so by its signal
+    except KeyboardInterrupt:  # the server has stopped already, and raises its signal again
         pass
     finally:
         sock.close()
 
 
 def listening(config: Any) -> socket.socket:
-    """Return the socket of a configuration of uvicorn; whoever comes before the server is up waits.
+    """Return the listening socket of a uvicorn configuration; early connections wait for the server.
 
-    Connections inherit that small packets are sent at once. asyncio sees to this only where it made the socket: without
-    it, the body of an answer waits up to 40 ms for the client to acknowledge the headers.
+    Connections inherit TCP_NODELAY. asyncio sets it only on sockets of its own: without it, the body of an answer waits
+    up to 40 ms for the client to acknowledge the headers.
     """
     sock = _bound(config.host, config.port)
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -98,17 +111,17 @@ def listening(config: Any) -> socket.socket:
 
 
 def _bound(host: str, port: int) -> socket.socket:
-    """Return a socket at an address. uvicorn's own way ends the process where that cannot be."""
+    """Return a socket bound to an address. uvicorn's own function ends the process when that fails."""
     sock = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         sock.bind((host, port))
     except (OSError, OverflowError) as error:
         sock.close()
-        said = getattr(error, "strerror", None) or "no such port"
-        refused = ValueError(f"{host}:{port} cannot be listened on ({said}).")
-        words = "Choose another {} from 0 to 65535, or another {}."
+        reason = getattr(error, "strerror", None) or "no such port"
+        refused = ValueError(f"{host}:{port} cannot be listened on ({reason}).")
+        remedy = "Choose another {} from 0 to 65535, or another {}."
         raise with_remedy(
-            refused, python=words.format("port=", "host="), command=words.format("--port", "--host")
+            refused, python=remedy.format("port=", "host="), command=remedy.format("--port", "--host")
         ) from error
     return sock

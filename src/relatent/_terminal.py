@@ -76,8 +76,13 @@ class Tabular:
 
     def to_pandas(self) -> Any:
         """Return a data frame with one row per record. Needs pandas."""
-        import pandas as pd
-
+        try:
+            import pandas as pd
+        except ModuleNotFoundError as error:
+            raise ModuleNotFoundError(
+                "pandas is needed for a data frame and is not installed: pip install pandas. to_dict() does without.",
+                name="pandas",
+            ) from error
         return pd.DataFrame(self.records())
 
     def _repr_html_(self) -> str:

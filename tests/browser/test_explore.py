@@ -36,7 +36,7 @@ def address(exploration):
 
 @pytest.fixture
 def opened(open_page, address):
-    """Open the page; nothing moves by itself unless asked for."""
+    """Open the page; without animation by default."""
 
     def call(reduced_motion="reduce", **options):
         found = open_page(f"{address}/?token={TOKEN}", reduced_motion=reduced_motion, **WINDOW, **options)
@@ -89,7 +89,7 @@ def apart(points):
     return int(np.argmax(distances.min(axis=1)))
 
 
-def test_it_says_what_one_sees(opened):
+def test_texts_describe_the_view(opened):
     shown = opened()
     assert "placed by two models: old and new" in shown.inner_text("#lead")
     assert shown.locator("figure").count() == 2
@@ -148,7 +148,7 @@ def test_the_slider_takes_points_to_where_the_target_has_them(opened):
     wait(shown, "explorer.store.state.t === 1 && !explorer.panels[0].drawing")
     np.testing.assert_allclose(positions(shown, 0) + shift, target, atol=5)  # pixels
     np.testing.assert_allclose(positions(shown, 1), target, atol=0.01)
-    assert "Translated: old lies where new puts" in shown.inner_text("#caption")
+    assert "Translated: the items of old at their positions in new" in shown.inner_text("#caption")
 
 
 def test_on_the_way_points_turn_rather_than_shrink(opened):
@@ -195,7 +195,7 @@ def test_search_finds_a_key_and_neighbors_follow_the_item(opened, exploration):
     assert shown.inner_text("#search-says") == "no such key"
 
 
-def test_fewer_anchors_are_fitted_anew_and_change_neighbors(opened, exploration):
+def test_fewer_anchors_are_refitted_and_change_neighbors(opened, exploration):
     shown = opened()
     shown.fill("#search", "item 17")
     shown.press("#search", "Enter")
@@ -296,7 +296,7 @@ def test_an_exported_page_needs_no_server(open_page, exploration, tmp_path):
     assert not shown.is_visible("#html")
 
 
-def test_a_picture_and_a_page_can_be_taken_home(opened):
+def test_a_picture_and_a_page_can_be_exported(opened):
     shown = opened()
     with shown.expect_download() as picture:
         shown.click("#png")
@@ -317,11 +317,11 @@ def test_a_sample_is_called_one(open_page):
         assert "A sample of 50 of the 120 items" in shown.inner_text("#notes")
 
 
-def test_a_server_that_has_stopped_is_said(open_page, exploration, problems):
+def test_a_stopped_server_is_reported(open_page, exploration, problems):
     with running(make_app(exploration, TOKEN)) as address:
         shown = open_page(f"{address}/?token={TOKEN}", reduced_motion="reduce")
         shown.wait_for_selector(READY)
     shown.select_option("#layout", "relative")
     shown.wait_for_selector("#problem:not([hidden])")
     assert "Is `relatent explore` still running?" in shown.inner_text("#problem")
-    problems.clear()  # the browser writes that nobody answered
+    problems.clear()  # the browser logs the failed request

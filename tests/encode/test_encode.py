@@ -37,7 +37,7 @@ def test_batches_make_one_space(texts):
     assert space.fingerprint.probe.rows == 4
 
 
-def test_an_interrupted_run_goes_on_where_it_stopped(texts, tmp_path):
+def test_an_interrupted_run_resumes_where_it_stopped(texts, tmp_path):
     first = Counting(fail_at=2)
     with pytest.raises(KeyboardInterrupt):
         encode(texts, function(first, model="m"), batch_size=1, cache=tmp_path)
@@ -86,7 +86,7 @@ def test_images_are_cached_by_content(tmp_path, images):
     assert len(seen) == 4
 
 
-def test_what_cannot_be_cached_is_said(texts, tmp_path):
+def test_items_and_encoders_that_cannot_be_cached_are_refused(texts, tmp_path):
     with pytest.raises(ValueError, match=r"no name.*model=…"):
         encode(texts, Counting(), cache=tmp_path)
     with pytest.raises(TypeError, match=r"type dict has no content.*without a cache"):
@@ -131,14 +131,14 @@ def test_no_flipped_bit_of_the_cache_changes_a_vector(texts, tmp_path):
             np.testing.assert_array_equal(found, Counting()(texts))
 
 
-def test_a_cache_that_is_in_use_or_full_is_not_to_be_deleted(texts, tmp_path, monkeypatch):
+def test_a_cache_that_is_in_use_or_full_should_not_be_deleted(texts, tmp_path, monkeypatch):
     encode(texts, function(Counting(), model="m"), cache=tmp_path)
     path = next(tmp_path.glob("*.sqlite"))
     connect = sqlite3.connect
     monkeypatch.setattr(sqlite3, "connect", lambda path: connect(path, timeout=0.01))
     other = connect(path)
     other.execute("BEGIN EXCLUSIVE")
-    with pytest.raises(OSError, match=r"sqlite cannot be used .*locked.*another run uses it.*--cache"):
+    with pytest.raises(OSError, match=r"sqlite cannot be used .*locked.*another run uses it.*another cache folder"):
         encode(texts, function(Counting(), model="m"), cache=tmp_path)
     other.close()
 
@@ -153,7 +153,7 @@ def test_a_cache_that_is_in_use_or_full_is_not_to_be_deleted(texts, tmp_path, mo
         encode(many, function(Counting(), model="m"), cache=tmp_path)
 
 
-def test_wrong_items_and_wrong_encoders_are_said():
+def test_wrong_items_and_wrong_encoders_are_refused():
     with pytest.raises(TypeError, match=r"one string, 'hello'"):
         encode("hello", Counting())
     with pytest.raises(ValueError, match="no items to encode"):

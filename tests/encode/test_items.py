@@ -35,13 +35,13 @@ def test_a_folder_of_images(vit, images, tmp_path):
 
 def test_what_cannot_be_encoded(tmp_path, onnx_model):
     (tmp_path / "empty").mkdir()
-    with pytest.raises(FileError, match="holds no image"):
+    with pytest.raises(FileError, match="contains no images"):
         read_items(tmp_path / "empty")
     (tmp_path / "x.jsonl").write_text('{"text": "a"}\n{"text": null}\n')
     with pytest.raises(FileError, match=r"Row 1 of column 'text'.*expected a text"):
         read_items(tmp_path / "x.jsonl")
     (tmp_path / "y.jsonl").write_text('{"a": "b"}\n')
-    with pytest.raises(FileError, match="say which one holds the texts"):
+    with pytest.raises(FileError, match="name the column of the texts"):
         read_items(tmp_path / "y.jsonl")
     with pytest.raises(ValueError, match="onnx cannot take layer"):
         encoder_of("onnx", str(onnx_model / "model.onnx"), layer=3)

@@ -21,7 +21,7 @@ from relatent.encode import (
     transformer,
     vision_transformer,
 )
-from relatent.encode.encoder import best_device
+from relatent.encode.text import best_device
 
 
 def hidden(folder, texts, layer):
@@ -121,7 +121,7 @@ def test_onnx_pools_tokens_and_takes_sentences(onnx_model, texts, splitter):
     np.testing.assert_allclose(whole(texts[:1]), [rows[0].max(axis=0)], atol=1e-6)
 
 
-def test_onnx_says_what_is_missing(onnx_model, tmp_path):
+def test_missing_parts_of_an_onnx_model_are_named(onnx_model, tmp_path):
     with pytest.raises(ValueError, match=r"no output 'tokns'.*Did you mean 'tokens'"):
         onnx_text(onnx_model / "model.onnx", output="tokns")
     with pytest.raises(FileNotFoundError, match="expected an ONNX model"):
@@ -198,7 +198,7 @@ def test_timm(images):
     assert timm_model("resnet18", pretrained=False)(images).shape == (3, 512)
 
 
-def test_the_device_is_picked_from_what_is_there(monkeypatch):
+def test_the_fastest_available_device_is_used(monkeypatch):
     torch = pytest.importorskip("torch")
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     monkeypatch.setattr(torch.backends.mps, "is_available", lambda: False)

@@ -51,7 +51,7 @@ def test_texts_go_through_every_model(bert, questions, monkeypatch):
     assert [("who", "where")[label] for label in found.labels] == first
 
 
-def test_what_no_hub_has_is_said():
+def test_models_without_a_hub_are_refused():
     with pytest.raises(SystemExit, match="--source packages"):
         hub.build("emoji")
 

@@ -28,7 +28,7 @@ def test_every_item_has_a_module_and_a_paper():
 
 
 def test_the_page_is_what_the_records_say():
-    """Made anew by ``python -m experiments.page`` after a record has changed."""
+    """Rendered again by ``python -m experiments.page`` after a record has changed."""
     assert PAGE.read_text(encoding="utf8") == render()
 
 
@@ -77,7 +77,7 @@ def test_items_that_need_no_download_run(tmp_path, name):
     assert read_record(tmp_path, name) is not None
 
 
-def test_what_failed_is_told_and_run_again_and_what_is_kept_is_not(tmp_path, monkeypatch, capsys):
+def test_failed_items_are_reported_and_run_again_and_kept_ones_are_not(tmp_path, monkeypatch, capsys):
     asked, offline = [], {"rr-table1"}
 
     def run_apart(name, given):

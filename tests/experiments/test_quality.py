@@ -86,7 +86,7 @@ WHEEL = packages.Package("pip", "toy==1.0", "toy-1.0-py3-none-any.whl", "")
 
 @pytest.fixture
 def registry(tmp_path, monkeypatch):
-    """Stand in for a registry: what it delivers is told by a list."""
+    """Stand in for a registry: a list holds what it delivers."""
     monkeypatch.setenv(cache.VARIABLE, str(tmp_path))
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w") as archive:
@@ -117,7 +117,7 @@ def test_a_package_of_another_checksum_is_refused(registry):
         WHEEL.read("toy/data.json")
 
 
-def test_being_offline_is_told():
+def test_being_offline_is_reported():
     with pytest.raises(SystemExit, match=r"toy is needed\. .* is this computer offline\?"):
         packages.run_tool(["python", "-c", "raise SystemExit(1)"], "toy is needed")
     with pytest.raises(SystemExit, match="no-such-tool is not installed"):
@@ -125,7 +125,7 @@ def test_being_offline_is_told():
 
 
 def test_openings_are_short_and_plain():
-    assert texts.opening("a " * 100).split() == ["a"] * texts.MOST
+    assert texts.opening("a " * 100).split() == ["a"] * texts.MAX_WORDS
 
 
 def test_a_group_is_built_once(tmp_path, monkeypatch, rng):

@@ -46,7 +46,7 @@ def test_a_request_without_the_token_is_refused(address, path, token):
 def test_the_token_is_taken_from_the_address_or_a_header(address, built):
     assert httpx.get(address, params={"token": TOKEN}).text == BUILT
     asked = httpx.get(f"{address}/about", headers={"Authorization": f"Bearer {TOKEN}"})
-    assert asked.json()["anchors"] == {"fewest": 5, "most": 60}
+    assert asked.json()["anchors"] == {"min": 5, "max": 60}
     assert asked.headers["cache-control"] == "no-store"
     assert asked.headers["referrer-policy"] == "no-referrer"
 
@@ -55,13 +55,13 @@ def test_the_token_is_taken_from_the_address_or_a_header(address, built):
     ("path", "query", "says"),
     [
         ("view", {"layout": "own", "k": "many"}, "k is 'many'"),
-        ("view", {"layout": "own", "k": "²"}, "expected a whole number"),
+        ("view", {"layout": "own", "k": "²"}, "expected an integer"),
         ("view", {"layout": "nowhere", "k": "20"}, "no layout 'nowhere'"),
         ("view", {"layout": "own", "k": "1000"}, "expected 2 to 60"),
         ("neighbors", {"row": "120", "k": "20"}, "no row 120"),
     ],
 )
-def test_wrong_requests_are_told_what_is_wrong(address, path, query, says):
+def test_wrong_requests_are_explained(address, path, query, says):
     answer = httpx.get(f"{address}/{path}", params={"token": TOKEN, **query})
     assert answer.status_code == 422
     assert says in answer.json()["error"]
@@ -112,7 +112,7 @@ def test_the_command_writes_a_page_and_nothing_over_another(two, built, tmp_path
 
 @pytest.mark.slow  # it starts a process
 @pytest.mark.skipif(not page.BUNDLE.exists(), reason="make explore")
-def test_the_command_prints_an_address_and_stops_when_told(two, tmp_path):
+def test_the_command_prints_an_address_and_stops_on_a_signal(two, tmp_path):
     for space in two:
         rl.write_space(space, tmp_path / f"{space.name}.parquet")
     started = [sys.executable, "-c", "from relatent.cli import app; app()", "explore", "old.parquet", "new.parquet"]

@@ -72,7 +72,7 @@ def test_layouts_that_cannot_be_had_say_why(spaces, monkeypatch):
     assert "wide has 12" in said["shared"]
     with pytest.raises(ValueError, match="'shared' cannot be drawn: old has 8, wide has 12, new has 8 coordinates"):
         exploration.view("shared", 20)
-    monkeypatch.setattr("relatent.explore.layouts.TSNE_ITEMS", 100)
+    monkeypatch.setattr("relatent.explore.exploration.TSNE_ITEMS", 100)
     with pytest.raises(ValueError, match="more than 100 items takes minutes"):
         exploration.view("tsne", 20)
     with pytest.raises(ValueError, match="no layout 'ow'"):
@@ -139,7 +139,7 @@ def test_numbers_of_anchors_have_limits(exploration, k):
 
 
 def test_translators_that_do_not_fit_are_refused(two, spaces):
-    with pytest.raises(ValueError, match="moves both sides"):
+    with pytest.raises(ValueError, match="into a shared space"):
         Exploration.of(two, rl.Translator(goal="retrieval").fit(*two))
     t = rl.Translator(map="affine").fit(*two)
     known = [rl.Fingerprint(dim=8, model=f"acme/{name}") for name in ("old", "new")]

@@ -56,7 +56,7 @@ def test_spaces_of_the_same_name_are_told_apart(two):
 def test_what_cannot_be_shown_is_refused(two):
     with pytest.raises(ValueError, match="1 spaces were given: expected 2 to 6"):
         Scene.of(two[:1])
-    with pytest.raises(ValueError, match="share 5 items: expected 10 or more"):
+    with pytest.raises(ValueError, match="share 5 items: expected at least 10"):
         Scene.of([two[0][:5], two[0][:5]])
     with pytest.raises(ValueError, match="No key is in both spaces"):
         Scene.of([two[0], rl.Space(np.eye(10), [f"other {i}" for i in range(10)])])

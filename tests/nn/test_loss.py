@@ -73,7 +73,7 @@ def test_a_student_learns_the_teachers_space_without_labels():
     assert all(1 - after[name] < 0.5 * (1 - before[name]) for name in before)
 
 
-def test_the_loss_is_computed_in_single_precision():
+def test_the_loss_is_computed_in_float32():
     x, y = _draw(40, 6), _draw(40, 9, seed=1)
     expected = loss(x.bfloat16().float(), y, x[:9].bfloat16().float(), y[:9])
     with torch.autocast("cpu", dtype=torch.bfloat16):
@@ -91,6 +91,6 @@ def test_the_loss_is_computed_in_single_precision():
         ([(8, 3), (8, 5), (4, 3), (4, 5, 1)], "teacher_anchors has shape .* expected floating 2-D"),
     ],
 )
-def test_what_does_not_fit_is_named(shapes, message):
+def test_wrong_shapes_are_refused(shapes, message):
     with pytest.raises(ValueError, match=message):
         loss(*(_draw(*shape) for shape in shapes))

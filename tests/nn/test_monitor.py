@@ -46,7 +46,7 @@ def test_a_named_layer_is_measured_against_a_reference():
 
 
 @pytest.mark.parametrize("fails", [False, True])
-def test_watching_leaves_the_model_as_it_was(fails):
+def test_measuring_leaves_the_model_unchanged(fails):
     model, x = Net(), _draw(50, 6)
     model.head.eval()
     model.head.weight.requires_grad_(False)
@@ -68,7 +68,7 @@ def test_watching_leaves_the_model_as_it_was(fails):
     assert torch.is_grad_enabled()
 
 
-def test_the_watched_encoder_may_feed_a_relative_layer():
+def test_the_observed_encoder_may_feed_a_relative_layer():
     x = _draw(50, 6)
     encoder = nn.Linear(6, 4)
     model = nn.Sequential(encoder, rl.nn.RelativeProjection(x[:10], encoder=encoder, output="none"))
@@ -86,7 +86,7 @@ def test_outputs_of_other_shapes():
     assert captured(lambda s: s.flatten(1), images).shape == (5, 64)
 
 
-def test_what_cannot_be_watched_is_named():
+def test_layers_that_cannot_be_observed_are_refused():
     model, x = Net(), _draw(50, 6)
     with pytest.raises(ValueError, match=r"no layer 'encode'\. Did you mean 'encoder'"):
         rl.nn.latent_similarity(model, x, x, layer="encode")
@@ -153,7 +153,7 @@ def test_a_training_run_logs_the_similarity_to_a_reference(name, tmp_path):
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_the_callback_can_be_passed_on():
+def test_the_callback_can_be_pickled():
     library = pytest.importorskip("lightning.pytorch")
     monitor = rl.nn.LatentMonitor(torch.ones(2, 3), torch.ones(2, 3), layer="encoder")
     assert isinstance(monitor, library.Callback)

@@ -73,7 +73,7 @@ def test_what_the_output_is_unchanged_by(change, normalize, survives, x, samples
     assert torch.allclose(before, layer(other(x.double()))) is survives
 
 
-def test_anchors_are_embedded_anew_at_every_step(x, samples):
+def test_anchors_are_embedded_again_at_every_step(x, samples):
     encoder = _encoder(dropout=0.0)
     model = _relative(encoder, samples)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.5)
@@ -301,7 +301,7 @@ def test_it_moves_with_the_model(x, samples):
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
-def test_halves_are_compared_in_single_precision(dtype, rng):
+def test_float16_is_compared_in_float32(dtype, rng):
     x, anchors = (torch.from_numpy(rng.normal(size=(n, 64))).to(dtype) for n in (50, 9))
     out = rl.nn.RelativeProjection(anchors, output="none")(x)
     exact = nn.functional.cosine_similarity(x.double()[:, None], anchors.double()[None], dim=-1)
@@ -310,7 +310,7 @@ def test_halves_are_compared_in_single_precision(dtype, rng):
     assert rl.nn.RelativeProjection(anchors.float())(x).dtype == dtype
 
 
-def test_under_autocast_similarities_stay_single(x, samples):
+def test_under_autocast_similarities_stay_float32(x, samples):
     encoder = _encoder().eval()
     layer = rl.nn.RelativeProjection(samples, encoder=encoder, output="none").eval()
     with torch.autocast("cpu", dtype=torch.bfloat16):
@@ -367,7 +367,7 @@ def test_it_warns_when_anchors_for_evaluation_meet_an_encoder_in_training(x, sam
     layer.refresh()
 
 
-def test_what_does_not_fit_is_named(x, samples):
+def test_wrong_shapes_are_refused(x, samples):
     layer = rl.nn.RelativeProjection(samples)
     with pytest.raises(ValueError, match="x is on meta and anchors is on cpu"):
         layer(x.to("meta"))

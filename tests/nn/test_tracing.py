@@ -91,7 +91,7 @@ def test_an_exported_model_takes_any_batch(similarity, x):
 
 
 @pytest.mark.parametrize("similarity", ["geodesic", "quantized"])
-def test_what_works_outside_of_torch_says_so_when_exported(similarity, x):
+def test_similarities_outside_of_torch_are_refused_when_exported(similarity, x):
     layer = rl.nn.RelativeProjection(x[:4], similarity)
     with pytest.raises(RuntimeError, match=f"{similarity!r} compares all samples outside of torch"):
         torch.export.export(layer, (x,))

@@ -1,4 +1,4 @@
-"""The recipes of docs/scale.md: each engine gives the translation and the fit that relatent gives by itself.
+"""The recipes of docs/scale.md: each engine gives the translation and the fit that relatent gives.
 
 They need packages that are not among those of the other tests, and are skipped without them.
 """
@@ -33,7 +33,7 @@ def table() -> pa.Table:
 
 @pytest.fixture(scope="module")
 def translator(table) -> rl.Translator:
-    return rl.Translator().fit_pairs(rl.Pairs.of_batch(table, source="embedding"))
+    return rl.Translator().fit(rl.Pairs.of_batch(table, source="embedding"))
 
 
 @pytest.fixture
@@ -75,7 +75,7 @@ def test_lance(table, translator, check, tmp_path):
     assert data.checkout_version("before-translation").schema.names == table.schema.names
 
 
-def test_a_lance_column_that_failed_is_gone_on_with(table, translator, check, tmp_path):
+def test_a_lance_column_that_failed_is_resumed(table, translator, check, tmp_path):
     """The first attempt dies after some batches; the second calls the function for the others only."""
     lance = pytest.importorskip("lance")
     uri, udf, calls = str(tmp_path / "items.lance"), translator.batch_udf(), []

@@ -87,7 +87,7 @@ def stub(stub_server):
 
 @pytest.fixture
 def start(translator, stub_server):
-    """Return a context that serves the translator, in front of the stub unless told otherwise."""
+    """Return a context that serves the translator, by default in front of the stub."""
 
     def started(fitted=None, **options):
         settings = Settings(**{"upstream": stub_server[1], **options})

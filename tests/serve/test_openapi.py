@@ -13,8 +13,8 @@ from tests.servers import running
 from relatent.serve import Settings, make_app
 
 PATHS = ["/v1/translate", "/v1/embeddings", "/v1/models", "/health", "/info", "/metrics"]
-# What is rightly taken is said below: base64 may hold NaN, and a space may not be the expected one.
-JUDGED_HERE = [negative_data_rejection, positive_data_acceptance]
+# Valid requests may be refused: base64 may hold NaN, and a space may not be the expected one.
+CHECKED_HERE = [negative_data_rejection, positive_data_acceptance]
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +33,7 @@ def test_the_service_does_what_its_description_says(operations, path, mode):
     @given(case=operations[path].as_strategy(generation_mode=mode))
     @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
     def tried(case):
-        answer = case.call_and_validate(excluded_checks=JUDGED_HERE)
+        answer = case.call_and_validate(excluded_checks=CHECKED_HERE)
         expected = {200, 412, 422} if mode is GenerationMode.POSITIVE else {405, 412, 413, 422}
         assert answer.status_code in expected
 

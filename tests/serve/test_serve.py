@@ -105,7 +105,7 @@ def test_a_space_that_is_not_the_expected_one_is_412(address, stub, expected, st
     assert (in_body.status_code, in_header.status_code) == (status, status)
     if status == 412:
         assert in_body.json()["error_type"] == "space_mismatch"
-        assert stub.asked == []  # nobody was asked for what would not fit
+        assert stub.asked == []  # the upstream was not asked
         with pytest.raises(openai.APIStatusError) as refused:
             client(address).embeddings.create(model="old", input="x", extra_body={"expect_space": expected})
         assert refused.value.status_code == 412
@@ -155,7 +155,7 @@ def test_what_overflows_is_refused(start, spaces):
     with start(fitted) as address:
         answer = post(address, {"vectors": (1e38 * np.eye(NEW)[9:12]).tolist()})
         assert (answer.status_code, answer.json()["error_type"]) == (422, "bad_input")
-        assert "beyond float32" in answer.json()["error"]
+        assert "overflow float32" in answer.json()["error"]
 
 
 @pytest.mark.parametrize("given", [None, 1, "", [], [""], [1, "a"], [[]], [None], {"a": 1}, [[1.5]], [True]])
@@ -165,7 +165,7 @@ def test_bad_texts_get_a_clear_answer(small, stub, given):
     assert stub.asked == []
 
 
-def test_a_body_without_a_length_is_threshold_too(small):
+def test_a_body_without_a_length_is_limited_too(small):
     answer = httpx.post(f"{small}/v1/translate", content=(b" " * 50_000 for _ in range(40)))
     assert answer.status_code == 413
 
@@ -287,8 +287,8 @@ def test_logs_hold_no_texts_and_no_vectors(start, stub, caplog):
     assert "0.123" not in said
 
 
-def test_a_fault_of_ours_is_500_and_the_process_lives(start, translator, monkeypatch):
-    from relatent.serve.service import Service
+def test_an_internal_error_is_500_and_the_process_stays_up(start, translator, monkeypatch):
+    from relatent.serve.app import Service
 
     with start() as address:
         monkeypatch.setattr(Service, "_mapped", lambda *_: 1 / 0)

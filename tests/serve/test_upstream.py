@@ -39,7 +39,7 @@ def test_a_slow_and_a_dead_upstream_are_424(start, stub):
     stub.wait = 1.0
     with start(upstream_timeout=0.2) as address:
         slow = post(address, {"input": "one"}, "/v1/embeddings")
-    with socket.socket() as taken:  # a port on which nobody answers
+    with socket.socket() as taken:  # a port without a server
         taken.bind(("127.0.0.1", 0))
         with start(upstream=f"http://127.0.0.1:{taken.getsockname()[1]}/v1") as address:
             dead = post(address, {"input": "one"}, "/v1/embeddings")

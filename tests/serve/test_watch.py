@@ -1,7 +1,7 @@
 import httpx
 import numpy as np
 
-from relatent.serve.metrics import EVERY, LOOKED_AT, SourceWatch
+from relatent.serve.metrics import EVERY, WINDOW, SourceWatch
 from relatent.translate.endpoints import Endpoints
 
 RNG = np.random.default_rng(0)
@@ -30,13 +30,13 @@ def test_rows_of_the_space_pass_and_those_of_another_are_noticed(caplog):
     assert seen.match.outcome == "same"
 
 
-def test_few_rows_say_nothing():
+def test_few_rows_are_not_checked():
     seen = watch()
-    seen.see(rows(LOOKED_AT - 1, OTHER))
+    seen.see(rows(WINDOW - 1, OTHER))
     assert seen.match.outcome == "same"
 
 
-def test_the_service_tells(start):
+def test_the_service_reports_a_mismatch(start):
     with start() as address:
         noise = np.random.default_rng(0).normal(size=(2 * EVERY, 20)) * 1_000
         assert httpx.post(f"{address}/v1/translate", json={"vectors": noise.tolist()}).status_code == 200

@@ -172,7 +172,7 @@ def between(data, modules):
     return {
         "translator": rl.Translator("stitching").fit(x, (samples @ to_y).astype(np.float32)),
         "unit rows": rl.Translator(map="orthogonal", normalize="center+l2").fit(x, (samples @ to_y).astype(np.float32)),
-        "halves": rl.RelativeTranslator().fit(x, (samples @ to_y).astype(np.float32)),
+        "codes": rl.RelativeTranslator().fit(x, (samples @ to_y).astype(np.float32)),
         "relative": rl.RelativeProjection().fit(x[:D_Y]),
         "relative, standard": rl.RelativeProjection(normalize="standard", output="layer").fit(x[:D_Y]),
         "module": nn.Linear(D_X, D_Y),
@@ -181,7 +181,7 @@ def between(data, modules):
 
 
 @pytest.mark.parametrize(
-    "name", ["translator", "unit rows", "halves", "relative", "relative, standard", "module", "function"]
+    "name", ["translator", "unit rows", "codes", "relative", "relative, standard", "module", "function"]
 )
 def test_torch_modules_make_a_torch_module(data, modules, between, name):
     (encoder, decoder), translator = modules, between[name]
@@ -199,7 +199,7 @@ def test_torch_modules_make_a_torch_module(data, modules, between, name):
     assert all(p.grad is not None and torch.any(p.grad != 0) for p in encoder.parameters())
 
 
-@pytest.mark.parametrize("name", ["translator", "halves", "relative"])
+@pytest.mark.parametrize("name", ["translator", "codes", "relative"])
 def test_a_stitched_module_is_saved_whole_and_trains_its_ends_only(data, modules, between, name):
     samples = torch.from_numpy(data[0]).float()
     model = rl.stitch(modules[0], between[name], modules[1])
@@ -217,7 +217,7 @@ def test_a_stitched_module_is_saved_whole_and_trains_its_ends_only(data, modules
 
 
 class Autoencoder(nn.Module):
-    """Has two halves and a forward that is neither."""
+    """Has two parts and a forward that is neither."""
 
     def __init__(self):
         super().__init__()
@@ -233,7 +233,7 @@ class Autoencoder(nn.Module):
         return self.up(self.down(x))
 
 
-def test_autoencoders_are_stitched_by_their_halves(data):
+def test_autoencoders_are_stitched_by_encode_and_decode(data):
     samples = torch.from_numpy(data[0]).float()
     one, two = Autoencoder().eval(), Autoencoder().eval()
     x, y = (a.encode(samples).detach() for a in (one, two))
@@ -327,7 +327,7 @@ def test_widths_are_checked_when_stitched(translator, encoder, decoder, says):
         rl.stitch(encoder, translator, decoder)
 
 
-def test_widths_that_nobody_states_are_checked_when_used(data, translator, head):
+def test_unknown_widths_are_checked_when_used(data, translator, head):
     samples, to_x, _, _ = data
     with pytest.raises(ValueError, match="4 coordinates come from the encoder and the translator reads 6"):
         rl.stitch(lambda s: s[:, :4], translator, head).predict(samples)
@@ -446,7 +446,7 @@ def test_a_space_is_read_if_it_is_the_source(data, head):
         model.predict(rl.Space(samples @ to_x, keys, "z", rl.Fingerprint(D_X, "z")))
 
 
-def test_it_says_what_it_is_made_of(translator, head):
+def test_repr_names_the_parts(translator, head):
     assert repr(rl.stitch(None, translator, head)) == (
         "StitchedModel(encoder=None, translator=Translator, decoder=LogisticRegression)"
     )

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 import relatent as rl
-from relatent.stitching.layers import as_positions, as_rows, passing, resized
+from relatent.stitching.modules import as_positions, as_rows, passing, resized
 
 
 def orthogonal(width: int) -> torch.Tensor:
@@ -73,7 +73,7 @@ def test_feature_maps_take_the_size_of_the_back():
 @pytest.mark.parametrize(
     ("given", "like", "said"),
     [
-        ((2, 3), (2, 3, 4, 4), "as many axes"),
+        ((2, 3), (2, 3, 4, 4), "equal axes"),
         ((2, 5, 3), (2, 6, 3), "5,.*6,.*equal numbers"),
         ((2,), (2,), "2 to 5 axes"),
     ],
@@ -91,7 +91,7 @@ def test_what_lies_behind_the_layer_is_not_run():
     assert passing(nn.Sequential(nn.Linear(2, 3), Trap()), "0", torch.zeros(1, 2)).shape == (1, 3)
 
 
-def test_a_path_around_the_cut_is_warned_of():
+def test_a_bypass_of_the_cut_warns():
     class Skip(nn.Module):
         def __init__(self):
             super().__init__()
@@ -100,7 +100,7 @@ def test_a_path_around_the_cut_is_warned_of():
         def forward(self, x):
             return x + self.inner(x)
 
-    with pytest.warns(UserWarning, match="around 'inner'"):
+    with pytest.warns(UserWarning, match="bypass 'inner'"):
         rl.stitch_at(Skip(), "inner", Skip(), "inner", torch.randn(50, 4))
 
 

@@ -1,4 +1,4 @@
-// Colors of points. Categories are those of Okabe and Ito, which people who confuse colors can tell apart; the one that
+// Colors of points. Categories are those of Okabe and Ito, which color-blind readers can tell apart; the one that
 // vanishes on the background is left out.
 
 const CATEGORIES = {
@@ -25,7 +25,7 @@ export function byLabel(labels) {
   const entries = named.map((label, i) => ({ label, count: counts.get(label), color: palette[i] }));
   const rest = labels.length - entries.reduce((sum, { count }) => sum + count, 0);
   const left = counts.size - named.length;
-  if (rest) entries.push({ label: OTHER, count: rest, color: cssColor("--muted"), words: `${left} others` });
+  if (rest) entries.push({ label: OTHER, count: rest, color: cssColor("--muted"), title: `${left} others` });
   return { index, colors: [...palette, cssColor("--muted")], entries };
 }
 

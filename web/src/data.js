@@ -1,4 +1,4 @@
-// Where the page gets its data: from the server that sent it, or from inside itself.
+// The data of the page: from its server, or embedded in the page.
 
 export function openData() {
   const inside = document.getElementById("data").textContent;

@@ -1,6 +1,6 @@
-// The side of the page that tells about the selected item: its neighbors before and after translation.
+// Details of the selected item: its neighbors before and after translation.
 
-const MOST = 100; // keys of a selection that are listed
+const MAX_KEYS = 100; // keys of a selection that are listed
 
 const element = (name, options = {}, children = []) => {
   const made = Object.assign(document.createElement(name), options);
@@ -8,7 +8,7 @@ const element = (name, options = {}, children = []) => {
   return made;
 };
 
-// Every list is a line of keys; those that the target lists too are marked, so that lines can be compared at a glance.
+// Every list is a line of keys; those that are also in the target's list are marked.
 export function showItem(root, { about, item, error, neighbors, choose }) {
   const target = about.spaces.at(-1).name;
   const own = new Set(neighbors.target);
@@ -17,10 +17,10 @@ export function showItem(root, { about, item, error, neighbors, choose }) {
     line(`After, ${name} translated`, neighbors[`after ${i}`], own),
   ]);
   const label = about.labels ? ` · ${about.labelName} ${about.labels[item]}` : "";
-  const says = `${label} · ${error} · nearest neighbors, ✓ in ${target} too:`;
+  const says = `${label} · ${error} · nearest neighbors, ✓ also in ${target}:`;
   root.replaceChildren(
     element("h2", {}, [element("strong", { textContent: about.keys[item] }), says]),
-    element("dl", {}, [...lines, { title: `In ${target} itself`, items: neighbors.target }].flatMap(({ title, items, tick }) => [
+    element("dl", {}, [...lines, { title: `Within ${target}`, items: neighbors.target }].flatMap(({ title, items, tick }) => [
       element("dt", { textContent: title }),
       element("dd", {}, items.map((one) => keyButton(one, about, choose, own.has(one), tick))),
     ])),
@@ -32,10 +32,10 @@ function line(title, items, own) {
 }
 
 export function showSelection(root, { about, items, choose }) {
-  const more = items.length > MOST ? `, the first ${MOST}` : "";
+  const more = items.length > MAX_KEYS ? `, the first ${MAX_KEYS}` : "";
   root.replaceChildren(
     element("h2", { textContent: `${items.length.toLocaleString("en")} items selected${more}:` }),
-    element("div", { className: "keys" }, items.slice(0, MOST).map((item) => keyButton(item, about, choose))),
+    element("div", { className: "keys" }, items.slice(0, MAX_KEYS).map((item) => keyButton(item, about, choose))),
   );
 }
 

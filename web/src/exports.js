@@ -1,4 +1,4 @@
-// What can be taken home: the panels as they are now in one PNG picture, and the page with its data.
+// Exports: the panels as they are now in one PNG image, and the page with its data.
 import { cssColor } from "./colors.js";
 
 const [PAD, HEAD, FOOT] = [24, 40, 44];

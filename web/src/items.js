@@ -1,4 +1,4 @@
-// Items that are hovered, selected or searched: marked in every panel, and told about below.
+// Hovered, selected and searched items: marked in every panel, and described below.
 import { showItem, showNothing, showSelection } from "./details.js";
 import { keyboard } from "./keyboard.js";
 import { startSearch } from "./search.js";
@@ -20,7 +20,7 @@ export function startItems({ data, about, store, panels, problem }) {
   async function tellItem() {
     const [item, k] = [state.item, state.k];
     const neighbors = await data.neighbors(item, k);
-    if (item !== state.item || k !== state.k) return; // another was chosen meanwhile
+    if (item !== state.item || k !== state.k) return; // another item was chosen in the meantime
     showItem(root, { about, item, error: words.errors(about, state.view, item), neighbors, choose });
     set({ neighbors });
   }

@@ -1,4 +1,4 @@
-// Arrow keys go through the points of a panel, Enter selects, Escape clears.
+// Arrow keys move between the points of a panel, Enter selects, Escape clears.
 
 const DIRECTIONS = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, 1], ArrowDown: [0, -1] };
 

@@ -1,10 +1,10 @@
-// What colors mean. A label can be pressed to select its items.
+// The legend of the colors. A click on a label selects its items.
 
 export function showLegend(root, { entries, range }, selectLabel) {
   root.replaceChildren(...(range ? [ramp(range)] : entries.map((entry) => labelButton(entry, selectLabel))));
 }
 
-function labelButton({ label, color, count, words }, selectLabel) {
+function labelButton({ label, color, count, title }, selectLabel) {
   const made = document.createElement("button");
   made.type = "button";
   made.className = "swatch";
@@ -12,7 +12,7 @@ function labelButton({ label, color, count, words }, selectLabel) {
   dot.style.background = color;
   const number = document.createElement("small");
   number.textContent = count.toLocaleString("en");
-  made.append(dot, words ?? label, number);
+  made.append(dot, title ?? label, number);
   made.addEventListener("click", () => selectLabel(label));
   return made;
 }

@@ -1,4 +1,4 @@
-// Starts the page: what is in the store decides what is drawn and said.
+// Starts the page: the store decides what is drawn and shown.
 import { openData } from "./data.js";
 import { startExports } from "./exports.js";
 import { startItems } from "./items.js";
@@ -11,12 +11,12 @@ import { createStore } from "./store.js";
 import * as words from "./words.js";
 
 const find = (id) => document.getElementById(id);
-const REST = 1200; // milliseconds to look at the spaces as they are, before the page plays
+const REST = 1200; // milliseconds that the original spaces are shown before the page plays
 
 async function start() {
   const data = openData();
   const about = await data.about();
-  const store = createStore(beginning(about));
+  const store = createStore(initialState(about));
   const page = { data, about, store, panels: makePanels(about), problem };
   words.page(about, data.live);
   const stage = startStage(page);
@@ -27,16 +27,16 @@ async function start() {
   await stage.load();
   await stage.draw();
   document.documentElement.dataset.ready = "true";
-  globalThis.explorer = page; // for whoever looks from the console, or from a test
+  globalThis.explorer = page; // for the console and for tests
   if (!calm()) playUnlessTouched(slider);
 }
 
-function beginning(about) {
+function initialState(about) {
   return {
     layout: about.layouts.find(({ missing }) => !missing).name,
     k: about.k,
     color: about.labels ? "label" : "error",
-    t: 0, // from 0, as they are, to 1, translated
+    t: 0, // from 0, original, to 1, translated
     playing: false,
     view: null,
     hovered: null,

@@ -57,7 +57,7 @@ export class Panel {
     });
   }
 
-  // Takes the two ends of the way of every item.
+  // Takes the positions of all items at both ends of the slider.
   place({ start, end }) {
     this.path = path(start, end);
     this.end = end;

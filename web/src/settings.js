@@ -1,19 +1,19 @@
-// What can be chosen: layout, colors, marks, and how many anchors to fit on.
+// The settings: layout, colors, marks, and the number of anchors to fit on.
 import { byLabel, OTHER } from "./colors.js";
 import { showLegend } from "./legend.js";
 import * as words from "./words.js";
 
 const STEPS = 40; // numbers of anchors on the slider
-const PATIENCE = 80; // milliseconds without a move after which a fit is asked for
+const DELAY = 80; // milliseconds without a move before a fit is requested
 
 const find = (id) => document.getElementById(id);
 
 export function startSettings(page, { colors }) {
   const { about, store, panels } = page;
   const { state, set, on } = store;
-  const labels = { name: "label", words: about.labelName ?? "Label", missing: about.labels ? "" : "no column of labels" };
+  const labels = { name: "label", title: about.labelName ?? "Label", missing: about.labels ? "" : "no column of labels" };
   choice("layout", about.layouts, store);
-  choice("color", [labels, { name: "error", words: "Error of the translation", missing: "" }], store);
+  choice("color", [labels, { name: "error", title: "Error of the translation", missing: "" }], store);
   find("show-anchors").addEventListener("change", ({ target }) => set({ showAnchors: target.checked }));
   find("show-target").addEventListener("change", ({ target }) => set({ showTarget: target.checked }));
   find("lasso").addEventListener("change", ({ target }) => {
@@ -27,7 +27,7 @@ export function startSettings(page, { colors }) {
 }
 
 function choice(name, options, { state, set, on }) {
-  const made = options.map(({ name: value, words: text, missing }) => {
+  const made = options.map(({ name: value, title: text, missing }) => {
     const option = new Option(missing ? `${text} (${missing})` : text, value);
     option.disabled = Boolean(missing);
     return option;
@@ -49,17 +49,17 @@ function selectLabel(label, { about, store }) {
 
 // The slider goes through numbers of anchors at equal ratios: few anchors matter more than many.
 function anchorsSlider({ data, about, store: { state, set } }) {
-  const { fewest, most } = about.anchors;
-  const numbers = Array.from({ length: STEPS + 1 }, (_, i) => Math.round(fewest * (most / fewest) ** (i / STEPS)));
-  const ks = [...new Set([...numbers, about.usualK])].sort((a, b) => a - b);
+  const { min, max } = about.anchors;
+  const numbers = Array.from({ length: STEPS + 1 }, (_, i) => Math.round(min * (max / min) ** (i / STEPS)));
+  const ks = [...new Set([...numbers, about.defaultK])].sort((a, b) => a - b);
   const slider = find("k");
   Object.assign(slider, { max: ks.length - 1, disabled: !data.live });
-  slider.value = ks.indexOf(state.k || about.usualK);
+  slider.value = ks.indexOf(state.k || about.defaultK);
   let waiting;
   slider.addEventListener("input", () => {
-    words.anchorsSlid(ks[slider.value], most);
+    words.anchorsSlid(ks[slider.value], max);
     clearTimeout(waiting);
-    waiting = setTimeout(() => set({ k: ks[slider.value] }), PATIENCE);
+    waiting = setTimeout(() => set({ k: ks[slider.value] }), DELAY);
   });
   find("given").addEventListener("click", () => set({ k: about.k }));
 }

@@ -1,4 +1,4 @@
-// From as they are to translated: by hand, or played.
+// The slider from original to translated: by hand, or played.
 import { animate } from "./motion.js";
 import * as words from "./words.js";
 

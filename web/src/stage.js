@@ -3,14 +3,14 @@ import { byError, byLabel, plain } from "./colors.js";
 import { animate } from "./motion.js";
 import * as words from "./words.js";
 
-const SETTLE = 350; // milliseconds from one view to another
+const MOVE = 350; // milliseconds from one view to another
 
 export function startStage({ data, about, store: { state, set, on }, panels, problem }) {
   const busy = document.getElementById("panels");
   let asked = 0;
-  let settling = () => {};
+  let stopMoving = () => {};
 
-  // Asks for the view of the chosen layout and anchors; of several that are under way, only the last counts.
+  // Requests the view of the chosen layout and anchors; of several pending requests only the last counts.
   async function load() {
     const turn = ++asked;
     busy.ariaBusy = "true";
@@ -24,16 +24,16 @@ export function startStage({ data, about, store: { state, set, on }, panels, pro
     }
   }
 
-  // Points go from where they were seen to where they belong now.
-  function settle(before) {
+  // Points move from their last positions to the new ones.
+  function moveFrom(before) {
     const after = panels.map((panel) => panel.positions(state.t));
     const between = (a, b, t) => a.map((value, i) => value + t * (b[i] - value));
-    settling = animate(SETTLE, (t) => panels.forEach((panel, i) => panel.draw(between(before[i], after[i], t), t < 1)));
+    stopMoving = animate(MOVE, (t) => panels.forEach((panel, i) => panel.draw(between(before[i], after[i], t), t < 1)));
   }
 
   function draw(moving = false) {
     if (!state.view) return null; // nothing to draw yet
-    settling();
+    stopMoving();
     const drawn = moving ? panels.filter((panel) => panel.moves) : panels;
     return Promise.all(drawn.map((panel) => panel.draw(panel.positions(state.t), moving)));
   }
@@ -56,8 +56,8 @@ export function startStage({ data, about, store: { state, set, on }, panels, pro
     panels.forEach((panel, i) => panel.place(state.view.panels[i]));
     words.scores(panels, about, state.view);
     paint();
-    settling();
-    if (before[0]) settle(before);
+    stopMoving();
+    if (before[0]) moveFrom(before);
     else draw();
   });
   on(["color"], repaint);

@@ -1,4 +1,4 @@
-// What the page shows, in one place: whoever changes it says so, and whoever depends on it is told.
+// The state of the page, in one place: changes notify the listeners of their names.
 
 export function createStore(initial) {
   const state = { ...initial };

@@ -1,4 +1,4 @@
-// Everything that the page says.
+// All texts of the page.
 
 const find = (id) => document.getElementById(id);
 const percent = (share) => `${Math.round(100 * share)} %`;
@@ -17,10 +17,10 @@ export function page(about, live) {
     shown < about.total
       ? `A sample of ${number(shown)} of the ${number(about.total)} items that all spaces share; neighbors are found within it.`
       : `All ${number(shown)} items that the spaces share.`;
-  const still = live ? "" : " This page was exported: fits are as they were then.";
+  const still = live ? "" : " This page was exported and cannot refit.";
   find("notes").textContent =
-    `${items}${still} Drag moves the view, the wheel zooms, Shift-drag lassoes. ` +
-    "Tab reaches everything; arrow keys go through points, Enter selects, Escape clears.";
+    `${items}${still} Drag to pan, scroll to zoom, Shift-drag to lasso. ` +
+    "Tab reaches all controls; arrow keys move between points, Enter selects, Escape clears.";
 }
 
 export function moved(about, { t, layout, playing }) {
@@ -28,13 +28,13 @@ export function moved(about, { t, layout, playing }) {
   const target = about.spaces.at(-1).name;
   const end =
     layout === "relative"
-      ? "Each item by its similarities to the anchors: alike in every space, without a translator."
-      : `Translated: ${sources} ${about.spaces.length > 2 ? "lie" : "lies"} where ${target} puts the same items.`;
-  const start = "As they are: each model has coordinates of its own, so that pictures may be alike, but turned or mirrored.";
-  find("caption").textContent = t === 0 ? start : t === 1 ? end : `On the way: ${percent(t)}`;
-  find("slider").setAttribute("aria-valuetext", t === 0 ? "as they are" : t === 1 ? "translated" : percent(t));
+      ? "Each item by its similarities to the anchors, which agree across spaces without a translator."
+      : `Translated: the items of ${sources} at their positions in ${target}.`;
+  const start = "Original: each model has its own coordinates, so the same clusters may be rotated or mirrored.";
+  find("caption").textContent = t === 0 ? start : t === 1 ? end : `In between: ${percent(t)}`;
+  find("slider").setAttribute("aria-valuetext", t === 0 ? "original" : t === 1 ? "translated" : percent(t));
   find("play").textContent = playing ? "❚❚" : t === 1 ? "◀" : "▶";
-  find("play").ariaLabel = playing ? "Pause" : t === 1 ? "Play back" : "Play the translation";
+  find("play").ariaLabel = playing ? "Pause" : t === 1 ? "Play backward" : "Play the translation";
 }
 
 export function scores(panels, about, view) {
@@ -53,24 +53,24 @@ export function scores(panels, about, view) {
 
 export function fitted(about, { k }, live) {
   const given = about.translator !== null && k === 0;
-  anchorsSlid(given ? about.usualK : k, about.anchors.most);
+  anchorsSlid(given ? about.defaultK : k, about.anchors.max);
   if (given) find("k-says").textContent = "the translator's own pairs";
   find("given").hidden = about.translator === null || given || !live;
-  const how = given ? `Given: ${about.translator}.` : "Anchors are items that both models have encoded.";
+  const how = given ? `Given: ${about.translator}.` : "Anchors are items that both models encoded.";
   find("fit-says").textContent = live
-    ? `${how} Figures are on items that were not fitted on.`
-    : `${how} To fit on other numbers, run relatent explore.`;
+    ? `${how} Scores are on items that were not used to fit.`
+    : `${how} To fit on another number of anchors, run relatent explore.`;
 }
 
-export function anchorsSlid(k, most) {
-  find("k-says").textContent = `${number(k)} of ${number(most)}`;
+export function anchorsSlid(k, max) {
+  find("k-says").textContent = `${number(k)} of ${number(max)}`;
   find("k").setAttribute("aria-valuetext", `${number(k)} anchors`);
 }
 
 export function errors(about, view, item) {
   const one = (i) => (1 - view.errors[i][item]).toFixed(3);
   const named = about.spaces.slice(0, -1).map(({ name }, i) => `${name} ${one(i)}`);
-  return `Cosine of the translation to the item itself: ${named.join(", ")}`;
+  return `Cosine of the translation to the target: ${named.join(", ")}`;
 }
 
 export function hovered(about, { hovered: item, view }) {

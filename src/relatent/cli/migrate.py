@@ -134,7 +134,9 @@ def apply(
     metric: Metric = None,
     rate: Annotated[float | None, typer.Option("--rate", help="Rows per second at most, to spare the store.")] = None,
     shard_rows: Annotated[int, typer.Option("--shard-rows", help="Rows after which progress is remembered.")] = 50_000,
-    looks: Annotated[int, typer.Option("--looks", help="How often to read the source again for changes, at most.")] = 5,
+    max_passes: Annotated[
+        int, typer.Option("--max-passes", help="Maximum of passes over the source to check for changes.")
+    ] = 5,
     skip_unreadable: Annotated[
         bool, typer.Option("--skip-unreadable", help="Leave out, name and count rows that cannot be read.")
     ] = False,
@@ -168,7 +170,7 @@ def apply(
             metric=metric,
             rate=rate,
             shard_rows=shard_rows,
-            looks=looks,
+            max_passes=max_passes,
             skip_unreadable=skip_unreadable,
             accept=accept,
             engine=runner,

@@ -1,27 +1,43 @@
-"""Encoders: what turns items into vectors, with a record of how; and the loop that runs them in batches."""
+"""Encoders turn items into vectors and record how; :func:`encode` runs them in batches, with a cache on disk."""
 
 from __future__ import annotations
 
 import hashlib
+import sqlite3
+import zlib
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 import numpy as np
 
-from relatent._array import suggest, to_numpy
-from relatent._linalg import unit_norm
+from relatent._array import to_numpy
+from relatent._files import FileError
 from relatent._terminal import progress_bar
-from relatent.encode.cache import VectorCache
 from relatent.spaces import Fingerprint, Space
 
 Kind = Literal["text", "image", "any"]
+# SQLite takes at most 999 parameters in one statement.
+MAX_PARAMETERS = 500
+BUSY = (OSError, "another run uses it. Wait until that run ends, or choose another cache folder")
+READ_ONLY = (PermissionError, "it cannot be written. Change its permissions, or choose another cache folder")
+FULL = (OSError, "the disk is full, and what was encoded so far is kept. Free some space and run again")
+DAMAGED = (FileError, "it is damaged or not a cache of vectors. Delete it, and its items are encoded again")
+REMEDIES: dict[int | None, tuple[type[Exception], str]] = {
+    sqlite3.SQLITE_BUSY: BUSY,
+    sqlite3.SQLITE_LOCKED: BUSY,
+    sqlite3.SQLITE_FULL: FULL,
+    sqlite3.SQLITE_READONLY: READ_ONLY,
+    sqlite3.SQLITE_CANTOPEN: READ_ONLY,
+    sqlite3.SQLITE_PERM: READ_ONLY,
+}
 
 
 @dataclass(frozen=True)
 class Encoder:
-    """A model ready to run on a batch of items, and what is to be recorded of it. Call it for one batch."""
+    """A model that encodes batches of items, and what is recorded about it. Call it on one batch."""
 
     run: Callable[[Sequence[Any]], Any]
     model: str | None = None
@@ -32,7 +48,7 @@ class Encoder:
     kind: Kind = "any"
 
     def __call__(self, batch: Sequence[Any]) -> np.ndarray:
-        """Encode one batch: as many vectors as items, finite, float32 or float64."""
+        """Encode one batch into one vector per item: finite, float32 or float64."""
         out = to_numpy(self.run(batch))
         if out.ndim != 2 or len(out) != len(batch):
             raise ValueError(
@@ -47,15 +63,15 @@ class Encoder:
         return out
 
     def fingerprint(self, dim: int) -> Fingerprint:
-        """Return what is recorded of vectors that this encoder makes."""
+        """Return the fingerprint recorded with the vectors of this encoder."""
         return Fingerprint(dim, self.model, self.revision, self.pooling, self.normalization, self.layer)
 
 
 def function(run: Callable[[Sequence[Any]], Any], model: str | None = None, **recorded: Any) -> Encoder:
-    """Make an encoder of any callable that takes a list of items and returns an array of as many vectors.
+    """Make an encoder from any callable that takes a list of items and returns one vector per item.
 
-    Name the model, so that its vectors are never mixed with those of another; a cache needs the name too. Further
-    names to record: ``revision``, ``pooling``, ``normalization``, ``layer``, ``kind``.
+    Name the model, so that its vectors are never mixed with those of another; a cache requires the name. ``revision``,
+    ``pooling``, ``normalization``, ``layer`` and ``kind`` are recorded too.
 
     >>> lengths = function(lambda texts: [[len(text), 1.0] for text in texts], model="lengths")
     >>> lengths(["a", "bcd"]).tolist()
@@ -74,11 +90,11 @@ def encode(
     cache: str | Path | None = None,
     progress: bool | None = None,
 ) -> Space:
-    """Encode texts, images or whatever the encoder takes into a space.
+    """Encode texts, images or any other items of the encoder into a space.
 
     With ``cache``, a folder, every vector is kept on disk under the content of its item and the fingerprint of the
-    encoder: what was interrupted goes on where it stopped, and what was encoded before is not encoded again. The
-    progress bar shows on a terminal unless told otherwise.
+    encoder: an interrupted run resumes where it stopped, and no item is encoded twice. ``progress=None`` shows a
+    progress bar on a terminal only.
 
     >>> space = encode(["a", "bcd"], lambda texts: [[len(t), 1.0] for t in texts], keys=["x", "y"])
     >>> space.vectors.tolist(), space.keys.tolist()
@@ -104,7 +120,7 @@ def _checked(items: Sequence[Any], keys: Sequence[Any] | None, batch_size: int) 
     if not items:
         raise ValueError("There are no items to encode: give at least one.")
     if keys is not None and len(keys) != len(items):
-        raise ValueError(f"{len(keys)} keys were given for {len(items)} items: expected one each.")
+        raise ValueError(f"{len(keys)} keys were given for {len(items)} items: expected one key per item.")
     if batch_size < 1:
         raise ValueError(f"batch_size is {batch_size}: expected at least 1.")
     return items
@@ -118,7 +134,7 @@ def _batches(encoder: Encoder, items: Sequence[Any], size: int, advance: Callabl
 
 
 def _cached(encoder: Encoder, items: list[Any], size: int, folder: Path, advance: Callable[[int], None]) -> np.ndarray:
-    """Look up what is known, encode the rest once each, and keep every batch as soon as it is done."""
+    """Look up known items, encode each of the others once, and keep every batch as soon as it is done."""
     with VectorCache(folder, encoder.fingerprint(0), encoder.kind) as cache:
         digests = [cache.digest(item) for item in items]
         known = cache.look_up(digests)
@@ -134,71 +150,100 @@ def _cached(encoder: Encoder, items: list[Any], size: int, folder: Path, advance
     return np.stack([known[digest] for digest in digests])
 
 
-Pooling = Literal["mean", "cls", "max", "last"]
-POOLINGS = ("mean", "cls", "max", "last")
-WEIGHTS = (".safetensors", ".bin", ".onnx", ".pt", ".pth")
+class VectorCache:
+    """One SQLite file per encoder. Each batch is committed on its own, so an interruption loses one batch at most.
 
-
-def best_device(device: str | None = None) -> str:
-    """Return the device asked for, else the fastest that is there."""
-    if device is not None:
-        return device
-    import torch
-
-    if torch.cuda.is_available():
-        return "cuda"
-    return "mps" if torch.backends.mps.is_available() else "cpu"
-
-
-def model_name(source: str | Path, name: str | None) -> str:
-    """Return the name to record: the one given, else that of the folder or of the model on a hub."""
-    if name is not None:
-        return name
-    path = Path(source)
-    return path.resolve().name if path.exists() else str(source)
-
-
-def revision_of(source: str | Path, given: str | None, loaded: Any = None) -> str | None:
-    """Return what tells two versions apart: the revision given, the hub's commit, or a digest of local weights."""
-    path = Path(source)
-    if path.exists():
-        files = [path] if path.is_file() else sorted(p for p in path.rglob("*") if p.suffix in WEIGHTS)
-        digest = hashlib.sha256()
-        for file in files:
-            with file.open("rb") as stream:
-                digest.update(hashlib.file_digest(stream, "sha256").digest())
-        return f"sha256:{digest.hexdigest()[:16]}" if files else given
-    commit = getattr(getattr(loaded, "config", None), "_commit_hash", None)
-    return commit or given
-
-
-def check_pooling(pooling: str) -> None:
-    """Refuse a pooling that does not exist."""
-    if pooling not in POOLINGS:
-        raise ValueError(f"There is no pooling {pooling!r}.{suggest(pooling, POOLINGS)}")
-
-
-def pooled(tokens: np.ndarray, mask: np.ndarray | None, pooling: str) -> np.ndarray:
-    """Make one vector of the vectors of tokens, (n, tokens, d), passing over padding.
-
-    >>> tokens, mask = np.asarray([[[1.0], [3.0], [9.0]]]), np.asarray([[1, 1, 0]])
-    >>> [float(pooled(tokens, mask, how)[0, 0]) for how in ("mean", "cls", "max", "last")]
-    [2.0, 1.0, 3.0, 3.0]
+    Each row has a checksum of its item and vector. A row that does not match is ignored, and its item encoded again.
     """
-    if mask is None:
-        mask = np.ones(tokens.shape[:2], dtype=tokens.dtype)
-    kept = mask[:, :, None].astype(tokens.dtype)
-    rows = np.arange(len(tokens))
-    if pooling == "mean":
-        return np.asarray((tokens * kept).sum(axis=1) / np.maximum(kept.sum(axis=1), 1))
-    if pooling == "max":
-        return np.asarray(np.where(kept > 0, tokens, -np.inf).max(axis=1))
-    # The first and the last token that is not padding, on whichever side the padding is.
-    first = np.argmax(mask, axis=1)
-    last = mask.shape[1] - 1 - np.argmax(mask[:, ::-1], axis=1)
-    return np.asarray(tokens[rows, first if pooling == "cls" else last])
+
+    def __init__(self, folder: Path, fingerprint: Fingerprint, kind: str) -> None:
+        if fingerprint.model is None:
+            raise ValueError("The encoder has no name, so a cache could mix it with others: give it one with model=…")
+        folder.mkdir(parents=True, exist_ok=True)
+        self._kind = kind
+        self.path = folder / f"{fingerprint.id}.sqlite"
+        self._base = sqlite3.connect(self.path)
+        try:
+            self._begin(fingerprint.to_json())
+        except BaseException:
+            self._base.close()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._base.close()
+
+    def digest(self, item: Any) -> bytes:
+        """Return the digest of an item's content, under which its vector is kept."""
+        return hashlib.blake2b(_content(item, self._kind), digest_size=16).digest()
+
+    def look_up(self, digests: Sequence[bytes]) -> dict[bytes, np.ndarray]:
+        """Return the vectors in the cache, by digest."""
+        wanted = list(dict.fromkeys(digests))
+        found: dict[bytes, np.ndarray] = {}
+        for start in range(0, len(wanted), MAX_PARAMETERS):
+            some = wanted[start : start + MAX_PARAMETERS]
+            marks = ",".join("?" * len(some))
+            with self._explained():
+                rows = self._base.execute(f"SELECT * FROM checked WHERE item IN ({marks})", some).fetchall()
+            found |= {row[0]: np.frombuffer(row[2], row[1]) for row in rows if row[3] == _checksum(*row[:3])}
+        return found
+
+    def keep(self, vectors: dict[bytes, np.ndarray]) -> None:
+        """Keep the vectors of a batch."""
+        rows = [(item, vector.dtype.str, vector.tobytes()) for item, vector in vectors.items()]
+        with self._explained(), self._base:
+            self._base.executemany(
+                "INSERT OR REPLACE INTO checked VALUES (?, ?, ?, ?)", [(*row, _checksum(*row)) for row in rows]
+            )
+
+    def _begin(self, about: str) -> None:
+        with self._explained(), self._base:
+            self._base.execute("CREATE TABLE IF NOT EXISTS about (fingerprint TEXT)")
+            self._base.execute(
+                "CREATE TABLE IF NOT EXISTS checked (item BLOB PRIMARY KEY, dtype TEXT, vector BLOB, crc32 INTEGER)"
+            )
+            if self._base.execute("SELECT count(*) FROM about").fetchone() == (0,):
+                self._base.execute("INSERT INTO about VALUES (?)", (about,))
+            if self._base.execute("SELECT fingerprint FROM about").fetchone() != (about,):
+                raise sqlite3.DatabaseError("it was written by another encoder than its name says")
+
+    @contextmanager
+    def _explained(self) -> Iterator[None]:
+        """Explain why the cache cannot be used; only a damaged one should be deleted."""
+        try:
+            yield
+        except sqlite3.Error as error:
+            kind, remedy = REMEDIES.get(getattr(error, "sqlite_errorcode", None), DAMAGED)
+            raise kind(f"{self.path} cannot be used ({error}): {remedy}.") from error
 
 
-def normalized(vectors: np.ndarray, normalize: bool) -> np.ndarray:
-    """Return unit rows if asked."""
-    return np.asarray(unit_norm(vectors)) if normalize else vectors
+def _checksum(item: Any, dtype: Any, vector: Any) -> int | None:
+    """Return the CRC-32 of a row, or None for a row whose types are wrong."""
+    if not (isinstance(item, bytes) and isinstance(dtype, str) and isinstance(vector, bytes)):
+        return None
+    return zlib.crc32(vector, zlib.crc32(dtype.encode(errors="replace"), zlib.crc32(item)))
+
+
+def _content(item: Any, kind: str) -> bytes:
+    """Return the bytes that identify an item; for the path of an image, those of the file.
+
+    >>> _content("a", "text") != _content("b", "text")
+    True
+    """
+    if isinstance(item, Path) or (isinstance(item, str) and kind == "image"):
+        return b"file:" + Path(item).read_bytes()
+    if isinstance(item, str):
+        return b"text:" + item.encode()
+    if isinstance(item, bytes):
+        return b"bytes:" + item
+    if hasattr(item, "tobytes") and hasattr(item, "mode"):  # a PIL image
+        return f"image:{item.mode}{item.size}".encode() + bytes(item.tobytes())
+    if isinstance(item, np.ndarray):
+        return f"array:{item.dtype.str}{item.shape}".encode() + item.tobytes()
+    raise TypeError(
+        f"An item of type {type(item).__name__} has no content to cache its vector by: expected text, bytes, a path, "
+        "an image or an array. Encode without a cache."
+    )

@@ -11,13 +11,21 @@ import numpy as np
 
 from relatent._array import to_numpy
 from relatent._errors import needs
-from relatent.encode.encoder import Encoder, best_device, check_pooling, model_name, normalized, pooled, revision_of
-from relatent.encode.text import hidden_state
+from relatent.encode.encoder import Encoder
+from relatent.encode.text import (
+    best_device,
+    check_pooling,
+    hidden_state,
+    load_transformer,
+    normalized,
+    pooled,
+    recorded,
+)
 
 
 @dataclass(frozen=True)
 class ClipPair:
-    """Two encoders of one joint model: texts and images land in one space."""
+    """The text encoder and the image encoder of one joint model: both map into one space."""
 
     text: Encoder
     image: Encoder
@@ -31,7 +39,7 @@ def open_image(item: Any) -> Any:
             with images.open(item) as image:
                 return image.convert("RGB")
         except OSError as error:
-            raise ValueError(f"{item} cannot be opened as an image ({error}): mend it or leave it out.") from error
+            raise ValueError(f"{item} cannot be opened as an image ({error}): fix the file or leave it out.") from error
     image = item if hasattr(item, "convert") else images.fromarray(np.asarray(item, dtype=np.uint8))
     return image.convert("RGB")
 
@@ -43,7 +51,7 @@ def torch_module(
     *,
     device: str | None = None,
     normalize: bool = False,
-    **recorded: Any,
+    **known: Any,
 ) -> Encoder:
     """Make an encoder of a torch module that takes a batch of image tensors and returns a vector each.
 
@@ -61,7 +69,7 @@ def torch_module(
         vectors = to_numpy(out.float())
         return normalized(vectors.mean(axis=(2, 3)) if vectors.ndim == 4 else vectors, normalize)
 
-    return Encoder(run, model, normalization="l2" if normalize else "none", kind="image", **recorded)
+    return Encoder(run, model, normalization="l2" if normalize else "none", kind="image", **known)
 
 
 def timm_model(model: str | Any, *, name: str | None = None, pretrained: bool = True, **options: Any) -> Encoder:
@@ -102,7 +110,7 @@ def vision_transformer(
     check_pooling(pooling)
     library = needs("transformers", "image", "load a transformers model")
     processor = library.AutoImageProcessor.from_pretrained(str(model), revision=revision)
-    loaded = library.AutoModel.from_pretrained(str(model), revision=revision).to(best_device(device)).eval()
+    loaded = load_transformer(library, model, revision, device)
 
     def run(items: Sequence[Any]) -> np.ndarray:
         inputs = processor(images=[open_image(item) for item in items], return_tensors="pt")
@@ -110,15 +118,8 @@ def vision_transformer(
         tokens = state.reshape(*state.shape[:2], -1).swapaxes(1, 2) if state.ndim == 4 else state
         return normalized(pooled(tokens, None, "mean" if state.ndim == 4 else pooling), normalize)
 
-    return Encoder(
-        run,
-        model_name(model, name),
-        revision_of(model, revision, loaded),
-        pooling,
-        "l2" if normalize else "none",
-        layer,
-        "image",
-    )
+    known = recorded(model, name, revision, loaded, pooling=pooling, normalize=normalize, layer=layer)
+    return Encoder(run, kind="image", **known)
 
 
 def clip(
@@ -133,8 +134,7 @@ def clip(
     library = needs("transformers", "image", "load a CLIP model")
     tokenizer = library.AutoTokenizer.from_pretrained(str(model), revision=revision)
     processor = library.AutoImageProcessor.from_pretrained(str(model), revision=revision)
-    loaded = library.AutoModel.from_pretrained(str(model), revision=revision).to(best_device(device)).eval()
-    called, version = model_name(model, name), revision_of(model, revision, loaded)
+    loaded = load_transformer(library, model, revision, device)
 
     def text(items: Sequence[str]) -> np.ndarray:
         inputs = tokenizer(list(items), padding=True, truncation=True, return_tensors="pt")
@@ -144,11 +144,8 @@ def clip(
         inputs = processor(images=[open_image(item) for item in items], return_tensors="pt")
         return _features(loaded, "get_image_features", inputs, normalize)
 
-    how = "l2" if normalize else "none"
-    return ClipPair(
-        Encoder(text, called, version, "joint", how, kind="text"),
-        Encoder(image, called, version, "joint", how, kind="image"),
-    )
+    known = recorded(model, name, revision, loaded, pooling="joint", normalize=normalize)
+    return ClipPair(Encoder(text, kind="text", **known), Encoder(image, kind="image", **known))
 
 
 def _features(loaded: Any, method: str, inputs: Any, normalize: bool) -> np.ndarray:

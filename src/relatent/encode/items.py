@@ -1,4 +1,4 @@
-"""Files of texts or images as items with keys, and encoders by the name of their kind."""
+"""Items with keys from files of texts and folders of images, encoders by the name of their kind, and both at once."""
 
 from __future__ import annotations
 
@@ -35,27 +35,27 @@ KINDS: dict[str, Callable[..., Encoder]] = {
 
 @dataclass(frozen=True)
 class Items:
-    """What is to be encoded, and under which keys."""
+    """Items to encode, and their keys."""
 
     items: list[Any]
     keys: list[Any]
 
 
 def encoder_of(kind: str, model: str, **options: Any) -> Encoder:
-    """Load an encoder by the name of its kind; options that are None are left to its defaults."""
+    """Load an encoder by the name of its kind. Options that are None keep their defaults."""
     if kind not in KINDS:
         raise ValueError(f"There is no kind of encoder {kind!r}.{suggest(kind, KINDS)}")
     given = {name: value for name, value in options.items() if value is not None}
     try:
         return KINDS[kind](model, **given)
     except TypeError as error:
-        raise ValueError(f"{kind} cannot take {', '.join(given)} ({error}): leave out what it has not.") from error
+        raise ValueError(f"{kind} cannot take {', '.join(given)} ({error}): leave out unknown options.") from error
 
 
 def read_items(path: AnyPath, *, column: str | None = None, key: str | None = None) -> Items:
     """Read texts: one per line of a .txt, or a column of .csv, .tsv, .jsonl or .parquet; or the images of a folder.
 
-    Lines are known by their number from 0, images by their path inside the folder.
+    The keys of lines are their numbers from 0, those of images their paths inside the folder.
     """
     path = Path(path)
     if not path.exists():
@@ -64,7 +64,7 @@ def read_items(path: AnyPath, *, column: str | None = None, key: str | None = No
         files = sorted(p for p in path.rglob("*") if p.suffix.lower() in IMAGES)
         if not files:
             raise FileError(
-                f"{path} holds no image ({', '.join(IMAGES)}): give a folder of images, or a file of texts."
+                f"{path} contains no images ({', '.join(IMAGES)}): give a folder of images, or a file of texts."
             )
         return Items(list(files), [str(p.relative_to(path)) for p in files])
     if path.suffix == ".txt":
@@ -73,7 +73,7 @@ def read_items(path: AnyPath, *, column: str | None = None, key: str | None = No
     table = read_table(path)
     texts = _choose(path, table, column, TEXT_NAMES)
     if texts is None:
-        raise FileError(f"{path} has the columns {', '.join(table.column_names)}: say which one holds the texts.")
+        raise FileError(f"{path} has the columns {', '.join(table.column_names)}: name the column of the texts.")
     keys = _choose(path, table, key, KEY_NAMES)
     values = table.column(texts).to_pylist()
     missing = next((row for row, value in enumerate(values) if not isinstance(value, str)), None)
@@ -94,7 +94,7 @@ def encode_file(
     overwrite: bool = False,
     progress: bool | None = None,
 ) -> Space:
-    """Encode a file of texts or a folder of images into a new space. The model is loaded once the items are there."""
+    """Encode a file of texts or a folder of images into a new space. The model is loaded after the items."""
     check_new(out, path, overwrite=overwrite)
     found = read_items(path, column=column, key=key)
     folder = None if cache is None else Path(cache)

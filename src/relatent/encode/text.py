@@ -1,7 +1,11 @@
-"""Text encoders (extra: text): sentence-transformers, and any transformers model with a pooling and a layer."""
+"""Text encoders: sentence-transformers and transformers (extra: text), ONNX (extra: onnx), static word vectors.
+
+The end of the file is shared with the image encoders: device, name and revision of a model, pooling.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,8 +16,13 @@ import numpy as np
 from relatent._array import suggest, to_numpy
 from relatent._errors import needs, with_remedy
 from relatent._files import FileError
-from relatent.encode.encoder import Encoder, best_device, check_pooling, model_name, normalized, pooled, revision_of
+from relatent._linalg import unit_norm
+from relatent.encode.encoder import Encoder
 from relatent.spaces import Space
+
+POOLINGS = ("mean", "cls", "max", "last")
+WEIGHTS = (".safetensors", ".bin", ".onnx", ".pt", ".pth")
+WORD = re.compile(r"\w+(?:['’]\w+)?", re.UNICODE)
 
 
 def sentence_transformer(
@@ -40,14 +49,9 @@ def sentence_transformer(
             show_progress_bar=False,
         )
 
-    return Encoder(
-        run,
-        model_name(model, name),
-        revision_of(model, revision, getattr(loaded[0], "auto_model", None)),
-        _own_pooling(parts.get("Pooling")),
-        "l2" if normalize or "Normalize" in parts else "none",
-        kind="text",
-    )
+    pooling, unit = _own_pooling(parts.get("Pooling")), normalize or "Normalize" in parts
+    known = recorded(model, name, revision, getattr(loaded[0], "auto_model", None), pooling=pooling, normalize=unit)
+    return Encoder(run, kind="text", **known)
 
 
 def transformer(
@@ -69,7 +73,7 @@ def transformer(
     check_pooling(pooling)
     library = needs("transformers", "text", "load a transformers model")
     tokenizer = library.AutoTokenizer.from_pretrained(str(model), revision=revision)
-    loaded = library.AutoModel.from_pretrained(str(model), revision=revision).to(best_device(device)).eval()
+    loaded = load_transformer(library, model, revision, device)
     _check_layer(layer, loaded)
 
     def run(texts: Sequence[str]) -> np.ndarray:
@@ -77,45 +81,8 @@ def transformer(
         tokens = hidden_state(loaded, layer, **inputs)
         return normalized(pooled(tokens, to_numpy(inputs["attention_mask"]), pooling), normalize)
 
-    return Encoder(
-        run,
-        model_name(model, name),
-        revision_of(model, revision, loaded),
-        pooling,
-        "l2" if normalize else "none",
-        layer,
-        "text",
-    )
-
-
-def hidden_state(loaded: Any, layer: int, **inputs: Any) -> np.ndarray:
-    """Run a transformers model and return one of its hidden states, (n, tokens, d)."""
-    import torch
-
-    with torch.inference_mode():
-        inputs = {key: value.to(loaded.device) for key, value in inputs.items()}
-        out = loaded(**inputs, output_hidden_states=layer != -1)
-        # The last hidden state is the normalized one; in some models the last of all states is not.
-        state = out.last_hidden_state if layer == -1 else out.hidden_states[layer]
-        return to_numpy(state.float())
-
-
-def _check_layer(layer: int, loaded: Any) -> None:
-    blocks = getattr(loaded.config, "num_hidden_layers", None)
-    if blocks is not None and not -blocks - 1 <= layer <= blocks:
-        raise ValueError(
-            f"layer is {layer} and the model has {blocks} blocks: expected between 0 (the embedding) and {blocks} (the "
-            "last block), or a negative number that counts from the end."
-        )
-
-
-def _own_pooling(part: Any) -> str | None:
-    """Name the pooling of a sentence-transformers model in our words where there is one."""
-    if part is None:
-        return None
-    older = getattr(part, "get_pooling_mode_str", None)
-    mode = str(older() if older else part.pooling_mode)
-    return {"lasttoken": "last"}.get(mode, mode)
+    known = recorded(model, name, revision, loaded, pooling=pooling, normalize=normalize, layer=layer)
+    return Encoder(run, kind="text", **known)
 
 
 def onnx_text(
@@ -131,8 +98,8 @@ def onnx_text(
 ) -> Encoder:
     """Load an ONNX model and its tokenizer.json (by default the one beside it).
 
-    An output of shape (n, tokens, d) is pooled; one of shape (n, d) is taken as it is. The first output is used
-    unless one is named. The fastest execution provider that is there is used.
+    An output of shape (n, tokens, d) is pooled; one of shape (n, d) is used unchanged. The default is the first output
+    of the model. The fastest execution provider available is used.
     """
     check_pooling(pooling)
     path = Path(model)
@@ -157,8 +124,49 @@ def onnx_text(
         return normalized(np.asarray(vectors, dtype=np.float32), normalize)
 
     called = name or (path.stem if path.stem != "model" else model_name(path.parent, None))
-    how = "l2" if normalize else "none"
-    return Encoder(run, called, revision_of(path, None), pooling, how, kind="text")
+    return Encoder(run, kind="text", **recorded(path, called, None, pooling=pooling, normalize=normalize))
+
+
+def static(words: Space, *, name: str | None = None, lower: bool = True, normalize: bool = False) -> Encoder:
+    """Encode texts by the mean of their words' vectors. Unknown words are skipped; a text without known words is zero.
+
+    >>> words = Space([[1.0, 0.0], [0.0, 1.0]], keys=["red", "car"], name="toy")
+    >>> static(words)(["Red car!", "???"]).tolist()
+    [[0.5, 0.5], [0.0, 0.0]]
+    """
+    if not words.has_keys:
+        raise ValueError("The word vectors have no keys: expected a space whose keys are words. Name its key column.")
+    row_of = {str(word): row for row, word in reversed(list(enumerate(words.keys)))}
+    vectors = words.vectors
+
+    def one(text: str) -> Any:
+        found = [row_of[word] for word in WORD.findall(text.lower() if lower else text) if word in row_of]
+        return np.mean(vectors[found], axis=0, dtype=np.float64) if found else np.zeros(words.dim)
+
+    def run(texts: Sequence[str]) -> np.ndarray:
+        return normalized(np.stack([one(text) for text in texts]).astype(vectors.dtype), normalize)
+
+    known = words.fingerprint
+    called = name or known.model or words.name or "word vectors"
+    return Encoder(run, called, known.revision, "mean", "l2" if normalize else "none", kind="text")
+
+
+def _check_layer(layer: int, loaded: Any) -> None:
+    blocks = getattr(loaded.config, "num_hidden_layers", None)
+    if blocks is not None and not -blocks - 1 <= layer <= blocks:
+        raise ValueError(
+            f"layer is {layer} and the model has {blocks} blocks: expected between 0 (the embedding) and {blocks} (the "
+            "last block), or a negative number that counts from the end."
+        )
+
+
+def _own_pooling(part: Any) -> str | None:
+    """Return our name for the pooling of a sentence-transformers model, if it has one."""
+    if part is None:
+        return None
+    older = getattr(part, "get_pooling_mode_str", None)
+    mode = str(older() if older else part.pooling_mode)
+    return {"lasttoken": "last"}.get(mode, mode)
 
 
 def _session(path: Path, threads: int | None) -> Any:
@@ -191,28 +199,103 @@ def _tokenizer(path: Path, max_length: int) -> Any:
     return splitter
 
 
-WORD = re.compile(r"\w+(?:['’]\w+)?", re.UNICODE)
+def load_transformer(library: Any, model: str | Path, revision: str | None, device: str | None) -> Any:
+    """Load a transformers model for inference."""
+    return library.AutoModel.from_pretrained(str(model), revision=revision).to(best_device(device)).eval()
 
 
-def static(words: Space, *, name: str | None = None, lower: bool = True, normalize: bool = False) -> Encoder:
-    """Encode texts by the mean of their words' vectors. Unknown words are passed over; a text of them is zero.
+def recorded(
+    model: str | Path,
+    name: str | None,
+    revision: str | None,
+    loaded: Any = None,
+    *,
+    pooling: str | None,
+    normalize: bool,
+    layer: int | None = None,
+) -> dict[str, Any]:
+    """Return what an :class:`Encoder` records of a model from a folder or a hub."""
+    return {
+        "model": model_name(model, name),
+        "revision": revision_of(model, revision, loaded),
+        "pooling": pooling,
+        "normalization": "l2" if normalize else "none",
+        "layer": layer,
+    }
 
-    >>> words = Space([[1.0, 0.0], [0.0, 1.0]], keys=["red", "car"], name="toy")
-    >>> static(words)(["Red car!", "???"]).tolist()
-    [[0.5, 0.5], [0.0, 0.0]]
+
+def hidden_state(loaded: Any, layer: int, **inputs: Any) -> np.ndarray:
+    """Run a transformers model and return one of its hidden states, (n, tokens, d)."""
+    import torch
+
+    with torch.inference_mode():
+        inputs = {key: value.to(loaded.device) for key, value in inputs.items()}
+        out = loaded(**inputs, output_hidden_states=layer != -1)
+        # The last hidden state is the normalized one; in some models the last of all states is not.
+        state = out.last_hidden_state if layer == -1 else out.hidden_states[layer]
+        return to_numpy(state.float())
+
+
+def best_device(device: str | None = None) -> str:
+    """Return the given device, by default the fastest one available."""
+    if device is not None:
+        return device
+    import torch
+
+    if torch.cuda.is_available():
+        return "cuda"
+    return "mps" if torch.backends.mps.is_available() else "cpu"
+
+
+def model_name(source: str | Path, name: str | None) -> str:
+    """Return the name to record: the given one, by default that of the folder or of the model on a hub."""
+    if name is not None:
+        return name
+    path = Path(source)
+    return path.resolve().name if path.exists() else str(source)
+
+
+def revision_of(source: str | Path, given: str | None, loaded: Any = None) -> str | None:
+    """Return what identifies a version: a digest of local weights, the commit on the hub, or the given revision."""
+    path = Path(source)
+    if path.exists():
+        files = [path] if path.is_file() else sorted(p for p in path.rglob("*") if p.suffix in WEIGHTS)
+        digest = hashlib.sha256()
+        for file in files:
+            with file.open("rb") as stream:
+                digest.update(hashlib.file_digest(stream, "sha256").digest())
+        return f"sha256:{digest.hexdigest()[:16]}" if files else given
+    commit = getattr(getattr(loaded, "config", None), "_commit_hash", None)
+    return commit or given
+
+
+def check_pooling(pooling: str) -> None:
+    """Raise for an unknown pooling."""
+    if pooling not in POOLINGS:
+        raise ValueError(f"There is no pooling {pooling!r}.{suggest(pooling, POOLINGS)}")
+
+
+def pooled(tokens: np.ndarray, mask: np.ndarray | None, pooling: str) -> np.ndarray:
+    """Pool token vectors (n, tokens, d) to one vector per item, ignoring padding.
+
+    >>> tokens, mask = np.asarray([[[1.0], [3.0], [9.0]]]), np.asarray([[1, 1, 0]])
+    >>> [float(pooled(tokens, mask, how)[0, 0]) for how in ("mean", "cls", "max", "last")]
+    [2.0, 1.0, 3.0, 3.0]
     """
-    if not words.has_keys:
-        raise ValueError("The word vectors have no keys: expected a space whose keys are words. Name its key column.")
-    row_of = {str(word): row for row, word in reversed(list(enumerate(words.keys)))}
-    vectors = words.vectors
+    if mask is None:
+        mask = np.ones(tokens.shape[:2], dtype=tokens.dtype)
+    kept = mask[:, :, None].astype(tokens.dtype)
+    rows = np.arange(len(tokens))
+    if pooling == "mean":
+        return np.asarray((tokens * kept).sum(axis=1) / np.maximum(kept.sum(axis=1), 1))
+    if pooling == "max":
+        return np.asarray(np.where(kept > 0, tokens, -np.inf).max(axis=1))
+    # The first and the last token that is not padding; padding may be on either side.
+    first = np.argmax(mask, axis=1)
+    last = mask.shape[1] - 1 - np.argmax(mask[:, ::-1], axis=1)
+    return np.asarray(tokens[rows, first if pooling == "cls" else last])
 
-    def one(text: str) -> Any:
-        found = [row_of[word] for word in WORD.findall(text.lower() if lower else text) if word in row_of]
-        return np.mean(vectors[found], axis=0, dtype=np.float64) if found else np.zeros(words.dim)
 
-    def run(texts: Sequence[str]) -> np.ndarray:
-        return normalized(np.stack([one(text) for text in texts]).astype(vectors.dtype), normalize)
-
-    known = words.fingerprint
-    called = name or known.model or words.name or "word vectors"
-    return Encoder(run, called, known.revision, "mean", "l2" if normalize else "none", kind="text")
+def normalized(vectors: np.ndarray, normalize: bool) -> np.ndarray:
+    """Return rows scaled to unit norm if ``normalize``, unchanged otherwise."""
+    return np.asarray(unit_norm(vectors)) if normalize else vectors

@@ -1,6 +1,6 @@
-"""EXPLORE: two or more spaces side by side in the browser, and a slider from as they are to translated.
+"""EXPLORE: two or more spaces side by side in the browser, before and after translation.
 
-The page is built from ``web/`` when the package is built (extra ``explore`` to serve it).
+The page is built from ``web/`` with the package; serving it needs the extra ``explore``.
 """
 
 from relatent.explore.app import make_app, run, write_page

@@ -1,35 +1,41 @@
-"""What the page asks for: the items, where to draw them, and the neighbors of one; as JSON can hold it."""
+"""What the page asks for, as JSON: the items, where each layout draws them, and the neighbors of one."""
 
 from __future__ import annotations
 
 import base64
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from functools import cached_property, lru_cache
+from importlib.util import find_spec
 from threading import Lock
 from typing import Any
 
 import numpy as np
 
-from relatent.explore.fits import Fit, HeldOut, fit_anchors, fit_given, neighbors_of
-from relatent.explore.layouts import LAYOUTS, layout_panels
-from relatent.explore.scene import Scene
+from relatent._array import suggest
+from relatent._errors import needs
+from relatent._linalg import Plane
+from relatent.explore.scene import Fit, HeldOut, Scene, fit_anchors, fit_given, neighbors_of
+from relatent.project import RelativeProjection
 from relatent.spaces import Space
 from relatent.translate import Translator
+from relatent.translate.endpoints import Side
 
-# The number of anchors that stands for the translator that was given.
+# The number of anchors that stands for the given translator.
 GIVEN = 0
 DEFAULT_ANCHORS = 300
 MIN_ANCHORS = 5
 # Fits that are kept, so that moving a slider back costs nothing.
-KEPT = 16
+MAX_FITS = 16
+# t-SNE of more items than this takes minutes.
+TSNE_ITEMS = 5_000
 
 
 class Exploration:
-    """A scene and the fits that were asked for so far.
+    """A scene and its fits.
 
-    ``translator`` translates the first space into the last; without it, translators are fitted on anchors of the
-    scene. Its parameters are those of every refit. Affine maps are fast enough to follow a slider, and the default.
+    ``translator`` translates the first space into the last, and its parameters are those of every refit. Without it,
+    affine translators, which are fast enough to follow a slider, are fitted on anchors of the scene.
 
     >>> from relatent.spaces import Space
     >>> x = np.random.default_rng(0).normal(size=(40, 3))
@@ -45,7 +51,7 @@ class Exploration:
             _check_kind(translator)
             _check_dimensions(translator, scene)
         self._lock = Lock()  # requests come in threads, and two fits at once would only slow each other down
-        self._kept: Callable[[int], Fit] = lru_cache(KEPT)(self._fit)
+        self._kept: Callable[[int], Fit] = lru_cache(MAX_FITS)(self._fit)
 
     @classmethod
     def of(
@@ -58,13 +64,14 @@ class Exploration:
         accept: bool = False,
         seed: int = 0,
     ) -> Exploration:
-        """Join spaces and sample them (:meth:`Scene.of`); a translator that was fitted on others is refused.
+        """Join spaces and sample them (:meth:`Scene.of`); a translator fitted on other spaces is refused.
 
-        ``accept`` takes spaces that look like another model's.
+        ``accept`` allows spaces whose fingerprints differ from those of the translator.
         """
         if translator is not None:
             _check_kind(translator)
-            for space, side in ((spaces[0], "source"), (spaces[-1], "target")):
+            sides: tuple[tuple[Space, Side], ...] = ((spaces[0], "source"), (spaces[-1], "target"))
+            for space, side in sides:
                 (translator.accept(space) if accept else translator).endpoints_.check(space, side)
         seen = None if translator is None else translator.seen_keys_
         return cls(Scene.of(spaces, label=label, seen_keys=seen, points=points, seed=seed), translator)
@@ -91,11 +98,11 @@ class Exploration:
 
     @property
     def start_k(self) -> int:
-        """What the page begins with: the given translator, or a usual number of anchors."""
+        """What the page starts with: the given translator, or the default number of anchors."""
         return self._default_k if self.given is None else GIVEN
 
     def about(self) -> dict[str, Any]:
-        """Return what does not change: spaces, keys, labels, ways to draw, limits."""
+        """Return what does not change: spaces, keys, labels, layouts, limits."""
         scene = self.scene
         return {
             "spaces": [{"name": name, "dim": x.shape[1]} for name, x in scene.vectors.items()],
@@ -103,18 +110,18 @@ class Exploration:
             "labels": scene.labels,
             "labelName": scene.label_name,
             "total": scene.total,
-            "anchors": {"fewest": min(MIN_ANCHORS, len(scene.anchors)), "most": len(scene.anchors)},
+            "anchors": {"min": min(MIN_ANCHORS, len(scene.anchors)), "max": len(scene.anchors)},
             "k": self.start_k,
-            "usualK": self._default_k,
+            "defaultK": self._default_k,
             "translator": None if self.given is None else repr(self.given),
             "layouts": [
-                {"name": name, "words": layout.words, "missing": layout.missing(scene)}
+                {"name": name, "title": layout.title, "missing": layout.missing(scene)}
                 for name, layout in LAYOUTS.items()
             ],
         }
 
     def view(self, layout: str, k: int) -> dict[str, Any]:
-        """Return where to draw every item, at both ends of the slider, and how well the translation fits."""
+        """Return the positions of all items at both ends of the slider, and how well the translation fits."""
         fit = self.fit(k)
         panels = layout_panels(self.scene, fit, layout)
         return {
@@ -133,7 +140,7 @@ class Exploration:
         return {name: found[0].tolist() for name, found in self._lists([row], k).items()}
 
     def everything(self, k: int) -> dict[str, Any]:
-        """Return all that a page without a server needs: fast layouts, and the neighbors of every item."""
+        """Return everything that a page without a server needs: fast layouts, and the neighbors of every item."""
         layouts = [name for name, layout in LAYOUTS.items() if layout.static and not layout.missing(self.scene)]
         rows = np.arange(len(self.scene))
         return {
@@ -155,7 +162,7 @@ class Exploration:
 
 
 def packed(array: np.ndarray, dtype: str = "<f4") -> str:
-    """Return numbers as base64 of little-endian bytes, which a browser reads at once."""
+    """Return an array as base64 of little-endian bytes, which a browser reads fast."""
     return base64.b64encode(np.ascontiguousarray(array, dtype=dtype).tobytes()).decode()
 
 
@@ -164,8 +171,8 @@ def _check_kind(translator: Translator) -> None:
         raise ValueError(f"A {type(translator).__name__} was given: expected a Translator, as `relatent fit` writes.")
     if translator.target_map_ is not None:
         raise ValueError(
-            "This translator moves both sides, so that nothing stays where the target is: fit one with "
-            'goal="vectors" or with frozen_target=True to see it.'
+            "This translator maps queries and documents into a shared space, and the explorer shows the space of the "
+            'target: fit a translator with goal="vectors" or frozen_target=True.'
         )
 
 
@@ -177,3 +184,116 @@ def _check_dimensions(translator: Translator, scene: Scene) -> None:
             f"The translator maps {fitted[0]} to {fitted[1]} coordinates, and {scene.sources[0]} has {dims[0]} and "
             f"{scene.target} {dims[1]}: give the source first and the target last."
         )
+
+
+@dataclass(frozen=True, eq=False)
+class Panel:
+    """Positions of the items of one space before and after translation, (n, 2) each."""
+
+    start: np.ndarray
+    end: np.ndarray
+
+
+@dataclass(frozen=True)
+class Layout:
+    """A way to draw spaces: its title, its function, and why it is not available for some scenes."""
+
+    title: str
+    draw: Callable[[Scene, Fit], dict[str, Panel]]
+    missing: Callable[[Scene], str] = lambda scene: ""
+    static: bool = True
+    """Whether it is fast enough to be part of every exported page."""
+
+
+def layout_panels(scene: Scene, fit: Fit, name: str) -> dict[str, Panel]:
+    """Return a panel per space."""
+    if name not in LAYOUTS:
+        raise ValueError(f"There is no layout {name!r}.{suggest(name, LAYOUTS)}")
+    missing = LAYOUTS[name].missing(scene)
+    if missing:
+        raise ValueError(f"The layout {name!r} cannot be drawn: {missing}.")
+    return LAYOUTS[name].draw(scene, fit)
+
+
+def _own(scene: Scene, fit: Fit) -> dict[str, Panel]:
+    """Draw every space by its own principal axes, and translations by those of the target."""
+    return _into(scene, fit, {name: scene.planes[name](x) for name, x in scene.vectors.items()})
+
+
+def _shared(scene: Scene, fit: Fit) -> dict[str, Panel]:
+    """Draw every space by the principal axes of the target, which are meaningless for another model."""
+    axes = scene.planes[scene.target]
+    # The centers are moved to that of the target, so that every space is in view.
+    centered = {name: x - scene.planes[name].mean + axes.mean for name, x in scene.vectors.items()}
+    return _into(scene, fit, {name: axes(x) for name, x in centered.items()})
+
+
+def _into(scene: Scene, fit: Fit, start: dict[str, np.ndarray]) -> dict[str, Panel]:
+    plane = scene.planes[scene.target]
+    own = plane(scene.vectors[scene.target])
+    panels = {name: Panel(start[name], plane(fit.translated[name])) for name in scene.sources}
+    return panels | {scene.target: Panel(own, own)}
+
+
+def _relative(scene: Scene, fit: Fit) -> dict[str, Panel]:
+    """Draw similarities to the anchors by the principal axes of the target's: no translator is needed."""
+    relative = {name: _similarities(x, fit.anchors) for name, x in scene.vectors.items()}
+    plane = Plane.fit(relative[scene.target])
+    return {name: Panel(scene.planes[name](x), plane(relative[name])) for name, x in scene.vectors.items()}
+
+
+def _similarities(x: np.ndarray, anchors: np.ndarray) -> np.ndarray:
+    return np.asarray(RelativeProjection().fit(x[anchors]).transform(x))
+
+
+def _umap(scene: Scene, fit: Fit) -> dict[str, Panel]:
+    """Draw every space by its own UMAP, and translations by that of the target."""
+    umap = needs("umap", "umap", "draw by UMAP")
+    fitted = {name: umap.UMAP(random_state=0, n_jobs=1).fit(x) for name, x in scene.vectors.items()}
+    start = {name: _framed(model.embedding_) for name, model in fitted.items()}
+    model, own = fitted[scene.target], start[scene.target]
+    frame = Plane.fit(model.embedding_)
+    panels = {name: Panel(start[name], frame(model.transform(fit.translated[name]))) for name in scene.sources}
+    return panels | {scene.target: Panel(own, own)}
+
+
+def _tsne(scene: Scene, fit: Fit) -> dict[str, Panel]:
+    """Draw every space by its own t-SNE; at the end, the target and all translations by one t-SNE together."""
+    start = {name: _framed(_embedded(x)) for name, x in scene.vectors.items()}
+    together = np.concatenate([*(fit.translated[name] for name in scene.sources), scene.vectors[scene.target]])
+    ends = np.split(_framed(_embedded(together)), len(scene.vectors))
+    return {name: Panel(start[name], end) for name, end in zip(scene.vectors, ends, strict=True)}
+
+
+def _embedded(x: np.ndarray) -> np.ndarray:
+    from sklearn.manifold import TSNE
+
+    return np.asarray(TSNE(random_state=0, init="pca", perplexity=min(30.0, (len(x) - 1) / 3)).fit_transform(x))
+
+
+def _framed(points: np.ndarray) -> np.ndarray:
+    return Plane.fit(points)(points)
+
+
+def _other_dimensions(scene: Scene) -> str:
+    dims = {name: x.shape[1] for name, x in scene.vectors.items()}
+    if len(set(dims.values())) == 1:
+        return ""
+    return f"{', '.join(f'{name} has {d}' for name, d in dims.items())} coordinates: expected the same number"
+
+
+def _no_umap(_: Scene) -> str:
+    return "" if find_spec("umap") else "UMAP is not installed: pip install 'relatent[umap]'"
+
+
+def _too_many(scene: Scene) -> str:
+    return f"t-SNE of more than {TSNE_ITEMS:,} items takes minutes" if len(scene) > TSNE_ITEMS else ""
+
+
+LAYOUTS: dict[str, Layout] = {
+    "own": Layout("Each space by its own principal axes", _own),
+    "shared": Layout("All by the target's principal axes", _shared, _other_dimensions),
+    "relative": Layout("Similarities to the anchors", _relative),
+    "umap": Layout("UMAP", _umap, _no_umap, static=False),
+    "tsne": Layout("t-SNE", _tsne, _too_many, static=False),
+}

@@ -1,4 +1,4 @@
-"""What a forward pass needs: a checked batch, enough precision, and an encoder that is left as it was."""
+"""Helpers of forward passes: checks of a batch, precision, and an encoder that is left unchanged."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Encoder = Callable[[Tensor], Tensor]
 
 
 def check_batch(x: Tensor, name: str = "x") -> None:
-    """Check one batch by its shape and dtype alone: values pass as they are, for a scaler may want to see infinity."""
+    """Check the shape and dtype of a batch. Values are not checked: a gradient scaler needs to see infinity."""
     if x.ndim != 2 or not x.is_floating_point():
         raise ValueError(
             f"{name} has shape {tuple(x.shape)} and dtype {x.dtype}: expected floating 2-D, one vector per row. "
@@ -24,7 +24,7 @@ def check_batch(x: Tensor, name: str = "x") -> None:
 
 
 def in_single_at_least(compute: Callable[..., Tensor], x: Tensor, *others: Tensor) -> Tensor:
-    """Compute in the widest dtype given, float32 at least: a half loses the digits that tell two anchors apart.
+    """Compute in the widest dtype given, at least float32: float16 loses the digits that distinguish two anchors.
 
     The result has the dtype of x. Under autocast it stays wide, as with torch's own normalizations.
     """
@@ -42,14 +42,14 @@ def no_autocast(device_type: str) -> AbstractContextManager[Any]:
 
 
 def no_autocast_cache(device_type: str) -> AbstractContextManager[Any]:
-    """Cast weights for this pass alone: older torch (its issue 112583) keeps those cast without gradient for later."""
+    """Cast weights for this pass only: older torch (its issue 112583) caches those cast without gradient."""
     if not _autocasts(device_type):
         return nullcontext()
     return torch.autocast(device_type, torch.get_autocast_dtype(device_type), cache_enabled=False)
 
 
 def ordinary_tensors() -> AbstractContextManager[Any]:
-    """Leave inference mode where it is on: its tensors can never meet a gradient."""
+    """Leave inference mode if it is on: its tensors cannot take part in autograd."""
     inferring = not torch.compiler.is_compiling() and torch.is_inference_mode_enabled()
     return torch.inference_mode(False) if inferring else nullcontext()
 
@@ -59,11 +59,11 @@ def _autocasts(device_type: str) -> bool:
 
 
 def embed(encoder: Encoder, samples: Tensor, *, training: bool) -> Tensor:
-    """Embed samples and leave no trace: no running statistic, counter or flag of the encoder is changed.
+    """Embed samples without changing a running statistic, counter or flag of the encoder.
 
-    Dropout and the like are switched off. Batch normalization is as it is for the other samples: in training it uses
-    the statistics of what it is given, otherwise the running ones. A method of a module counts as the module; any
-    other function is called as it is.
+    Dropout is switched off. Batch normalization works as for other samples: in training with the statistics of the
+    batch, otherwise with the running ones. A method of a module counts as the module; any other function is just
+    called.
     """
     module = _module_of(encoder)
     if module is None:
@@ -74,7 +74,7 @@ def embed(encoder: Encoder, samples: Tensor, *, training: bool) -> Tensor:
 
 @contextmanager
 def in_mode(module: nn.Module, training: Callable[[nn.Module], bool]) -> Iterator[None]:
-    """Set the training flag of every submodule for a while."""
+    """Set the training flag of every submodule within a ``with`` block."""
     before = [(m, m.training) for m in module.modules()]
     try:
         for m, _ in before:
@@ -87,7 +87,7 @@ def in_mode(module: nn.Module, training: Callable[[nn.Module], bool]) -> Iterato
 
 @contextmanager
 def _on_copies(module: nn.Module) -> Iterator[None]:
-    """Let whatever a pass writes into buffers go into copies of them."""
+    """Replace buffers by copies, so that a pass does not change them."""
     before = [(m, name, buffer) for m in module.modules() for name, buffer in m.named_buffers(recurse=False)]
     try:
         for m, name, buffer in before:
@@ -99,7 +99,7 @@ def _on_copies(module: nn.Module) -> Iterator[None]:
 
 
 def normalizes_by_batch(encoder: Encoder) -> bool:
-    """Return whether the encoder is in training with a batch normalization, so that a vector depends on its batch."""
+    """Return whether the encoder is in training with a batch normalization, so that vectors depend on their batch."""
     module = _module_of(encoder)
     return module is not None and any(m.training and isinstance(m, _BatchNorm) for m in module.modules())
 

@@ -1,4 +1,4 @@
-"""Latent similarity to a reference as a figure to watch while training, by hand or in a Lightning run."""
+"""Similarity of a latent space to a reference: measured, as a loss, and logged during a Lightning run."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from relatent.evaluate.linear import cka
 from relatent.evaluate.pairwise import relative_relation, relative_similarity
 from relatent.nn.forward import check_batch, in_mode, in_single_at_least
 
-# Enough anchors to tell spaces apart, few enough to log every epoch.
-ANCHORS = 300
-# One library under two names: their trainers know only their own callbacks.
+# Enough anchors to distinguish spaces, few enough to log every epoch.
+MAX_ANCHORS = 300
+# One library under two names; the trainer of each accepts only its own callbacks.
 LIGHTNING = ("lightning.pytorch", "pytorch_lightning")
 
 
@@ -38,13 +38,12 @@ def latent_similarity(
 ) -> dict[str, float]:
     """Measure how similar a latent space is to a reference: relative similarity and CKA, for any logger.
 
-    ``model`` is a module or a function, which is given ``samples``, or bare vectors. ``layer`` names a submodule
-    (as in ``model.named_modules()``) whose output is taken instead of the model's own. ``reference`` are the vectors of
-    the same samples in another model, of any width. ``anchor_rows`` are the rows to use as anchors; without them up to
-    300, drawn once and for all. ``log`` is called with the dictionary: ``wandb.log``, ``mlflow.log_metrics``,
-    ``history.append``, ….
+    ``model`` is a module or a function of ``samples``, or an array of vectors. ``layer`` names a submodule (as in
+    ``model.named_modules()``) whose output is used instead of the model's. ``reference`` are the vectors of the same
+    samples in another model, of any width. ``anchor_rows`` are the rows to use as anchors, by default up to 300 from a
+    fixed seed. ``log`` is called with the result: ``wandb.log``, ``mlflow.log_metrics``, ``history.append``, ….
 
-    The model is left as it was: the mode of every submodule, its statistics, its gradients and its hooks.
+    The model is unchanged afterwards: the mode of every submodule, statistics, gradients and hooks.
 
     References: Moschella et al., ICLR 2023, section 4.2; Kornblith et al., ICML 2019.
 
@@ -57,7 +56,8 @@ def latent_similarity(
         raise ValueError("A model was given without samples: give the samples that it should embed.")
     vectors = model if samples is None else captured(model, samples, layer=layer, batch_size=batch_size)
     x, y = (to_numpy(v).astype(np.float64) for v in (vectors, reference))
-    rows = choose.uniform(x, min(ANCHORS, len(x)), 0) if anchor_rows is None else as_labels(anchor_rows, "anchor_rows")
+    anchors = choose.uniform(x, min(MAX_ANCHORS, len(x)), 0) if anchor_rows is None else anchor_rows
+    rows = as_labels(anchors, "anchor_rows")
     values = {"relative_similarity": float(relative_similarity(x, y, rows)), "cka": float(cka(x, y))}
     values = {prefix + name: value for name, value in values.items()}
     if log is not None:
@@ -65,63 +65,48 @@ def latent_similarity(
     return values
 
 
-def captured(model: Any, samples: Tensor, *, layer: str | None = None, batch_size: int = 512) -> Tensor:
-    """Return the vectors of samples, in evaluation mode and without gradient, and leave the model as it was.
+class RelativeSimilarityLoss(nn.Module):
+    r"""One minus the relative similarity of a student to a teacher: distillation without labels.
 
-    More than two axes are flattened; of several outputs the first is taken.
+    .. math:: 1 - \frac1n \sum_i \cos\left(\cos(x_i, A_X), \cos(y_i, A_Y)\right)
 
-    >>> captured(nn.Sequential(nn.Linear(5, 3), nn.ReLU()), torch.randn(4, 5), layer="0").shape
-    torch.Size([4, 3])
+    x and y are the same samples in the spaces of the student and the teacher, :math:`A_X` and :math:`A_Y` the same
+    anchors; the two spaces may differ in width. 0: equal up to rotation, reflection, one scale and (with ``center``) an
+    offset, none of which changes it; 1: unrelated. So the student is free to choose its coordinates. Gradients flow to
+    the student's vectors and anchors, never to the teacher. Anchors may be rows of the batch itself. The measure is
+    :func:`relatent.evaluate.relative_similarity`.
+
+    References: Moschella et al., ICLR 2023, section 4.2.
+
+    >>> y = torch.randn(20, 8)
+    >>> rotated = y @ torch.linalg.qr(torch.randn(8, 8))[0]
+    >>> abs(round(float(RelativeSimilarityLoss()(rotated, y, rotated[:5], y[:5])), 5))
+    0.0
     """
-    if not isinstance(model, nn.Module):
-        if layer is not None:
-            raise TypeError(f"layer is {layer!r}, and the model is a function: expected a torch module.")
-        return _as_rows(model(samples))
-    seen: list[Tensor] = []
-    watched = model if layer is None else submodule(model, layer)
-    with in_mode(model, lambda _: False), torch.no_grad():
-        handle = watched.register_forward_hook(lambda _module, _given, output: seen.append(_as_rows(output)))
-        try:
-            return torch.cat([_one_pass(model, batch, seen) for batch in torch.split(samples, batch_size)])
-        finally:
-            handle.remove()
 
+    def __init__(self, *, center: bool = True) -> None:
+        super().__init__()
+        self.center = center
 
-def _one_pass(model: nn.Module, batch: Tensor, seen: list[Tensor]) -> Tensor:
-    """Run a batch; a relative layer may run the watched encoder once more, on its anchors."""
-    seen.clear()
-    model(batch)
-    vectors = next((v for v in seen if len(v) == len(batch)), None)
-    if vectors is None:
-        raise ValueError(
-            f"The layer gave {[len(v) for v in seen]} rows for a batch of {len(batch)}: expected one vector per "
-            "sample. Name a layer that every sample passes once."
-        )
-    return vectors
+    def forward(self, student: Tensor, teacher: Tensor, student_anchors: Tensor, teacher_anchors: Tensor) -> Tensor:
+        """Compare a batch, each side with its own embedding of the same anchors."""
+        _check_parallel(student, teacher, student_anchors, teacher_anchors)
+        teacher, teacher_anchors = teacher.detach(), teacher_anchors.detach()
+        return in_single_at_least(self._distance, student, teacher, student_anchors, teacher_anchors)
 
-
-def _as_rows(output: Any) -> Tensor:
-    output = output[0] if isinstance(output, tuple | list) else output
-    if not isinstance(output, Tensor):
-        raise TypeError(f"The output is a {type(output).__name__}: expected a tensor. Name a layer that gives one.")
-    return output.detach().reshape(len(output), -1)
-
-
-def submodule(model: nn.Module, layer: str) -> nn.Module:
-    """Return the layer of a name, or say which names are close."""
-    known: dict[str, nn.Module] = dict(model.named_modules())
-    if layer not in known:
-        raise ValueError(f"The model has no layer {layer!r}.{suggest(layer, [n for n in known if n])}")
-    return known[layer]
+    def _distance(self, x: Tensor, y: Tensor, x_anchors: Tensor, y_anchors: Tensor) -> Tensor:
+        a = relative_relation(x, x_anchors, center=self.center)
+        b = relative_relation(y, y_anchors, center=self.center)
+        return 1 - (a * b).sum(dim=1).mean()  # type: ignore[no-any-return]
 
 
 class LatentMonitor:
     """A Lightning callback that logs relative similarity and CKA to a reference at the end of every epoch.
 
     ``samples`` and ``reference`` as in :func:`~relatent.nn.latent_similarity`; ``layer`` names a submodule of the
-    LightningModule, say "encoder". With ``every_n_steps`` it also logs while an epoch runs. The figures go through
-    ``log_dict`` of the module, so that they reach whichever logger the trainer has and can be monitored
-    by checkpoints and early stopping as ``latent/relative_similarity`` and ``latent/cka``.
+    LightningModule, say "encoder". With ``every_n_steps`` it also logs during an epoch. The values go through
+    ``log_dict`` of the module, so that they reach every logger of the trainer, and checkpoints and early stopping can
+    monitor ``latent/relative_similarity`` and ``latent/cka``.
 
     Works with ``lightning`` and ``pytorch_lightning`` (extra ``lightning``).
 
@@ -129,7 +114,7 @@ class LatentMonitor:
     """
 
     def __new__(cls, *args: Any, **options: Any) -> Self:
-        """Make it a callback of whichever Lightning is in use."""
+        """Make it a callback of the Lightning package in use."""
         made: type[Self] = _as_callback(cls, _libraries())  # type: ignore[arg-type]
         return super().__new__(made)
 
@@ -155,7 +140,7 @@ class LatentMonitor:
         self.prefix = prefix
 
     def on_train_batch_end(self, trainer: Any, pl_module: Any, *_: Any) -> None:
-        """Log every so many steps, if asked for."""
+        """Log every ``every_n_steps`` steps."""
         if self.every_n_steps is not None and trainer.global_step % self.every_n_steps == 0:
             pl_module.log_dict(self.measure(pl_module), on_step=True, on_epoch=False)
 
@@ -164,7 +149,7 @@ class LatentMonitor:
         pl_module.log_dict(self.measure(pl_module))
 
     def measure(self, pl_module: Any) -> dict[str, float]:
-        """Compare the module as it is now with the reference."""
+        """Compare the current module with the reference."""
         return latent_similarity(
             pl_module,
             self.reference,
@@ -176,65 +161,58 @@ class LatentMonitor:
         )
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Let processes of a trainer pass it on: its class is made here, and found nowhere."""
+        """Allow pickling, for trainers of several processes: the class is created here, not importable."""
         return _rebuilt, (dict(self.__dict__),)
 
 
-def _rebuilt(state: dict[str, Any]) -> LatentMonitor:
-    monitor = LatentMonitor.__new__(LatentMonitor)
-    monitor.__dict__.update(state)
-    return monitor
+def captured(model: Any, samples: Tensor, *, layer: str | None = None, batch_size: int = 512) -> Tensor:
+    """Return the vectors of samples, in evaluation mode and without gradient, and leave the model unchanged.
 
+    More than two axes are flattened; of several outputs the first is used.
 
-def _libraries() -> tuple[str, ...]:
-    """Return what is imported already, because the trainer comes from there; else what is installed."""
-    imported = tuple(name for name in LIGHTNING if name in sys.modules)
-    if imported:
-        return imported
-    installed = [name for name in LIGHTNING if find_spec(name.split(".")[0]) is not None]
-    return ((installed or LIGHTNING)[0],)
-
-
-@cache
-def _as_callback(cls: type, libraries: tuple[str, ...]) -> type:
-    bases = (needs(name, "lightning", "watch a Lightning run").Callback for name in libraries)
-    return type(cls.__name__, (cls, *bases), {"__module__": cls.__module__, "__doc__": cls.__doc__})
-
-
-class RelativeSimilarityLoss(nn.Module):
-    r"""One minus the relative similarity of a student to a teacher: distillation without labels.
-
-    .. math:: 1 - \frac1n \sum_i \cos\left(\cos(x_i, A_X), \cos(y_i, A_Y)\right)
-
-    x and y are the same samples as the student and the teacher see them, :math:`A_X` and :math:`A_Y` the same anchors;
-    the two spaces may differ in width. 0: equal up to rotation, reflection, one scale and (with ``center``) an offset,
-    none of which changes it; 1: unrelated. So the student is free to choose its own coordinates. Gradients reach
-    the student's vectors and anchors, never the teacher. Anchors may be rows of the batch itself. The measure is
-    :func:`relatent.evaluate.relative_similarity`.
-
-    References: Moschella et al., ICLR 2023, section 4.2.
-
-    >>> import torch
-    >>> y = torch.randn(20, 8)
-    >>> rotated = y @ torch.linalg.qr(torch.randn(8, 8))[0]
-    >>> abs(round(float(RelativeSimilarityLoss()(rotated, y, rotated[:5], y[:5])), 5))
-    0.0
+    >>> captured(nn.Sequential(nn.Linear(5, 3), nn.ReLU()), torch.randn(4, 5), layer="0").shape
+    torch.Size([4, 3])
     """
+    if not isinstance(model, nn.Module):
+        if layer is not None:
+            raise TypeError(f"layer is {layer!r}, and the model is a function: expected a torch module.")
+        return _as_rows(model(samples))
+    seen: list[Tensor] = []
+    observed = model if layer is None else submodule(model, layer)
+    with in_mode(model, lambda _: False), torch.no_grad():
+        handle = observed.register_forward_hook(lambda _module, _given, output: seen.append(_as_rows(output)))
+        try:
+            return torch.cat([_one_pass(model, batch, seen) for batch in torch.split(samples, batch_size)])
+        finally:
+            handle.remove()
 
-    def __init__(self, *, center: bool = True) -> None:
-        super().__init__()
-        self.center = center
 
-    def forward(self, student: Tensor, teacher: Tensor, student_anchors: Tensor, teacher_anchors: Tensor) -> Tensor:
-        """Compare a batch, each side beside its own embedding of the same anchors."""
-        _check_parallel(student, teacher, student_anchors, teacher_anchors)
-        teacher, teacher_anchors = teacher.detach(), teacher_anchors.detach()
-        return in_single_at_least(self._distance, student, teacher, student_anchors, teacher_anchors)
+def _one_pass(model: nn.Module, batch: Tensor, seen: list[Tensor]) -> Tensor:
+    """Run a batch; a relative layer may run the observed encoder once more, on its anchors."""
+    seen.clear()
+    model(batch)
+    vectors = next((v for v in seen if len(v) == len(batch)), None)
+    if vectors is None:
+        raise ValueError(
+            f"The layer gave {[len(v) for v in seen]} rows for a batch of {len(batch)}: expected one vector per "
+            "sample. Name a layer that every sample passes through once."
+        )
+    return vectors
 
-    def _distance(self, x: Tensor, y: Tensor, x_anchors: Tensor, y_anchors: Tensor) -> Tensor:
-        a = relative_relation(x, x_anchors, center=self.center)
-        b = relative_relation(y, y_anchors, center=self.center)
-        return 1 - (a * b).sum(dim=1).mean()  # type: ignore[no-any-return]
+
+def _as_rows(output: Any) -> Tensor:
+    output = output[0] if isinstance(output, tuple | list) else output
+    if not isinstance(output, Tensor):
+        raise TypeError(f"The output is a {type(output).__name__}: expected a tensor. Name a layer that returns one.")
+    return output.detach().reshape(len(output), -1)
+
+
+def submodule(model: nn.Module, layer: str) -> nn.Module:
+    """Return the layer of a name; an unknown name is answered with close ones."""
+    known: dict[str, nn.Module] = dict(model.named_modules())
+    if layer not in known:
+        raise ValueError(f"The model has no layer {layer!r}.{suggest(layer, [n for n in known if n])}")
+    return known[layer]
 
 
 def _check_parallel(student: Tensor, teacher: Tensor, student_anchors: Tensor, teacher_anchors: Tensor) -> None:
@@ -248,4 +226,25 @@ def _check_parallel(student: Tensor, teacher: Tensor, student_anchors: Tensor, t
     for pair in (named, anchors):
         if len({len(x) for x in pair.values()}) > 1:
             given = " and ".join(f"{name} has {len(x)} rows" for name, x in pair.items())
-            raise ValueError(f"{given}: expected as many, row i of each meaning the same.")
+            raise ValueError(f"{given}: expected row-aligned arrays of the same length.")
+
+
+def _rebuilt(state: dict[str, Any]) -> LatentMonitor:
+    monitor = LatentMonitor.__new__(LatentMonitor)
+    monitor.__dict__.update(state)
+    return monitor
+
+
+def _libraries() -> tuple[str, ...]:
+    """Return the imported packages, since the trainer comes from there; by default the installed one."""
+    imported = tuple(name for name in LIGHTNING if name in sys.modules)
+    if imported:
+        return imported
+    installed = [name for name in LIGHTNING if find_spec(name.split(".")[0]) is not None]
+    return ((installed or LIGHTNING)[0],)
+
+
+@cache
+def _as_callback(cls: type, libraries: tuple[str, ...]) -> type:
+    bases = (needs(name, "lightning", "watch a Lightning run").Callback for name in libraries)
+    return type(cls.__name__, (cls, *bases), {"__module__": cls.__module__, "__doc__": cls.__doc__})

@@ -1,4 +1,4 @@
-"""Relative representations inside a network."""
+"""Relative representations as a layer of a network."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from typing import Any, Self
 import torch
 from torch import Tensor, nn
 
-from relatent._array import check_one_device, check_same_width, is_exported, suggest
+from relatent._array import check_one_device, check_same_width, suggest
+from relatent._torch import is_exported
 from relatent.nn.forward import (
     Encoder,
     check_batch,
@@ -31,10 +32,10 @@ class RelativeProjection(nn.Module):
 
     .. math:: R_{ij} = \operatorname{sim}(x_i, a_j)
 
-    With the cosine, the output is unchanged when the encoder's space is rotated, reflected or rescaled, and what
-    follows can read any encoder. An offset changes it: with an encoder that was trained before, use
-    ``normalize="center"``. While an encoder is trained through the layer, the center moves with every step, and
-    subtracting it made encoders without batch normalization learn and stitch worse.
+    With the cosine, the output is unchanged when the encoder's space is rotated, reflected or rescaled, so the layers
+    after it can read any encoder. An offset changes it: with a pretrained encoder, use ``normalize="center"``. While an
+    encoder is trained through the layer, the center moves with every step, and subtracting it made encoders without
+    batch normalization learn and stitch worse.
 
     Parameters
     ----------
@@ -44,22 +45,22 @@ class RelativeProjection(nn.Module):
     similarity : name or function
         As in :func:`relatent.relative_projection`.
     encoder : module or function
-        Embeds the anchor samples anew at every step in training; in evaluation once after the last such step. It is
-        not registered a second time, and its running statistics, flags and hooks stay as they are. Batch
+        Embeds the anchor samples again at every training step, and in evaluation once after the last training step. It
+        is not registered a second time, and its running statistics, flags and hooks are unchanged. Batch
         normalization treats the anchors as it treats a batch of samples; dropout is off.
     momentum : float or None
-        Anchors follow the encoder slowly: each step in training keeps this share of them.
+        Anchors are a moving average: each training step keeps this share of them.
     anchor_grad : bool
         Let gradients pass through the anchors. Anchor vectors without an encoder then become a parameter.
     normalize : "none" or "center"
         Subtract the mean of the anchors from vectors and anchors first.
     output : "layer", "l2" or "none"
-        Afterwards scale the rows to mean 0 and variance 1 (LayerNorm), to unit norm, or leave them. The default is what
-        stitched best from every start (``experiments.relative_representations.newcomer``): how far raw cosines spread
+        Scale the rows of the output to mean 0 and variance 1 (LayerNorm), to unit norm, or not at all. The default
+        stitched best from every seed (``experiments.relative_representations.newcomer``): the spread of raw cosines
         differs from training to training, and a head learns it.
 
-    ``state_dict`` holds the embedded anchors and not the samples, so that a loaded model needs no samples to predict.
-    Similarities are computed in float32 at least, also under autocast.
+    ``state_dict`` holds the embedded anchors and not the samples, so a loaded model needs no samples to predict.
+    Similarities are computed at least in float32, also under autocast.
 
     References: Moschella et al., ICLR 2023, sections 3.1 and A.5.4.
 
@@ -112,9 +113,9 @@ class RelativeProjection(nn.Module):
         return in_single_at_least(self._project, x, anchors)
 
     def refresh(self) -> Self:
-        """Embed the anchor samples now and hold them, as evaluation does by itself after training.
+        """Embed the anchor samples now and hold them, as evaluation does automatically after training.
 
-        Call it when the encoder has changed in another way than by training through this layer.
+        Call it when the encoder was changed otherwise than by training through this layer.
         """
         if self._encoder is not None:
             _warn_training(self._encoder)
@@ -122,20 +123,20 @@ class RelativeProjection(nn.Module):
         return self
 
     def freeze(self) -> Self:
-        """Hold the anchors as they are embedded now, for good: the encoder and the samples are released."""
+        """Hold the current anchors permanently; the encoder and the samples are released."""
         if self._encoder is not None and self._is_outdated():
             self.refresh()
         self._hold(None, None)
         return self
 
     def extra_repr(self) -> str:
-        """Name what was chosen."""
+        """Return the options."""
         shape = "none yet" if self._is_empty() else "×".join(map(str, self.anchors.shape))
         kind = "held" if self._encoder is None else "embedded" if self.momentum is None else "averaged"
         return f"anchors={shape} ({kind}), similarity={self.similarity!r}, output={self.output!r}"
 
     def _hold(self, encoder: Encoder | None, samples: Tensor | None) -> None:
-        # Past nn.Module, which would register the encoder a second time.
+        # Bypasses nn.Module, which would register the encoder a second time.
         self.__dict__["_encoder"] = encoder
         self.register_buffer("samples", samples, persistent=False)
         self._stale = False
@@ -149,7 +150,7 @@ class RelativeProjection(nn.Module):
     def _current_anchors(self) -> Tensor:
         if self._encoder is None:
             if self._is_empty():
-                raise RuntimeError("There are no anchors yet: give them, or load a state_dict that holds them.")
+                raise RuntimeError("There are no anchors yet: give them, or load a state_dict that contains them.")
             return self.anchors
         if self.training and self.samples is not None:
             return self._trained()
@@ -165,8 +166,8 @@ class RelativeProjection(nn.Module):
             fresh = self._embedded(training=True)
         if self.momentum is None:
             return fresh
-        fresh = fresh.to(torch.promote_types(fresh.dtype, torch.float32))  # a half would round small steps away
-        # A new tensor, because the last may still be waiting for its backward pass.
+        fresh = fresh.to(torch.promote_types(fresh.dtype, torch.float32))  # float16 would round small steps away
+        # A new tensor, because the last one may still be needed by a backward pass.
         self.anchors = fresh if self._is_empty() else torch.lerp(fresh, self.anchors.to(fresh.dtype), self.momentum)
         return self.anchors
 
@@ -176,18 +177,18 @@ class RelativeProjection(nn.Module):
         return normalized_output(resolve(self.similarity)(x, anchors), self.output)  # type: ignore[no-any-return]
 
     def _embed_and_hold(self) -> None:
-        # Held for longer than the mode that it is made in: of full precision, and fit for a later backward pass.
+        # The anchors outlive the current mode: full precision, and usable in a later backward pass.
         with torch.no_grad(), no_autocast(self.anchors.device.type), ordinary_tensors():
             self.anchors = self._embedded(training=False)
         self._stale = False
 
     def _embedded(self, *, training: bool) -> Tensor:
         if self._encoder is None or self.samples is None:
-            raise RuntimeError("There are no anchor samples to embed: the anchors are held as they are.")
+            raise RuntimeError("There are no anchor samples to embed: the anchors are fixed.")
         return _as_vectors(embed(self._encoder, self.samples, training=training))
 
     def _save_to_state_dict(self, destination: dict[str, Any], prefix: str, keep_vars: bool) -> None:
-        # What is saved must be what evaluation would use, though the last step may have moved the encoder.
+        # The saved anchors are those of evaluation, also if the last step has changed the encoder.
         if self.samples is not None and self._is_outdated():
             self._embed_and_hold()
         super()._save_to_state_dict(destination, prefix, keep_vars)
@@ -237,8 +238,8 @@ def _check_fits(x: Tensor, anchors: Tensor) -> None:
 def _warn_training(encoder: Encoder) -> None:
     if normalizes_by_batch(encoder):
         warnings.warn(
-            "The anchors are embedded for evaluation and the encoder is in training, where batch normalization makes "
-            "its vectors depend on their batch: call encoder.eval() first, or the two will not match.",
+            "The anchors are embedded for evaluation and the encoder is in training mode, where batch normalization "
+            "makes vectors depend on their batch: call encoder.eval() first, or the two will not match.",
             stacklevel=3,
         )
 
@@ -246,6 +247,6 @@ def _warn_training(encoder: Encoder) -> None:
 def _refuse_export(anchors: Tensor) -> None:
     if is_exported(anchors):
         raise RuntimeError(
-            "The anchors are not embedded since the last training step, and an export cannot do it: "
+            "The anchors were not embedded since the last training step, and an export cannot do that: "
             "call model.eval(), then freeze() on the relative projection, and export again."
         )

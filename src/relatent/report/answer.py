@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from relatent.decide.anchors import WORTH
-from relatent.decide.rule import GO, NO_GO, in_words
+from relatent.decide.options import OPTIONS, Option
+from relatent.decide.rule import GO, NO_GO, Outcome, in_words
 from relatent.decide.threshold import Thresholds
 from relatent.decide.verdict import DECIDING, LARGE_SHARE, Verdict
 from relatent.evaluate.comparison import Comparison
@@ -14,12 +15,6 @@ from relatent.migrate.plan import FEW_ROWS
 from relatent.report.data import Closeness, Findings, PairsCurve
 from relatent.report.document import Code, Figure, Headline, Text
 
-MEANINGS = {
-    "stay": "Stay with the old model and its index.",
-    "translate": "Translate the old vectors. Nothing has to be re-embedded.",
-    "rerank": "Retrieve candidates from the translated index, and rerank them with the new model.",
-    "re-embed": "Re-embed everything with the new model.",
-}
 UNDECIDED = "There is too little evidence for a decision. The reasons are given below."
 TONES = {GO: "good", NO_GO: "bad"}
 
@@ -44,9 +39,9 @@ def headline_of(found: Findings) -> Headline | None:
     return None if found.comparison is None else _of_comparison(found.comparison)
 
 
-def _answer(decision: str, recommended: str | None, v: Verdict | None, figures: tuple[Figure, ...]) -> Headline:
+def _answer(decision: Outcome, recommended: Option | None, v: Verdict | None, figures: tuple[Figure, ...]) -> Headline:
     if recommended is not None:
-        return Headline(f"{decision}: {recommended}", MEANINGS[recommended], TONES.get(decision, "open"), figures)
+        return Headline(f"{decision}: {recommended}", OPTIONS[recommended].advice, TONES.get(decision, "open"), figures)
     if v is None or v.deciding == DECIDING:
         return Headline("No verdict", UNDECIDED, "open", figures)
     stay, moved = (v[option][v.deciding].value for option in ("stay", "translate"))

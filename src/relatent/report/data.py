@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import platform
 import shlex
 from collections.abc import Mapping, Sequence
@@ -21,11 +20,9 @@ from relatent.evaluate.comparison import Comparison
 from relatent.evaluate.interval import Estimate, Report
 from relatent.evaluate.scale import NormDistribution
 from relatent.migrate import MigrationPlan, Verification
-from relatent.spaces.fingerprint import Fingerprint
-from relatent.spaces.io.schemes import is_store
 from relatent.spaces.space import Space
-from relatent.stores.address import Address
-from relatent.translate.fit import FitReport
+from relatent.stores import Address, is_store
+from relatent.translate.joined import FitReport
 from relatent.translate.overview import Overview
 
 
@@ -47,7 +44,7 @@ class SpaceFacts:
         """Describe a space. If it has no recorded fingerprint, one is measured on a sample of rows."""
         path = None if space.path is None else without_secrets(str(space.path))
         name, known = space.name or path or role, space.fingerprint
-        return SpaceFacts(role, name, path, len(space), space.dim, str(space.dtype), known.model, short_hash(known))
+        return SpaceFacts(role, name, path, len(space), space.dim, str(space.dtype), known.model, known.id)
 
 
 @dataclass(frozen=True)
@@ -69,11 +66,6 @@ class Provenance:
         facts = tuple(SpaceFacts.of(role, space) for role, space in zip(roles, spaces, strict=False))
         versions = {"relatent": __version__, "Python": platform.python_version(), "NumPy": np.__version__}
         return Provenance(facts, command, datetime.now(UTC).isoformat(timespec="seconds"), versions, seed)
-
-
-def short_hash(fingerprint: Fingerprint) -> str:
-    """Return twelve hexadecimal digits that identify a fingerprint."""
-    return hashlib.sha256(fingerprint.to_json().encode()).hexdigest()[:12]
 
 
 def command_line(words: Sequence[str]) -> str:

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 from relatent.decide.anchors import WORTH
-from relatent.decide.options import OPTIONS
+from relatent.decide.options import OPTIONS, Option
 from relatent.decide.rule import in_words
 from relatent.decide.threshold import Thresholds
-from relatent.decide.verdict import MEANINGS, Verdict
+from relatent.decide.verdict import Verdict
 from relatent.evaluate.comparison import MEASURES, Comparison
 from relatent.evaluate.interval import Measured, Report
 from relatent.migrate import MigrationPlan, Verification
@@ -82,7 +82,7 @@ def _options(v: Verdict) -> list[Block]:
     labels = tuple(v.label(measure) for measure in v.scores.measures)
     numbers = tuple(range(1, len(labels) + 1))
     shown = [option for option in OPTIONS if option in v.options]
-    names = [MEANINGS[option].format(candidates=f"{v.scores.candidates:,}") for option in shown]
+    names = [OPTIONS[option].label.format(candidates=f"{v.scores.candidates:,}") for option in shown]
     scores = tuple(
         (name, *(in_words(v[o][m]) for m in v.scores.measures)) for name, o in zip(names, shown, strict=True)
     )
@@ -100,7 +100,7 @@ def _options(v: Verdict) -> list[Block]:
     ]
 
 
-def _option_bars(v: Verdict, shown: list[str]) -> BarChart:
+def _option_bars(v: Verdict, shown: list[Option]) -> BarChart:
     measure, chosen = v.label(v.deciding), v.decision.recommended or "translate"
     scores = {option: v[option][v.deciding] for option in shown}
     bars = tuple(Bar(name, e.value, e.low, e.high, chosen=name == chosen) for name, e in scores.items())

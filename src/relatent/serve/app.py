@@ -1,31 +1,56 @@
-"""What a service is told when it starts."""
+"""The service: a translator behind HTTP paths, with limits, counts and errors as JSON."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import asyncio
+import hashlib
+import logging
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 from threadpoolctl import threadpool_limits
 
+from relatent import __version__
 from relatent._errors import needs
-from relatent._http import Refused, run_app
-from relatent.serve.openapi import description
-from relatent.serve.service import Service
-from relatent.serve.upstream import Settings
+from relatent._http import Refused, bearer, check_key, run_app
+from relatent._linalg import unit_norm
+from relatent._terminal import Result
+from relatent.exports.formats import described, map_of
+from relatent.serve.metrics import Metrics, SourceWatch
+from relatent.serve.protocol import (
+    EXPECT_HEADER,
+    OPEN_PATHS,
+    SPACE_HEADER,
+    Settings,
+    Wanted,
+    description,
+    encoded,
+    json_of,
+    object_of,
+    rows_of,
+    texts_of,
+)
+from relatent.serve.upstream import Upstream
+from relatent.spaces.fingerprint import one_model
 from relatent.translate import Translator
+from relatent.translate.endpoints import Side
+
+# Requests of more bytes are processed in a thread, so that small ones do not wait for them.
+LARGE = 2**17
+PURPOSE = "answer over HTTP"
+KEY_MISSING = "Send the key as 'Authorization: Bearer …'."
+log = logging.getLogger("relatent.serve")
+Handler = Callable[[Any], Awaitable[Any]]
 
 
 def make_app(translator: Translator, settings: Settings | None = None) -> Any:
-    """Return an ASGI application (Starlette) that translates."""
-    applications = needs("starlette.applications", "serve", "answer over HTTP")
-    routing = needs("starlette.routing", "serve", "answer over HTTP")
+    """Return the service as an ASGI application (Starlette)."""
+    applications, routing = (needs(f"starlette.{name}", "serve", PURPOSE) for name in ("applications", "routing"))
     service = Service(translator, settings or Settings())
-    described = description(service.fitted.dims_in, service.space.dim, service.settings)
-
-    async def openapi(_: Any) -> Any:
-        return service.responses.JSONResponse(described)
-
     handlers = {
         ("POST", "/v1/translate"): service.translate,
         ("POST", "/v1/embeddings"): service.embeddings,
@@ -33,7 +58,7 @@ def make_app(translator: Translator, settings: Settings | None = None) -> Any:
         ("GET", "/health"): service.health,
         ("GET", "/info"): service.info,
         ("GET", "/metrics"): service.measured,
-        ("GET", "/openapi.json"): openapi,
+        ("GET", "/openapi.json"): service.openapi,
     }
     routes = [
         routing.Route(path, service.endpoint(path, handler), methods=[method])
@@ -46,7 +71,7 @@ def make_app(translator: Translator, settings: Settings | None = None) -> Any:
         if service.upstream is not None:
             await service.upstream.close()
 
-    return applications.Starlette(routes=routes, lifespan=lifespan, exception_handlers=_handlers(service))
+    return applications.Starlette(routes=routes, lifespan=lifespan, exception_handlers=_exception_handlers())
 
 
 def run(
@@ -60,22 +85,201 @@ def run(
 ) -> None:
     """Serve until the process is told to stop; requests in progress are answered first.
 
-    Logs hold no texts and no vectors. Each request is computed on one core: the threads of a matrix product wait for
-    one another, which costs more than the product where few rows come at a time and the machine is busy.
+    Logs hold no texts and no vectors. Each request is computed on one core: with few rows per request, synchronizing
+    the threads of a matrix product costs more than the product.
     """
     app = make_app(translator, settings)
     with threadpool_limits(limits=1, user_api="blas"):
         run_app(app, host=host, port=port, extra="serve", log_level=log_level, access_log=access_log)
 
 
-def _handlers(service: Service) -> dict[Any, Any]:
-    """Say in our words what Starlette refuses by itself."""
-    sayings = {404: ("not_found", "There is no such path: see /openapi.json."), 405: ("method_not_allowed", "")}
+def _exception_handlers() -> dict[int, Handler]:
+    """Answer unknown paths and methods, which Starlette refuses by itself, in the format of all other errors."""
+    refusals = {
+        404: Refused("not_found", "There is no such path: see /openapi.json."),
+        405: Refused("method_not_allowed", "This path does not take the method: see /openapi.json."),
+    }
 
-    async def refused(request: Any, error: Any) -> Any:
-        kind, said = sayings[error.status_code]
-        response = service.refusal(Refused(kind, said or f"{request.method} is not possible here: see /openapi.json."))
+    async def refused(_: Any, error: Any) -> Any:
+        response = refusals[error.status_code].response()
         response.headers.update(error.headers or {})
         return response
 
-    return dict.fromkeys(sayings, refused)
+    return dict.fromkeys(refusals, refused)  # type: ignore[arg-type]
+
+
+@dataclass(frozen=True)
+class ServedSpace(Result):
+    """The space of the answers. A shared space that queries and documents are mapped into has an id of its own."""
+
+    id: str
+    model: str
+    dim: int
+    metric: str
+    translated_from: str
+
+    @staticmethod
+    def of(translator: Translator, side: Side, model: str | None = None) -> ServedSpace:
+        """Describe the output of one side of a translator."""
+        ends, fitted = translator.endpoints_, map_of(translator, side)
+        two_sided = translator.target_map_ is not None
+        name = model or ends.target.model or ends.target_name or "translated"
+        given, given_name = (ends.source, ends.source_name) if side == "source" else (ends.target, ends.target_name)
+        found = hashlib.sha256(translator.matrix_.tobytes()).hexdigest()[:16] if two_sided else ends.target.id
+        return ServedSpace(found, name, fitted.width, translator.metric_, given.model or given_name or "unnamed")
+
+    def is_called(self, expected: str) -> bool:
+        """Return whether a client names this space: by its id, or by its model."""
+        return expected == self.id or one_model(expected, self.model)
+
+
+class Service:
+    """A translator, its settings, and one method per path."""
+
+    def __init__(self, translator: Translator, settings: Settings) -> None:
+        self.fitted = map_of(translator, settings.side)
+        self.translator, self.settings = translator, settings
+        self.space = ServedSpace.of(translator, settings.side, settings.model)
+        self.about_space = self.space.to_dict()
+        if settings.normalize and self.space.metric == "inner":
+            raise ValueError("This translator ranks by inner product: unit norms would change the order.")
+        self.metrics, self.in_progress = Metrics(), 0
+        self.watch = SourceWatch(translator.endpoints_, settings.side)
+        self.upstream = None if settings.upstream is None else Upstream(settings, self.fitted.dims_in)
+        self.responses = needs("starlette.responses", "serve", PURPOSE)
+        self.disconnected = needs("starlette.requests", "serve", PURPOSE).ClientDisconnect
+
+    def endpoint(self, path: str, handler: Handler) -> Handler:
+        """Wrap a method: the key, the limit of requests, metrics, and errors as JSON."""
+
+        async def answered(request: Any) -> Any:
+            start = time.perf_counter()
+            response = await self._guarded(path, handler, request)
+            response.headers[SPACE_HEADER] = self.space.id
+            self.metrics.add("relatent_requests_total", path=path, status=str(response.status_code))
+            self.metrics.observe("relatent_request_seconds", time.perf_counter() - start, path=path)
+            return response
+
+        return answered
+
+    async def _guarded(self, path: str, handler: Handler, request: Any) -> Any:
+        try:
+            if self.settings.api_key is not None and path not in OPEN_PATHS:
+                check_key(bearer(request), self.settings.api_key, KEY_MISSING, WWW_Authenticate="Bearer")
+            if self.in_progress >= self.settings.max_requests:
+                raise Refused("overloaded", f"{self.in_progress} requests are in progress: try again later.")
+            self.in_progress += 1
+            try:
+                return await handler(request)
+            finally:
+                self.in_progress -= 1
+        except Refused as refused:
+            return refused.response()
+        except self.disconnected:
+            return Refused("slow_client", "The client disconnected.").response()
+        except Exception as error:  # noqa: BLE001 (the process stays up, and reports the type of the error only)
+            log.error("%s failed: %s", path, type(error).__name__)
+            return Refused("internal", "The service failed on this request.").response()
+
+    async def translate(self, request: Any) -> Any:
+        """Translate vectors."""
+        raw = await self._body(request)
+        header = request.headers.get(EXPECT_HEADER)
+        return await self._worked(self._translated, raw, header, size=len(raw))
+
+    def _translated(self, raw: bytes, header: str | None) -> Any:
+        given = object_of(raw)
+        wanted = self._wanted(given, header)
+        rows = rows_of(given.get("vectors"), self.fitted.dims_in, self.settings.max_rows)
+        vectors = encoded(self._mapped(rows, wanted), wanted.encoding)
+        return self._json({"object": "list", "space": self.about_space, "vectors": vectors})
+
+    async def embeddings(self, request: Any) -> Any:
+        """Embed texts by the upstream, and answer with vectors of the target's space."""
+        given = object_of(await self._body(request))
+        wanted = self._wanted(given, request.headers.get(EXPECT_HEADER))
+        if self.upstream is None:
+            raise Refused("no_upstream", "This service has no upstream embedder: only /v1/translate is available.")
+        count = texts_of(given.get("input"), self.settings.max_rows)
+        start = time.perf_counter()
+        rows, usage = await self.upstream.embed(given, count)
+        self.metrics.observe("relatent_upstream_seconds", time.perf_counter() - start)
+        return await self._worked(self._embedded, rows, wanted, usage, size=rows.nbytes)
+
+    def _embedded(self, rows: np.ndarray, wanted: Wanted, usage: dict[str, Any]) -> Any:
+        vectors = encoded(self._mapped(rows, wanted), wanted.encoding)
+        data = [{"object": "embedding", "index": i, "embedding": vector} for i, vector in enumerate(vectors)]
+        counts = {name: int(usage.get(name) or 0) for name in ("prompt_tokens", "total_tokens")}
+        answer = {"object": "list", "data": data, "model": self.space.model, "usage": counts}
+        return self._json({**answer, "space": self.about_space})
+
+    async def models(self, _: Any) -> Any:
+        """List the one model that answers, OpenAI-compatible."""
+        model = {"id": self.space.model, "object": "model", "created": 0, "owned_by": "relatent"}
+        return self._json({"object": "list", "data": [{**model, "space": self.about_space}]})
+
+    async def health(self, _: Any) -> Any:
+        """Return that the process is up, and whether incoming vectors look like the fitted space."""
+        return self._json({"status": "ok", "space": self.space.id, "source": self.watch.match.outcome})
+
+    async def info(self, _: Any) -> Any:
+        """Describe the translator, the space of the answers, and the limits."""
+        names = ("max_rows", "max_body", "max_requests", "body_timeout", "upstream_timeout", "normalize")
+        limits = {name: getattr(self.settings, name) for name in names}
+        seen = {"outcome": self.watch.match.outcome, "reason": self.watch.match.reason}
+        about = {"version": __version__, "upstream": self.upstream is not None, "settings": limits}
+        known = described(self.translator, self.settings.side) | {"space": self.about_space}
+        return self._json(known | about | {"source_check": seen})
+
+    async def openapi(self, _: Any) -> Any:
+        """Return the description of all paths."""
+        return self._json(description(self.fitted.dims_in, self.space.dim, self.settings))
+
+    async def measured(self, _: Any) -> Any:
+        """Return counts and times for Prometheus."""
+        self.metrics.set("relatent_requests_in_progress", self.in_progress)
+        self.metrics.set("relatent_source_mismatch", float(self.watch.match.outcome != "same"))
+        return self.responses.PlainTextResponse(self.metrics.text(), media_type="text/plain; version=0.0.4")
+
+    def _wanted(self, given: dict[str, Any], header: str | None) -> Wanted:
+        wanted = Wanted.of(given, self.space.dim, header)
+        if wanted.space is not None and not self.space.is_called(wanted.space):
+            raise Refused(
+                "space_mismatch",
+                f"Answers are in the space {self.space.id} ({self.space.model}), which is not the one expected.",
+            )
+        if wanted.dimensions not in (None, self.space.dim) and self.space.metric == "inner":
+            raise Refused("bad_input", "Vectors ranked by inner product cannot be shortened: leave out dimensions.")
+        return wanted
+
+    def _mapped(self, rows: np.ndarray, wanted: Wanted) -> np.ndarray:
+        """Translate rows. Shortened ones are scaled to unit norm, as OpenAI does."""
+        with np.errstate(over="ignore", invalid="ignore"):  # overflow is refused when the answer is encoded
+            found = self.fitted(rows)
+        self.metrics.add("relatent_rows_total", len(rows))
+        self.watch.see(rows)
+        shorter = wanted.dimensions is not None and wanted.dimensions < self.space.dim
+        found = found[:, : wanted.dimensions] if shorter else found
+        return np.asarray(unit_norm(found) if shorter or self.settings.normalize else found)
+
+    async def _body(self, request: Any) -> bytes:
+        """Read the body, up to the limits of size and time."""
+        max_body = self.settings.max_body
+        declared = request.headers.get("content-length", "0")
+        raw = bytearray()
+        try:
+            async with asyncio.timeout(self.settings.body_timeout):
+                async for chunk in request.stream():
+                    raw += chunk
+                    if max(len(raw), int(declared) if declared.isdigit() else 0) > max_body:
+                        raise Refused("body_too_large", f"The body exceeds {max_body} bytes: send fewer at a time.")
+        except TimeoutError as error:
+            limit = self.settings.body_timeout
+            raise Refused("slow_client", f"The body did not arrive within {limit:g} s.", Connection="close") from error
+        return bytes(raw)
+
+    async def _worked(self, work: Callable[..., Any], *given: Any, size: int) -> Any:
+        return await asyncio.to_thread(work, *given) if size > LARGE else work(*given)
+
+    def _json(self, content: dict[str, Any]) -> Any:
+        return self.responses.Response(json_of(content), media_type="application/json")

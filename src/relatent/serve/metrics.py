@@ -1,4 +1,4 @@
-"""Counts and times in the text format of Prometheus."""
+"""Metrics in the text format of Prometheus, and a check that incoming vectors are those of the fitted space."""
 
 from __future__ import annotations
 
@@ -12,26 +12,29 @@ import numpy as np
 
 from relatent.spaces.fingerprint import Fingerprint
 from relatent.spaces.probe import Match
-from relatent.translate.endpoints import Endpoints
+from relatent.translate.endpoints import Endpoints, Side
 
+# Rows that are compared with the fitted space together, and rows between two such checks.
+WINDOW, EVERY = 64, 256
 # Upper bounds in seconds.
 BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 HELP = {
     "relatent_requests_total": ("counter", "Requests by path and status."),
     "relatent_rows_total": ("counter", "Vectors translated."),
-    "relatent_requests_in_progress": ("gauge", "Requests that are being answered."),
+    "relatent_requests_in_progress": ("gauge", "Requests in progress."),
     "relatent_source_mismatch": ("gauge", "1 if the last vectors do not look like the fitted space."),
     "relatent_request_seconds": ("histogram", "Time to answer, by path."),
-    "relatent_upstream_seconds": ("histogram", "Time that the upstream took."),
+    "relatent_upstream_seconds": ("histogram", "Time of the upstream to answer."),
 }
 Labels = tuple[tuple[str, str], ...]
+log = logging.getLogger("relatent.serve")
 
 
 class Metrics:
-    """Few series, all known beforehand: paths are those of routes, never what a client made up."""
+    """Counters, gauges and histograms. The paths are those of the routes, so that clients cannot add series."""
 
     def __init__(self) -> None:
-        self._lock = Lock()  # large requests are worked on in threads
+        self._lock = Lock()  # large requests are processed in threads
         self.values: dict[tuple[str, Labels], float] = defaultdict(float)
         self.times: dict[tuple[str, Labels], list[float]] = {}
 
@@ -53,7 +56,7 @@ class Metrics:
             found[-1] += seconds
 
     def text(self) -> str:
-        """Return everything for Prometheus."""
+        """Return all metrics in the text format."""
         with self._lock:
             return "\n".join(self._lines()) + "\n"
 
@@ -78,37 +81,32 @@ def _shown(labels: Labels) -> str:
     return "{" + ",".join(f'{name}="{value}"' for name, value in labels) + "}" if labels else ""
 
 
-# Rows that are looked at together, and rows from one look to the next.
-LOOKED_AT, EVERY = 64, 256
-log = logging.getLogger("relatent.serve")
-
-
 class SourceWatch:
-    """Keeps the last rows, and compares them with the fitted space now and then.
+    """Keeps the last rows, and compares them with the fitted space from time to time.
 
-    An embedder whose model was changed behind its name answers with vectors of the right width that mean nothing here.
+    An embedder whose model was replaced under the same name returns vectors of the right width and another space.
     """
 
-    def __init__(self, endpoints: Endpoints, side: str) -> None:
+    def __init__(self, endpoints: Endpoints, side: Side) -> None:
         known = endpoints.source if side == "source" else endpoints.target
         self._known = (known, *endpoints.accepted)
-        self._rows: deque[np.ndarray] = deque(maxlen=LOOKED_AT)
-        self._unseen, self._lock = EVERY - LOOKED_AT, Lock()
-        self.match = Match("same", "fewer rows were seen than it takes to tell")
+        self._rows: deque[np.ndarray] = deque(maxlen=WINDOW)
+        self._unchecked, self._lock = EVERY - WINDOW, Lock()
+        self.match = Match("same", f"fewer than {WINDOW} rows were seen")
 
     def see(self, rows: np.ndarray) -> None:
-        """Take rows into account; looks at them once enough have come."""
+        """Add rows, and check the last ones every ``EVERY`` rows."""
         with self._lock:
-            self._rows.extend(rows[-LOOKED_AT:].copy())
-            self._unseen += len(rows)
-            if self._unseen >= EVERY and len(self._rows) == LOOKED_AT:
-                self._unseen = 0
-                self._look()
+            self._rows.extend(rows[-WINDOW:].copy())
+            self._unchecked += len(rows)
+            if self._unchecked >= EVERY and len(self._rows) == WINDOW:
+                self._unchecked = 0
+                self._check()
 
-    def _look(self) -> None:
+    def _check(self) -> None:
         given = Fingerprint.of(np.stack(self._rows))
         matches = [known.matches(given) for known in self._known]
         found = next((match for match in matches if match.outcome == "same"), matches[0])
         if found.outcome != "same" and self.match.outcome == "same":
-            log.warning("The vectors that come in may not be of the space that this translator was fitted on.")
+            log.warning("The incoming vectors may not be of the space that this translator was fitted on.")
         self.match = found

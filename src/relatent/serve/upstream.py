@@ -1,62 +1,21 @@
-"""The embedder behind the service: asked in OpenAI's dialect, and believed only as far as its answer can be checked."""
+"""The OpenAI-compatible embedder behind the service; its answers are checked."""
 
 from __future__ import annotations
 
-import re
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from relatent._errors import needs
 from relatent._http import Refused
-from relatent.serve.messages import object_of, rows_of
+from relatent.serve.protocol import Settings, object_of, rows_of
 
-
-@dataclass(frozen=True)
-class Settings:
-    """Limits, names and addresses. Keys are not shown when it is printed."""
-
-    side: str = "source"
-    normalize: bool = False
-    """Whether answers are scaled to unit norm, as most embedders' vectors are."""
-    model: str | None = None
-    """The name that answers go by; the target's model by default."""
-    upstream: str | None = None
-    """Address of an OpenAI-compatible embedder of the source, such as http://127.0.0.1:9000/v1."""
-    upstream_model: str | None = None
-    """The model to ask it for; the one that was asked for by default."""
-    upstream_key: str | None = field(default=None, repr=False)
-    api_key: str | None = field(default=None, repr=False)
-    """What callers must send as a bearer token, if anything."""
-    max_rows: int = 2_048
-    """Vectors or texts per request."""
-    max_body: int = 32 * 2**20
-    """Bytes per request, and per answer of the upstream."""
-    max_requests: int = 256
-    """Requests at a time; those beyond are refused at once, to be tried again."""
-    body_timeout: float = 15.0
-    """Seconds that a client may take to send its request."""
-    upstream_timeout: float = 30.0
-    """Seconds that the upstream may take to answer."""
-
-    def __post_init__(self) -> None:
-        """Refuse what no request could pass."""
-        for name in ("max_rows", "max_body", "max_requests", "body_timeout", "upstream_timeout"):
-            if not getattr(self, name) > 0:
-                raise ValueError(f"{name} is {getattr(self, name)}: expected more than 0.")
-        if self.upstream is not None and not re.match(r"https?://[^/]", self.upstream):
-            raise ValueError(
-                f"The upstream is {self.upstream!r}: expected an address such as http://127.0.0.1:9000/v1."
-            )
-
-
-# Seconds that an idle connection is kept: fewer than servers keep it, so that a request does not meet its closing.
+# Seconds that an idle connection is kept: shorter than servers keep it, so that a request does not meet its closing.
 KEPT_IDLE = 2.0
 
 
 class Upstream:
-    """A client of one address, with as many connections as there may be requests."""
+    """A client of one address, with one connection per concurrent request at most."""
 
     def __init__(self, settings: Settings, width: int) -> None:
         self.httpx = needs("httpx", "serve", "ask an embedder")
@@ -71,11 +30,11 @@ class Upstream:
             headers={} if key is None else {"Authorization": f"Bearer {key}"},
             timeout=settings.upstream_timeout,
             limits=self.httpx.Limits(max_connections=settings.max_requests, **limits),
-            trust_env=False,  # the address that was given is the one that is asked
+            trust_env=False,  # no proxy of the environment
         )
 
     async def embed(self, given: dict[str, Any], count: int) -> tuple[np.ndarray, dict[str, Any]]:
-        """Return one row per input, and the usage that the upstream reports."""
+        """Return one row per input, and the usage reported by the upstream."""
         asked: dict[str, Any] = {name: given[name] for name in ("input", "model", "user") if name in given}
         if self.settings.upstream_model is not None:
             asked["model"] = self.settings.upstream_model
@@ -86,7 +45,7 @@ class Upstream:
         except (KeyError, TypeError, ValueError, Refused) as error:
             raise Refused(
                 "upstream_failed",
-                f"The upstream's answer holds no vectors of {self.width} finite numbers: it must be the model that the "
+                f"The upstream's answer is not rows of {self.width} finite numbers: expected the model that the "
                 "translator was fitted on.",
             ) from error
         if len(rows) != count:
@@ -108,9 +67,9 @@ class Upstream:
             raise Refused("upstream_failed", "The upstream's answer is not a JSON object.") from error
 
     async def _posted(self, content: dict[str, Any]) -> bytes:
-        """Ask over a kept connection, and once more over a new one if it was closed before any answer.
+        """Send a request over a kept connection, and retry it over a new one if that was closed before any answer.
 
-        An upstream may close an idle connection just as a request is sent. Texts are then embedded twice at worst.
+        An upstream may close an idle connection just as a request is sent. Texts are embedded twice at worst.
         """
         request = self.kept.build_request("POST", self.url, json=content)
         try:
@@ -123,7 +82,7 @@ class Upstream:
             await response.aclose()
 
     async def _read(self, response: Any) -> bytes:
-        """Read an answer that is one, and not too large. What it says about an error may hold texts, and is dropped."""
+        """Read an answer up to the limit of size. The body of an error may contain texts and is dropped."""
         if response.status_code == 429:
             wait = response.headers.get("Retry-After", "")
             known = {"Retry_After": wait} if wait.isdigit() else {}

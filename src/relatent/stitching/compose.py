@@ -1,4 +1,4 @@
-"""One model of three parts that were never trained together."""
+"""Stitch an encoder, a translator and a decoder that were never trained together into one model."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ def stitch(encoder: Any, translator: Any, decoder: Any) -> Any:
 
     Parameters
     ----------
-    encoder : what turns samples into vectors
-        A function, a torch module, or an object with ``encode`` (used before a call) or ``transform``. None if the
+    encoder : turns samples into vectors
+        A function, a torch module, or an object with ``encode`` (preferred to a call) or ``transform``. None if the
         samples are vectors already.
-    translator : what brings the encoder's vectors to where the decoder was trained
+    translator : maps the encoder's vectors into the space that the decoder was trained on
         A fitted :class:`~relatent.Translator` or :class:`~relatent.RelativeTranslator`; a fitted
         :class:`~relatent.RelativeProjection` for a decoder trained on relative vectors; a torch module, any function
         (of a hub, ``functools.partial(hub.translate, source=…, target=…)``), or None.
-    decoder : what reads them
+    decoder : reads the translated vectors
         A fitted scikit-learn estimator, a :class:`~relatent.stitching.LinearHead`, a torch module (``decode``
         is used where it has one), or a function.
 
@@ -48,10 +48,10 @@ def stitch(encoder: Any, translator: Any, decoder: Any) -> Any:
     -------
     A ``torch.nn.Sequential`` with parts ``encoder``, ``translator`` and ``decoder`` if encoder and decoder are torch
     modules, and a :class:`StitchedModel` otherwise. Nothing is trained, copied or changed: train mode, device and
-    parameters of the parts stay as they are, and a module in train mode with dropout or batch statistics is warned of.
+    parameters of the parts stay as they are. A warning is issued for dropout or batch statistics in train mode.
 
-    What breaks it: a translator fitted on other encoders, a decoder trained on vectors that were prepared in a way that
-    the target's were not, anchors that say nothing about the samples. Widths are checked as early as they are known.
+    What breaks it: a translator fitted on other encoders, a decoder trained on vectors with another preprocessing than
+    the target's, anchors from another domain than the samples. Widths are checked as soon as they are known.
 
     References: Moschella et al., ICLR 2023, section 5; Maiorca et al., NeurIPS 2023, section 4.
 
@@ -94,31 +94,31 @@ def stitch_at(
     Parameters
     ----------
     front : torch module
-        Its beginning is used, up to and with ``front_layer``.
+        Used up to and including ``front_layer``.
     front_layer : name of a layer, as ``named_modules`` lists it
-        What it gives is passed on: vectors (n, d), token sequences (n, t, d), or feature maps (n, d, …), position by
-        position. Feature maps of another size are averaged or interpolated to the size that the back expects.
+        Its output is translated position by position: vectors (n, d), token sequences (n, t, d), or feature maps
+        (n, d, …). Feature maps of another size are averaged or interpolated to the size that the back expects.
     back : torch module
-        Its end is used, from behind ``back_layer``. It reads the same samples.
+        Used after ``back_layer``. It takes the same samples.
     back_layer : name of a layer
         Its output is replaced.
-    samples : tensor, or mapping of tensors that are given by name
-        The translator is fitted on what passes both layers for them; no labels are needed.
-    translator : an estimator that is not fitted yet
+    samples : tensor, or mapping of tensors that are passed by name
+        The translator is fitted on the outputs of both layers for them; no labels are needed.
+    translator : an unfitted estimator
         By default ``Translator("stitching")``.
     rows : int
         About how many positions are drawn to fit on.
     batch_size : int
-        How many samples run through the networks at a time.
+        Number of samples per pass through the networks.
     seed : int
         Decides which positions are drawn.
 
     Returns
     -------
-    A torch module of the parts ``front``, ``translator`` and ``back``. Both networks stay as they are.
+    A torch module with the parts ``front``, ``translator`` and ``back``. Both networks stay as they are.
 
-    What breaks it: a path around the back's layer, such as a skip connection, along which its own activations reach the
-    output; that is found out and warned of.
+    What breaks it: a path around the back's layer, such as a skip connection, by which its own activations reach the
+    output. This is detected, and a warning is issued.
 
     References: Lenc & Vedaldi, CVPR 2015, trained such layers; Moschella et al., ICLR 2023, name them as future work.
 
@@ -131,7 +131,7 @@ def stitch_at(
     >>> model(torch.randn(5, 8)).shape
     torch.Size([5, 3])
     """
-    from relatent.stitching.layers import CutNetwork
+    from relatent.stitching.modules import CutNetwork
 
     fitted = Translator("stitching") if translator is None else translator
     network = CutNetwork(front, front_layer, back, back_layer)
@@ -143,11 +143,11 @@ def _if_decoder_has(name: str) -> Callable[[F], F]:
 
 
 class StitchedModel:
-    """What :func:`relatent.stitch` makes of parts that are not all torch modules: samples in, the decoder's answer out.
+    """What :func:`relatent.stitch` returns for parts that are not all torch modules: samples in, predictions out.
 
-    ``predict``, ``predict_proba``, ``decision_function``, ``score`` and ``classes_`` are there if the decoder has them.
-    Calling the model calls the decoder, or predicts if that cannot be called. Scikit-learn decoders are given NumPy
-    arrays, off the graph of a torch encoder; torch decoders are given tensors on their device.
+    ``predict``, ``predict_proba``, ``decision_function``, ``score`` and ``classes_`` exist if the decoder has them.
+    Calling the model calls the decoder, or predicts if that is not callable. Scikit-learn decoders receive NumPy
+    arrays without gradient, torch decoders tensors on their device.
     """
 
     def __init__(self, encoder: Any, translator: Any, decoder: Any) -> None:
@@ -156,7 +156,7 @@ class StitchedModel:
         self.decoder = decoder
 
     def vectors(self, samples: Any) -> Array:
-        """Return what the decoder reads: encoded and translated samples."""
+        """Return the input of the decoder: encoded and translated samples."""
         with without_graph() if self._answers else nullcontext():
             x = self._encoded(samples)
             if isinstance(x, Space) and not isinstance(self.translator, TRANSLATORS):
@@ -169,7 +169,7 @@ class StitchedModel:
         return as_numpy(x) if self._answers else x
 
     def __call__(self, samples: Any) -> Any:
-        """Call the decoder on the vectors of the samples; predict if it cannot be called."""
+        """Call the decoder on the vectors of the samples; predict if it is not callable."""
         x = self.vectors(samples)
         if not is_module(self.decoder):
             return self.decoder(x) if callable(self.decoder) else self.decoder.predict(x)
@@ -180,7 +180,7 @@ class StitchedModel:
 
     @_if_decoder_has("predict")
     def predict(self, samples: Any) -> Any:
-        """Let the decoder predict."""
+        """Return the decoder's predictions."""
         return self.decoder.predict(self.vectors(samples))
 
     @_if_decoder_has("predict_proba")
@@ -195,7 +195,7 @@ class StitchedModel:
 
     @_if_decoder_has("score")
     def score(self, samples: Any, y: Any) -> float:
-        """Return the decoder's own score. A label that the decoder does not know is refused, not counted as wrong."""
+        """Return the decoder's own score. Labels that are unknown to the decoder are refused, not counted as wrong."""
         if hasattr(self.decoder, "classes_"):
             check_labels(y, self.decoder.classes_)
         return float(self.decoder.score(self.vectors(samples), as_numpy(y)))
@@ -226,7 +226,7 @@ class StitchedModel:
             warn_training("encoder", encoder)
             samples = as_input(samples, encoder)
         encode = getattr(encoder, "encode", encoder if callable(encoder) else getattr(encoder, "transform", None))
-        return encode(samples)  # type: ignore[misc]  # one of the three is there: check_roles saw to it
+        return encode(samples)  # type: ignore[misc]  # check_roles has ensured one of the three
 
     def _translated(self, x: Any) -> Any:
         t = self.translator
@@ -241,12 +241,12 @@ class StitchedModel:
 
 
 def _check_width(giver: str, x: Any, reader: str, part: Any) -> None:
-    """Check a batch of vectors against what the next part reads."""
+    """Check the width of a batch against that of the next part."""
     given = int(x.shape[1]) if getattr(x, "ndim", 0) == 2 else None
     check_widths(giver, given, reader, width_in(part))
 
 
 def without_graph() -> Any:
-    """Keep torch from recording what nobody will differentiate."""
+    """Return a context in which torch, if it is loaded, records no gradients."""
     torch = sys.modules.get("torch")
     return nullcontext() if torch is None else torch.no_grad()

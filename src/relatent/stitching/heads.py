@@ -1,4 +1,4 @@
-"""A trained linear head, as other libraries leave it in a file."""
+"""Trained linear heads read from files, and a translated space read by one: predictions, scores and accuracy."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 
 from relatent._array import Array, as_matrix, suggest, to_numpy
 from relatent._files import FileError
-from relatent._terminal import render
+from relatent._terminal import Result, render
 from relatent.evaluate.interval import Estimate, bootstrap
 from relatent.spaces.chunks import Chunk
 from relatent.spaces.fingerprint import Fingerprint
@@ -27,7 +27,7 @@ from relatent.translate.files import check_translator
 
 @dataclass(frozen=True, eq=False)
 class LinearHead:
-    """Scores of classes, ``x @ weight.T + bias``, and what the classes are called. Speaks as scikit-learn does.
+    """Scores of classes, ``x @ weight.T + bias``, and the names of the classes, with the methods of scikit-learn.
 
     >>> head = LinearHead(np.eye(2), np.zeros(2), np.asarray(["left", "up"]))
     >>> head.predict(np.asarray([[3.0, 1.0], [0.0, 2.0]])).tolist()
@@ -63,22 +63,22 @@ class LinearHead:
         return self(x)
 
     def predict(self, x: Array) -> np.ndarray:
-        """Name the class of each row."""
+        """Return the class of each row."""
         return self.best(self(x))
 
     def score(self, x: Array, y: Array) -> float:
-        """Share of rows whose class is named rightly."""
+        """Return the share of rows that are classified correctly."""
         return float(np.mean(self.predict(x) == to_numpy(y)))
 
     def best(self, scores: np.ndarray) -> np.ndarray:
-        """Name the class of the highest score."""
+        """Return the class with the highest score in each row."""
         return np.asarray(self.classes[np.argmax(scores, axis=1)])
 
 
 def read_head(path: AnyPath) -> LinearHead:
-    """Read a head from .safetensors or .npz: ``weight`` (classes × d), and ``bias`` and ``classes`` if it has them.
+    """Read a head from .safetensors or .npz: ``weight`` (classes × d), optional ``bias`` and ``classes``.
 
-    These are the names of a torch Linear layer; of scikit-learn save ``coef_`` and ``intercept_`` under them.
+    These are the names of a torch Linear layer; save ``coef_`` and ``intercept_`` of scikit-learn under them.
     """
     path = Path(path)
     with readable(path):
@@ -110,8 +110,8 @@ def _arrays(path: Path) -> dict[str, np.ndarray]:
 
 
 @dataclass(frozen=True)
-class StitchReport:
-    """How often the head was right, where the truth is known: untranslated, translated, and on its own encoder."""
+class StitchReport(Result):
+    """Accuracy of the head where the truth is known: untranslated, translated, and on its own encoder."""
 
     rows: int
     classes: int
@@ -126,23 +126,12 @@ class StitchReport:
         if self.left_out:
             lines.append(f"{self.left_out:,} rows that the translator was fitted on are left out of the accuracy.")
         if self.left_out and not self.scored:
-            lines.append("No other row is there to score: hold some out when fitting, or give rows of other keys.")
+            lines.append("There are no other rows to score: hold some out when fitting, or give rows of other keys.")
         cells = [(name, f"{e.value:.3f}", f"{e.low:.3f} – {e.high:.3f}") for name, e in self.accuracy.items()]
         if cells:
             lines.append(f"Accuracy on {self.scored:,} rows:")
             lines.append(render(("vectors", "accuracy", "95 % interval"), cells, (1, 2)))
         return "\n".join(lines)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain values, for JSON."""
-        scores = {name: e.to_dict() for name, e in self.accuracy.items()}
-        return {
-            "rows": self.rows,
-            "classes": self.classes,
-            "scored": self.scored,
-            "left_out": self.left_out,
-            "accuracy": scores,
-        }
 
 
 def stitch_space(
@@ -157,12 +146,12 @@ def stitch_space(
     overwrite: bool = False,
     progress: bool | None = None,
 ) -> StitchReport:
-    """Let a head that was trained on the target read the translated source; write its scores and a ``prediction``.
+    """Apply a head that was trained on the target to the translated source; write its scores and a ``prediction``.
 
-    With ``truth``, a column of the source, the accuracy is given beside that of untranslated vectors, where the
-    dimensions allow it, and beside that on the head's own encoder, where ``target`` is given with the same column.
-    Rows whose keys the translator was fitted on are left out of it. ``accept`` lets a source pass whose fingerprint is
-    another's.
+    With ``truth``, a column of the source, the accuracy is reported beside that of untranslated vectors, if the
+    dimensions agree, and beside that on the head's own encoder, if ``target`` is given with the same column.
+    Rows whose keys the translator was fitted on are left out of it. ``accept`` allows a source whose fingerprint
+    differs from that of the translator.
     """
     check_translator(translator)
     if accept:
@@ -186,7 +175,7 @@ def stitch_space(
 def _readers(
     source: Space, target: Space | None, head: LinearHead, read: Callable[[np.ndarray], Any]
 ) -> dict[str, tuple[Space, Callable[[np.ndarray], Any]]]:
-    """Return what to score, by name: a space and what reads its vectors."""
+    """Return the space and the reader of its vectors for each line of the accuracy."""
     readers: dict[str, tuple[Space, Callable[[np.ndarray], Any]]] = {}
     if source.dim == head.n_features_in_:
         readers["untranslated"] = (source, head)
@@ -204,7 +193,7 @@ def _check_column(space: Space, name: str | None) -> None:
 def _right(
     space: Space, read: Callable[[np.ndarray], Any], head: LinearHead, truth: str, seen: np.ndarray
 ) -> Iterator[np.ndarray]:
-    """Return, chunk by chunk, whether the head names the class of each row whose key was not seen: 1 or 0."""
+    """Yield per chunk whether each row whose key was not seen is classified correctly, 1 or 0."""
     for chunk in space.chunks():
         rows = np.flatnonzero(~np.isin(_hashes(chunk), seen))
         true = chunk.others.column(truth).take(rows).to_pylist()

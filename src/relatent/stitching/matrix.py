@@ -1,4 +1,4 @@
-"""The protocol of a stitching matrix: the split of the rows, the methods and the metric, checked before any work."""
+"""The stitching matrix: every encoder with every decoder by every method, scored on held-out rows."""
 
 from __future__ import annotations
 
@@ -21,129 +21,15 @@ from relatent.stitching.roles import width_in
 from relatent.translate import Translator
 from relatent.translate.maps import MAPS
 
+# Methods that are tried by default.
 METHODS = ("absolute", "relative", "orthogonal", "least_squares", "stitching", "inverse_relative", "dual_codes")
-"""Ways to stitch that are tried unless others are named."""
-
+# Metrics by name: the function of scikit-learn, its options, and whether larger is better.
 METRICS: dict[str, tuple[str, dict[str, Any], bool]] = {
     "accuracy": ("accuracy_score", {}, True),
     "weighted F1": ("f1_score", {"average": "weighted", "zero_division": 0.0}, True),
     "MSE": ("mean_squared_error", {}, False),
 }
-"""Metrics by name: the function of scikit-learn, its options, and whether larger is better."""
-
 TEST_SHARE = 0.2
-
-
-@dataclass(frozen=True)
-class Split:
-    """Which rows translators are fitted on, which decoders are trained on, and which are held out for the score."""
-
-    anchors: np.ndarray
-    train: np.ndarray
-    test: np.ndarray
-
-    @staticmethod
-    def draw(n: int, anchors: Any, train: Any, test: Any, seed: int) -> Split:
-        """Take what is given, draw what is not, and refuse test rows that something is fitted on."""
-        rng, every = random_generator(seed), np.arange(n)
-        drawn = isinstance(anchors, int | np.integer)
-        anchored = every[:0] if drawn else _row_numbers(anchors, n, "anchors")
-        trained = every[:0] if train is None else _row_numbers(train, n, "train")
-        if test is None:
-            free = np.setdiff1d(every, np.union1d(anchored, trained))
-            tested = np.sort(rng.permutation(free)[: max(1, round(TEST_SHARE * n))])
-        else:
-            tested = _row_numbers(test, n, "test")
-        if train is None:
-            trained = np.setdiff1d(every, tested)
-        if drawn:
-            anchored = np.sort(rng.choice(trained, check_count(int(anchors), len(trained)), replace=False))
-        for name, rows in (("train rows", trained), ("anchors", anchored)):
-            both = np.intersect1d(rows, tested)
-            if len(both):
-                raise ValueError(
-                    f"{len(both)} of the {len(rows)} {name} are test rows too, first row {both[0]}: expected none, "
-                    "since a score on rows that were learned from says nothing. Leave them out of one."
-                )
-        return Split(anchored, trained, tested)
-
-
-def find_methods(methods: Sequence[str] | Mapping[str, Any], seed: int) -> dict[str, Any]:
-    """Return each method by its name: an unfitted translator or projection, or None to leave vectors as they are."""
-    if isinstance(methods, str):
-        methods = [methods]
-    if not isinstance(methods, Mapping):
-        methods = {name: name for name in methods}
-    found = {name: _method(m, seed) if isinstance(m, str) else m for name, m in methods.items()}
-    if not found:
-        raise ValueError(f"No methods were given: expected at least one, such as {', '.join(METHODS)}.")
-    return found
-
-
-def _method(name: str, seed: int) -> Any:
-    known = {
-        "absolute": None,
-        "relative": RelativeProjection(),
-        "inverse_relative": RelativeTranslator("cosine", omega=8, delta=0.7, seed=seed),
-        "dual_codes": RelativeTranslator(),
-        **{goal: Translator(goal, seed=seed) for goal in ("vectors", "stitching")},
-        **{rule: Translator(map=rule, seed=seed) for rule in MAPS},
-    }
-    if name not in known:
-        raise ValueError(f"There is no method {name!r}.{suggest(name, known)}")
-    return known[name]
-
-
-def kind_of(method: str, methods: Mapping[str, Any]) -> str:
-    """Name the kind of vectors that decoders read under a method: absolute, or relative of some projection."""
-    return method if isinstance(methods[method], RelativeProjection) else "absolute"
-
-
-def kinds(methods: Mapping[str, Any]) -> list[str]:
-    """Kinds of vectors that decoders are needed for; absolute always, since it is the ceiling."""
-    return list(dict.fromkeys(["absolute", *(kind_of(method, methods) for method in methods)]))
-
-
-def find_metric(metric: Any, larger: bool | None) -> tuple[Callable[[Any, Any], float], str, bool]:
-    """Return the function, its name, and whether larger is better."""
-    if isinstance(metric, str):
-        if metric not in METRICS:
-            raise ValueError(f"There is no metric {metric!r}.{suggest(metric, METRICS)}")
-        from sklearn import metrics  # large, and few that stitch need it
-
-        function, options, better = METRICS[metric]
-        return partial(getattr(metrics, function), **options), metric, better
-    name = getattr(metric, "__name__", type(metric).__name__)
-    return metric, name, True if larger is None else larger
-
-
-def check_names(spaces: Mapping[str, Any], decoders: Any) -> None:
-    """Refuse what cannot be a set of decoders for these spaces."""
-    if len(spaces) < 2:
-        raise ValueError(f"{len(spaces)} spaces were given: expected at least 2 to stitch.")
-    if isinstance(decoders, type) or not (
-        isinstance(decoders, Mapping) or hasattr(decoders, "fit") or callable(decoders)
-    ):
-        raise TypeError(
-            f"decoders is {decoders!r}: expected an unfitted scikit-learn estimator, a function fit(x, labels) that "
-            "gives a decoder, or a mapping from names of spaces to fitted decoders."
-        )
-    strange = [name for name in decoders if name not in spaces] if isinstance(decoders, Mapping) else []
-    if strange:
-        raise ValueError(
-            f"The decoder {strange[0]!r} has no space of its name: name each after the space it was trained on."
-            f"{suggest(strange[0], spaces)}"
-        )
-
-
-def _row_numbers(rows: Any, n: int, name: str) -> np.ndarray:
-    given = to_numpy(rows)
-    if given.dtype == bool and given.shape == (n,):
-        return np.flatnonzero(given)
-    whole = given.ndim == 1 and len(given) > 0 and given.dtype.kind in "iu"
-    if not whole or np.any((given < 0) | (given >= n)):
-        raise ValueError(f"{name} does not hold row numbers from 0 to {n - 1}: expected a list of rows, or a mask.")
-    return np.asarray(given)
 
 
 def stitching_matrix(
@@ -172,24 +58,24 @@ def stitching_matrix(
     spaces : name → vectors, or name → encoder
         Parallel rows: row i means the same in each. Spaces with keys (:class:`relatent.Space`) are joined on them;
         labels and row numbers then follow the first.
-    samples : what encoders read
-        Encoders are what :func:`~relatent.stitch` takes for one.
+    samples : input of the encoders
+        Encoders as in :func:`~relatent.stitch`.
     decoders : an unfitted scikit-learn estimator, a function ``fit(x, labels) → decoder``, or name → fitted decoder
         The first two are trained on the train rows of every space. Fitted decoders are named as the spaces they were
         trained on; one that has a twin for relative vectors is given as ``{"absolute": …, "relative": …}``.
-    labels : what decoders should give, one entry per row
+    labels : expected output of the decoders, one entry per row
         Classes, or for reconstruction the originals.
     anchors, train, test : row numbers
-        ``anchors`` may be a number: so many train rows are drawn. Without ``test`` a fifth of the rows is drawn;
+        ``anchors`` may be a number of train rows to draw. Without ``test`` a fifth of the rows is drawn;
         without ``train`` all others are train rows. Test rows are neither train rows nor anchors.
     methods : names, or name → unfitted method
-        "absolute" (nothing is done), "relative" (:class:`~relatent.RelativeProjection`; decoders are trained on
+        "absolute" (no translation), "relative" (:class:`~relatent.RelativeProjection`; decoders are trained on
         relative vectors), a map or goal of :class:`~relatent.Translator` ("orthogonal", "least_squares",
         "stitching", …), "inverse_relative" (:class:`~relatent.RelativeTranslator` with cosine codes, ω = 8 and
         δ = 0.7, as published) and "dual_codes" (its default).
     metric : "accuracy", "weighted F1", "MSE" or a function ``(truth, answer) → number``
-        Decoders that give scores of classes are read by the largest. A class that a decoder has never seen counts as
-        wrong.
+        Of decoders that return scores of classes, the largest is taken. A class that a decoder has never seen counts
+        as wrong.
     larger_is_better : bool
         For a metric that is a function; true by default.
     seed : int
@@ -197,7 +83,7 @@ def stitching_matrix(
     progress : bool or None
         None shows a bar on a terminal.
 
-    Where widths differ, "absolute" is not available, and says so.
+    Where widths differ, "absolute" is not available, which is noted in the result.
 
     References: Moschella et al., ICLR 2023, tables 4–6; Maiorca et al., NeurIPS 2023, tables 1–4.
 
@@ -225,7 +111,7 @@ def stitching_matrix(
 
 @dataclass(frozen=True, eq=False)
 class _Stitcher:
-    """Stitches and scores pairs; what several pairs share is computed once."""
+    """Stitches and scores pairs; what pairs have in common is computed once."""
 
     spaces: dict[str, np.ndarray]
     decoders: Any
@@ -294,7 +180,7 @@ class _Stitcher:
             half = clone(known.decoder_).fit(y)
             return lambda vectors: half.transform(known.encoder_.transform(vectors))
         fitted = clone(unfitted).fit(x, y)
-        if isinstance(unfitted, RelativeTranslator) and not unfitted.complete:  # completion looks at both sides at once
+        if isinstance(unfitted, RelativeTranslator) and not unfitted.complete:  # completion depends on both sides
             self.cache["codes", source, method] = fitted
         return fitted
 
@@ -316,7 +202,7 @@ def _encoded(spaces: Mapping[str, Any], samples: Any, n: int, advance: Callable[
 
 
 def _in_one_order(spaces: Mapping[str, Any]) -> dict[str, Any]:
-    """Put spaces with keys in the order of the first, which labels and row numbers follow."""
+    """Put spaces with keys in the row order of the first, which labels and row numbers refer to."""
     held = {name: space for name, space in spaces.items() if isinstance(space, Space)}
     if not held:
         return dict(spaces)
@@ -338,9 +224,121 @@ def _is_array(space: Any) -> bool:
 
 
 def _answer(model: Any, x: np.ndarray, truth: np.ndarray) -> np.ndarray:
-    """Let a model answer; scores of classes, where a class is asked for, are read by the largest."""
+    """Return the output of a model; of scores of classes, if a class is expected, the largest is taken."""
     found = to_numpy(model.predict(x) if hasattr(model, "predict") else model(x))
     if truth.ndim != 1 or found.ndim != 2:
         return found
     best = np.argmax(found, axis=1)
     return np.asarray(model.classes_[best] if hasattr(model, "classes_") else best)
+
+
+@dataclass(frozen=True)
+class Split:
+    """Which rows translators are fitted on, which decoders are trained on, and which are held out for the score."""
+
+    anchors: np.ndarray
+    train: np.ndarray
+    test: np.ndarray
+
+    @staticmethod
+    def draw(n: int, anchors: Any, train: Any, test: Any, seed: int) -> Split:
+        """Draw the rows that are not given, and raise for test rows that something is fitted on."""
+        rng, every = random_generator(seed), np.arange(n)
+        drawn = isinstance(anchors, int | np.integer)
+        anchored = every[:0] if drawn else _row_numbers(anchors, n, "anchors")
+        trained = every[:0] if train is None else _row_numbers(train, n, "train")
+        if test is None:
+            free = np.setdiff1d(every, np.union1d(anchored, trained))
+            tested = np.sort(rng.permutation(free)[: max(1, round(TEST_SHARE * n))])
+        else:
+            tested = _row_numbers(test, n, "test")
+        if train is None:
+            trained = np.setdiff1d(every, tested)
+        if drawn:
+            anchored = np.sort(rng.choice(trained, check_count(int(anchors), len(trained)), replace=False))
+        for name, rows in (("train rows", trained), ("anchors", anchored)):
+            both = np.intersect1d(rows, tested)
+            if len(both):
+                raise ValueError(
+                    f"{len(both)} of the {len(rows)} {name} are test rows too, first row {both[0]}: expected none, "
+                    "since a score on rows that were used to fit is biased. Leave them out of one."
+                )
+        return Split(anchored, trained, tested)
+
+
+def find_methods(methods: Sequence[str] | Mapping[str, Any], seed: int) -> dict[str, Any]:
+    """Return each method by its name: an unfitted translator or projection, or None to leave vectors as they are."""
+    if isinstance(methods, str):
+        methods = [methods]
+    if not isinstance(methods, Mapping):
+        methods = {name: name for name in methods}
+    found = {name: _method(m, seed) if isinstance(m, str) else m for name, m in methods.items()}
+    if not found:
+        raise ValueError(f"No methods were given: expected at least one, such as {', '.join(METHODS)}.")
+    return found
+
+
+def _method(name: str, seed: int) -> Any:
+    known = {
+        "absolute": None,
+        "relative": RelativeProjection(),
+        "inverse_relative": RelativeTranslator("cosine", omega=8, delta=0.7, seed=seed),
+        "dual_codes": RelativeTranslator(),
+        **{goal: Translator(goal, seed=seed) for goal in ("vectors", "stitching")},
+        **{rule: Translator(map=rule, seed=seed) for rule in MAPS},
+    }
+    if name not in known:
+        raise ValueError(f"There is no method {name!r}.{suggest(name, known)}")
+    return known[name]
+
+
+def kind_of(method: str, methods: Mapping[str, Any]) -> str:
+    """Name the kind of vectors that decoders read under a method: absolute, or relative of some projection."""
+    return method if isinstance(methods[method], RelativeProjection) else "absolute"
+
+
+def kinds(methods: Mapping[str, Any]) -> list[str]:
+    """Kinds of vectors that decoders are needed for; absolute always, since it is the ceiling."""
+    return list(dict.fromkeys(["absolute", *(kind_of(method, methods) for method in methods)]))
+
+
+def find_metric(metric: Any, larger: bool | None) -> tuple[Callable[[Any, Any], float], str, bool]:
+    """Return the function, its name, and whether larger is better."""
+    if isinstance(metric, str):
+        if metric not in METRICS:
+            raise ValueError(f"There is no metric {metric!r}.{suggest(metric, METRICS)}")
+        from sklearn import metrics  # a large import that few users need
+
+        function, options, better = METRICS[metric]
+        return partial(getattr(metrics, function), **options), metric, better
+    name = getattr(metric, "__name__", type(metric).__name__)
+    return metric, name, True if larger is None else larger
+
+
+def check_names(spaces: Mapping[str, Any], decoders: Any) -> None:
+    """Raise for too few spaces, and for what cannot be decoders of these spaces."""
+    if len(spaces) < 2:
+        raise ValueError(f"{len(spaces)} spaces were given: expected at least 2 to stitch.")
+    if isinstance(decoders, type) or not (
+        isinstance(decoders, Mapping) or hasattr(decoders, "fit") or callable(decoders)
+    ):
+        raise TypeError(
+            f"decoders is {decoders!r}: expected an unfitted scikit-learn estimator, a function fit(x, labels) that "
+            "gives a decoder, or a mapping from names of spaces to fitted decoders."
+        )
+    unknown = [name for name in decoders if name not in spaces] if isinstance(decoders, Mapping) else []
+    if unknown:
+        raise ValueError(
+            f"The decoder {unknown[0]!r} has no space of its name: name each after the space it was trained on."
+            f"{suggest(unknown[0], spaces)}"
+        )
+
+
+def _row_numbers(rows: Any, n: int, name: str) -> np.ndarray:
+    given = to_numpy(rows)
+    if given.dtype == bool and given.shape == (n,):
+        return np.flatnonzero(given)
+    whole = given.ndim == 1 and len(given) > 0 and given.dtype.kind in "iu"
+    if not whole or np.any((given < 0) | (given >= n)):
+        raise ValueError(f"{name} does not hold row numbers from 0 to {n - 1}: expected a list of rows, or a mask.")
+    return np.asarray(given)

@@ -1,4 +1,4 @@
-"""The roles of a stitch, checked before it runs: encoder, translator and decoder, fitted and of widths that fit."""
+"""Checks of a stitch before it runs: encoder, translator and decoder in their roles, fitted, of matching widths."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ SHOWN = 5
 
 
 def is_module(part: Any) -> bool:
-    """Return whether something is a torch module, without loading torch for it."""
+    """Return whether something is a torch module, without importing torch."""
     torch = sys.modules.get("torch")
     return torch is not None and isinstance(part, torch.nn.Module)
 
 
 def as_numpy(x: Any) -> Any:
-    """Return arrays of other libraries in NumPy, off their graph and device; what is not an array stays as it is."""
+    """Return arrays of other libraries as NumPy arrays, without gradient; other objects are returned unchanged."""
     return to_numpy(x) if compat.is_array_api_obj(x) and not isinstance(x, np.ndarray) else x
 
 
 def check_roles(encoder: Any, translator: Any, decoder: Any) -> None:
-    """Refuse parts that cannot play their role, and parts that were not fitted."""
+    """Raise for parts that cannot play their role, and for unfitted parts."""
     _check_encoder(encoder)
     _check_translator(translator)
     _check_decoder(decoder)
@@ -42,8 +42,8 @@ def check_roles(encoder: Any, translator: Any, decoder: Any) -> None:
         _check_fitted(role, part)
     if getattr(translator, "target_map_", None) is not None:
         raise ValueError(
-            'The translator has goal="retrieval" and gives vectors to be ranked, not vectors of the target: expected '
-            'one that feeds a decoder. Fit Translator("stitching") on the same anchors.'
+            'The translator has goal="retrieval", whose output is not in the target\'s space: expected a translator '
+            'for a decoder. Fit Translator("stitching") on the same anchors.'
         )
 
 
@@ -52,15 +52,15 @@ def _check_encoder(part: Any) -> None:
     able = hasattr(part, "encode") or hasattr(part, "transform") or callable(part)
     if part is not None and (not able or answers or isinstance(part, (type, Hub, *TRANSLATORS))):
         raise TypeError(
-            f"The encoder is {_described(part)}: expected what turns samples into vectors, a function, a torch module "
-            f"or an object with encode or transform. {ORDER} If the samples are vectors already, the encoder is None."
+            f"The encoder is {_described(part)}: expected a function, a torch module, or an object with encode or "
+            f"transform. {ORDER} If the samples are vectors already, the encoder is None."
         )
 
 
 def _check_translator(part: Any) -> None:
     if isinstance(part, Hub):
         raise TypeError(
-            "The translator is a Hub, which joins many spaces: expected the way from one to another. Name them with "
+            "The translator is a Hub of many spaces: expected a translator from one space to another. Give "
             "functools.partial(hub.translate, source=…, target=…)."
         )
     other_role = hasattr(part, "encode") or any(hasattr(part, name) for name in ANSWERS)
@@ -76,8 +76,8 @@ def _check_decoder(part: Any) -> None:
     able = callable(part) or any(hasattr(part, name) for name in ANSWERS)
     if not able or isinstance(part, (type, Hub, *TRANSLATORS)):
         raise TypeError(
-            f"The decoder is {_described(part)}: expected what reads vectors, a fitted scikit-learn estimator, a torch "
-            f"module or a function. {ORDER}"
+            f"The decoder is {_described(part)}: expected a fitted scikit-learn estimator, a torch module or "
+            f"a function of vectors. {ORDER}"
         )
 
 
@@ -91,7 +91,7 @@ def _check_fitted(role: str, part: Any) -> None:
 
 
 def width_in(part: Any) -> int | None:
-    """Return the coordinates that a part reads, None where it does not say."""
+    """Return the number of coordinates that a part reads, None if it is unknown."""
     if is_module(part):
         from relatent.stitching.modules import edge_width
 
@@ -101,7 +101,7 @@ def width_in(part: Any) -> int | None:
 
 
 def width_out(part: Any) -> int | None:
-    """Return the coordinates that a part gives, None where it does not say."""
+    """Return the number of coordinates that a part returns, None if it is unknown."""
     if is_module(part):
         from relatent.stitching.modules import edge_width
 
@@ -112,7 +112,7 @@ def width_out(part: Any) -> int | None:
 
 
 def check_widths(giver: str, given: int | None, reader: str, read: int | None) -> None:
-    """Check that one part gives as many coordinates as the next reads, as far as both are known."""
+    """Check that one part returns as many coordinates as the next reads, if both are known."""
     if given is None or read is None or given == read:
         return
     advice = "Give a decoder that was trained on what the translator gives."
@@ -126,32 +126,32 @@ def check_widths(giver: str, given: int | None, reader: str, read: int | None) -
 
 
 def check_labels(y: Any, classes: Any) -> None:
-    """Refuse labels that a decoder cannot give, since no translation would make them right."""
+    """Raise for labels that a decoder cannot predict, since no translation would make them right."""
     known = set(to_numpy(classes).tolist())
     labels = to_numpy(y)
     if labels.ndim != 1:
         return
-    strange = [label for label in labels.tolist() if label not in known]
-    if not strange:
+    unknown = [label for label in labels.tolist() if label not in known]
+    if not unknown:
         return
-    names = sorted(set(strange), key=str)
+    names = sorted(set(unknown), key=str)
     shown = ", ".join(map(repr, names[:SHOWN])) + (", …" if len(names) > SHOWN else "")
     raise ValueError(
-        f"y holds {len(names)} labels that the decoder does not know ({shown}), in {len(strange)} of {len(labels)} "
+        f"y holds {len(names)} labels that the decoder does not know ({shown}), in {len(unknown)} of {len(labels)} "
         f"rows: it knows {', '.join(map(repr, sorted(known, key=str)[:SHOWN]))}{', …' if len(known) > SHOWN else ''}. "
         "Name the labels as its classes_ are named, or leave those rows out."
     )
 
 
 def warn_training(role: str, part: Any) -> None:
-    """Warn of a torch module whose answers are random, or depend on the batch, because it is in training mode."""
+    """Warn if the output of a torch module is random, or depends on the batch, because it is in training mode."""
     if not is_module(part) or not part.training:
         return
     from relatent.stitching.modules import mode_matters
 
     if mode_matters(part):
         warnings.warn(
-            f"The {role} is in training mode, so its dropout or batch statistics are at work: call {role}.eval().",
+            f"The {role} is in training mode, so its dropout or batch statistics are active: call {role}.eval().",
             stacklevel=4,
         )
 
