@@ -91,8 +91,8 @@ class Task:
 
     def command(self, verb: str, *words: Any) -> list[str]:
         """Return the command line of a step, in a process of its own."""
-        given = ["-t", self.translator, "--shard-rows", SHARD_ROWS] if verb == "apply" else []
-        words = (verb, self.url, *given, "--work", self.work, *words)
+        given = (self.translator, self.url, "--shard-rows", SHARD_ROWS) if verb == "apply" else (self.url,)
+        words = (verb, *given, "--work", self.work, *words)
         return [sys.executable, "-c", PROGRAM, "migrate", *map(str, words)]
 
     def run(self, verb: str, *words: Any, **options: Any) -> subprocess.CompletedProcess[str]:

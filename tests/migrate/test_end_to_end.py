@@ -73,7 +73,7 @@ def test_a_cheap_embedder_is_recommended_instead(tmp_path):
     task = Encoded()
     url = case_of("faiss").create(tmp_path, task.items())
     task.translator().save(tmp_path / "t.safetensors")
-    options = {"sample": task.sample(), "relevant": task.relevant(), "embed_rate": 100}
+    options = {"sample": task.sample(), "relevant": task.relevant(), "rows_per_second": 100}
     plan = plan_migration(url, tmp_path / "t.safetensors", **options)
     assert (plan.decision, plan.recommended) == ("NO-GO", "re-embed")
     assert "re-embedding is right" in " ".join(str(plan).split())

@@ -90,7 +90,7 @@ def test_both_sides_are_evaluated_as_they_will_be_served(light, sample, tmp_path
     rl.Translator("retrieval").fit(space_of(light.items, new=True), space_of(light.items)).save(
         tmp_path / "b.safetensors"
     )
-    plan = plan_migration(light.url, tmp_path / "b.safetensors", sample=spaces, relevant=relevant)
+    plan = plan_migration(light.url, tmp_path / "b.safetensors", sample=spaces[::-1], relevant=relevant)
     assert plan.new.metric == "inner"
     assert plan.decision == "GO"
     assert "Queries that were not translated get wrong answers" in " ".join(str(plan).split())
@@ -119,7 +119,7 @@ def of_rows(rows, **changes):
         (10**6, {"cost": Cost(10**6, 5)}, None, "1,000,000 rows take 55.6 hours"),
         (10**6, {}, None, "re-embedding is right"),
         (10**6, {"texts": False}, None, "not possible without the texts"),
-        (2 * FEW_ROWS, {"cost": Cost(2 * FEW_ROWS, 10**6, price=1)}, None, "cost 20.00"),
+        (2 * FEW_ROWS, {"cost": Cost(2 * FEW_ROWS, 10**6, price_per_million=1)}, None, "cost 20.00"),
         (2 * FEW_ROWS, {}, None, "--embed-rate"),
     ],
 )

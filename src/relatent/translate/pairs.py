@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 SAMPLE_SIZE = 10_000
 # An array of up to this many times the sample is kept alive, where allowed, instead of copying the sample out of it.
 LASTING = 4
-# From this many pairs on, so many of them held out once choose as well as three folds do.
-MANY, ENOUGH = 5_000, 1_000
+# From MANY pairs on, HELD_OUT of them held out once choose as well as three folds do.
+MANY, HELD_OUT = 5_000, 1_000
 # Below this many, one division into folds is a matter of luck.
 STEADY = 300
 
@@ -266,7 +266,7 @@ class Pairs:
             for again in range(max(1, STEADY // len(self.sample))):
                 yield from self.folds(3, seed + again)
             return
-        rows = np.sort(shuffled_rows(len(self.sample), ENOUGH, seed))
+        rows = np.sort(shuffled_rows(len(self.sample), HELD_OUT, seed))
         yield self.without(rows), rows
 
     def to_bytes(self) -> bytes:
