@@ -47,7 +47,7 @@ def test_report(here):
 
 @pytest.mark.parametrize(
     ("words", "says"),
-    [(("-o", "r.pdf"), "is not a name of a report"), (("-o", "old.parquet"), "is not a name of a report")],
+    [(("-o", "r.pdf"), "is not the name of a report"), (("-o", "old.parquet"), "is not the name of a report")],
 )
 def test_report_refuses_what_it_cannot_write(here, words, says):
     assert says in run("report", *PAIR, *words, code=ERROR).stderr
@@ -78,7 +78,7 @@ def test_answers_are_the_same_with_and_without_a_page(here):
 @pytest.mark.parametrize("name", ["old.parquet", "x.htm"])
 def test_a_report_never_replaces_a_file_of_another_kind(here, name):
     said = run("compare", *PAIR, "--report", name, "--overwrite", code=ERROR).stderr
-    assert "expected one that ends in .html, .md, .json" in said
+    assert "expected a name that ends in .html, .md, .json" in said
 
 
 def test_a_report_is_replaced_only_when_asked_and_refused_before_any_work(here):
