@@ -60,8 +60,8 @@ napoleon_use_ivar = True
 python_maximum_signature_line_length = 100
 # Arrays of every namespace are Any to a type checker; a reader wants the word.
 autodoc_type_aliases = {name: name for name in ("Array", "AnyPath", "Seed")}
-# Every link of ours must lead somewhere. Types of other libraries have no page here, and the types of parameters are
-# often described in words.
+# Every link of ours must resolve. Types of other libraries have no page here, and the types of parameters are often
+# described in words.
 nitpicky = True
 nitpick_ignore_regex = [(r"py:class", r".*"), (r"py:obj", r".*")]
 suppress_warnings = ["ref.python", "config.cache"]

@@ -1,6 +1,6 @@
-"""Write the API reference, one page per room, from what each public module announces in ``__all__``.
+"""Write the API reference, one page per public package, from its ``__all__``.
 
-Sphinx calls it before every build, so that a name cannot be missing or stale.
+Sphinx calls it before every build, so no name can be missing or stale.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from typing import Any
 
 import relatent
 
-# In the order in which data meets them.
-ROOMS = (
-    *("spaces", "anchors", "project", "evaluate", "translate", "stitching", "nn", "encode", "decide", "monitor"),
-    *("engines", "exports", "stores", "search", "migrate", "report", "serve", "explore"),
+# In the order of the stages of the data.
+PACKAGES = (
+    *("spaces", "anchors", "project", "evaluate", "translate", "nn", "stitching", "encode", "exports", "stores"),
+    *("monitor", "decide", "search", "migrate", "report", "serve", "explore", "engines"),
 )
 INDEX = """API
 ===
 
-Names in ``relatent`` itself come without their room: ``import relatent as rl; rl.Translator``.
+Names that are also in ``relatent`` itself are listed without their package: ``import relatent as rl; rl.Translator``.
 
 .. toctree::
    :maxdepth: 1
@@ -31,21 +31,21 @@ Names in ``relatent`` itself come without their room: ``import relatent as rl; r
 
 def pages() -> dict[str, str]:
     """Return the text of each page by its name."""
-    rooms = {room: page(room) for room in ROOMS}
-    return {"index": INDEX + "".join(f"   {room}\n" for room in ROOMS), **rooms}
+    made = {package: page(package) for package in PACKAGES}
+    return {"index": INDEX + "".join(f"   {package}\n" for package in PACKAGES), **made}
 
 
-def page(room: str) -> str:
-    """Return the page of one room: what it is for, and an entry for every name."""
-    title = f"relatent.{room}"
+def page(package: str) -> str:
+    """Return the page of one package: its docstring, and an entry for every name."""
+    title = f"relatent.{package}"
     head = f"{title}\n{'=' * len(title)}\n\n.. automodule:: {title}\n   :no-members:\n"
-    return "\n".join([head, *(entry(path, value) for path, value in public_names(room))])
+    return "\n".join([head, *(entry(path, value) for path, value in public_names(package))])
 
 
-def public_names(room: str) -> Iterator[tuple[str, Any]]:
-    """Yield what a room announces, each thing under its shortest public path."""
-    yield from _names(import_module(f"relatent.{room}"), f"relatent.{room}")
-    if room == "spaces":  # load reads what every room saves, and stands with the other readers
+def public_names(package: str) -> Iterator[tuple[str, Any]]:
+    """Yield the public names of a package, each with its shortest path."""
+    yield from _names(import_module(f"relatent.{package}"), f"relatent.{package}")
+    if package == "spaces":  # load reads what every package saves, and is listed with the other readers
         yield "relatent.load", relatent.load
 
 
@@ -61,7 +61,7 @@ def _names(module: Any, base: str) -> Iterator[tuple[str, Any]]:
 
 
 def entry(path: str, value: Any) -> str:
-    """Return the directive that documents one thing."""
+    """Return the directive that documents one name."""
     if inspect.isclass(value):
         return f".. autoclass:: {path}\n   :members:\n"
     if callable(value):
@@ -72,7 +72,7 @@ def entry(path: str, value: Any) -> str:
 
 
 def write(folder: Path) -> None:
-    """Write every page into a folder; what is unchanged keeps its date, so that Sphinx reads it once."""
+    """Write every page into a folder; unchanged files keep their date, so that Sphinx skips them."""
     folder.mkdir(exist_ok=True)
     made = pages()
     for stale in set(folder.glob("*.rst")) - {folder / f"{name}.rst" for name in made}:

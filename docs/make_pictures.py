@@ -1,8 +1,7 @@
-"""Make the pictures that README and docs show and the repository holds: ``python docs/make_pictures.py``.
+"""Make the pictures of README and docs that the repository holds: ``python docs/make_pictures.py``.
 
-The idea is the second picture of the gallery's first script; the demo's picture is what ``relatent demo`` leaves. Where
-chromium is installed, the report of the demo's two files is photographed, and the front page of the documentation if
-``make docs`` has built it.
+The idea is the second picture of the gallery's first script; the demo's picture is what ``relatent demo`` writes. If
+chromium is installed, a screenshot of the report of the demo's two files is taken.
 """
 
 from __future__ import annotations
@@ -17,7 +16,6 @@ import matplotlib as mpl
 
 HERE = Path(__file__).parent
 PICTURES = HERE / "pictures"
-SITE = HERE / "_build" / "html" / "index.html"
 
 
 def main() -> None:
@@ -28,12 +26,10 @@ def main() -> None:
     chromium = shutil.which("chromium")
     if chromium:
         report(chromium, PICTURES / "report.png")
-    if chromium and SITE.exists():
-        photograph(chromium, SITE, PICTURES / "docs.png", (1280, 1180), colors=128)
 
 
 def idea(path: Path) -> None:
-    """Run the script, and keep its last figure."""
+    """Run the script and keep its last figure."""
     import matplotlib.pyplot as plt
 
     runpy.run_path(str(HERE / "style.py"))["apply"]()
@@ -42,7 +38,7 @@ def idea(path: Path) -> None:
 
 
 def demo(path: Path) -> None:
-    """Run the demo, and keep its picture."""
+    """Run the demo and keep its picture."""
     from relatent.demo import run_demo
 
     with tempfile.TemporaryDirectory() as folder:
@@ -50,33 +46,30 @@ def demo(path: Path) -> None:
 
 
 def report(chromium: str, path: Path) -> None:
-    """Run the demo, write its report, and photograph the top of the page."""
+    """Run the demo, write its report, and take a screenshot of it."""
     from relatent import load, read_space
     from relatent.decide import read_relevance
     from relatent.demo import run_demo
-    from relatent.report import report_spaces, write_report
+    from relatent.report import make_report, write_report
 
     with tempfile.TemporaryDirectory() as folder:
         files = run_demo(folder).files
         pair = read_space(files["old"]), read_space(files["new"])
-        found = report_spaces(*pair, translator=load(files["translator"]), relevant=read_relevance(files["relevant"]))
+        found = make_report(load(files["translator"]), *pair, relevant=read_relevance(files["relevant"]))
         page = Path(folder, "report.html")
         write_report(found, page)
-        photograph(chromium, page, path, (940, 960), sharpness=2, colors=64)
+        screenshot(chromium, page, path)
 
 
-def photograph(
-    chromium: str, page: Path, path: Path, window: tuple[int, int], *, sharpness: float = 0.5, colors: int
-) -> None:
-    """Photograph the top of a page in few colors, ``sharpness`` times the size of the window."""
+def screenshot(chromium: str, page: Path, path: Path) -> None:
+    """Take the top of a page at twice its size, in 64 colors."""
     from PIL import Image
 
-    size = [f"--window-size={window[0]},{window[1]}", f"--force-device-scale-factor={max(sharpness, 1)}"]
-    options = ["--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", *size, f"--screenshot={path}"]
-    subprocess.run([chromium, *options, page.as_uri()], check=True, capture_output=True)
-    with Image.open(path) as photo:
-        sides = [round(side * sharpness) for side in window]
-        photo.convert("RGB").resize(sides, Image.Resampling.LANCZOS).quantize(colors).save(path, optimize=True)
+    options = ["--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--disable-background-networking"]
+    size = ["--window-size=940,960", "--force-device-scale-factor=2"]
+    subprocess.run([chromium, *options, *size, f"--screenshot={path}", page.as_uri()], check=True, capture_output=True)
+    with Image.open(path) as picture:
+        picture.convert("RGB").quantize(64).save(path, optimize=True)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
-"""One style for every picture: colors that color-blind readers can tell apart, readable labels, no boxes.
+"""One style for every picture: colors that color-blind readers can distinguish, readable labels, no boxes.
 
-Sphinx-Gallery applies it before each script, so that a script says ``"C0"`` and imports nothing of ours but relatent.
+Sphinx-Gallery applies it before each script, so that a script can use ``"C0"`` and imports only relatent.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ SETTINGS = {
 
 
 def apply(gallery: Any = None, name: str = "") -> None:
-    """Set the style; the arguments are those that Sphinx-Gallery gives to what it calls before a script."""
+    """Set the style; Sphinx-Gallery passes the arguments."""
     import matplotlib as mpl
     from cycler import cycler
 

@@ -355,3 +355,46 @@ def test_a_plan_uses_its_budget_and_never_a_known_row():
 def test_a_plan_that_cannot_be_is_refused(budget, known):
     with pytest.raises(ValueError, match=r"expected|outside|at most"):
         anchors.plan(np.eye(60), budget, known)
+
+
+@pytest.mark.parametrize("strategy", ["kmeans", "farthest_point"])
+def test_anchors_of_a_large_space_are_chosen_among_a_sample(rng, tmp_path, monkeypatch, strategy):
+    x = rng.normal(size=(3000, 4)).astype(np.float32)
+    rl.write_space(rl.Space(x, [f"k{i}" for i in range(3000)]), tmp_path / "x.parquet")
+    choose = getattr(anchors, strategy)
+    np.testing.assert_array_equal(choose(rl.read_space(tmp_path / "x.parquet"), 20, 1), choose(x, 20, 1))
+    monkeypatch.setattr(anchors, "SAMPLE_BYTES", 500 * 16)
+    space = rl.read_space(tmp_path / "x.parquet")
+    sample = np.sort(anchors.uniform(x, 500, 1))
+    rows = choose(space, 20, 1)
+    np.testing.assert_array_equal(rows, sample[choose(x[sample], 20, 1)])
+    written = anchors.write_anchors(space, tmp_path / "anchors.parquet", 20, strategy, seed=1)
+    assert (written.anchors, written.of, written.among) == (20, 3000, 500)
+    chosen = rl.read_space(tmp_path / "anchors.parquet")
+    assert list(chosen.keys) == [f"k{i}" for i in np.sort(rows)]
+    np.testing.assert_array_equal(chosen.vectors, x[np.sort(rows)])
+    assert "vectors" not in space.__dict__  # the file was never held in memory
+    np.testing.assert_array_equal(anchors.uniform(space, 20, 1), anchors.uniform(x, 20, 1))
+
+
+def test_the_next_anchors_of_a_large_space_are_planned_among_a_sample_and_the_known(rng, tmp_path, monkeypatch):
+    x = rng.normal(size=(3000, 4)).astype(np.float32)
+    rl.write_space(rl.Space(x), tmp_path / "x.npy")
+    monkeypatch.setattr(anchors, "SAMPLE_BYTES", 500 * 16)
+    space, known = rl.read_space(tmp_path / "x.npy"), np.asarray([2_999, 3, 17])
+    sample = np.union1d(known, anchors.uniform(x, 500, 1))
+    expected = sample[anchors.plan(x[sample], 9, np.searchsorted(sample, np.sort(known)), 1)]
+    np.testing.assert_array_equal(anchors.plan(space, 9, known, 1), expected)
+    assert not set(known) & set(anchors.plan(space, 9, known, 1))
+
+
+def test_columns_of_a_space_choose_its_anchors(tmp_path):
+    space = rl.Space([[0.0], [0.1], [9.0]], others={"n": [1, 5, 3]})
+    anchors.write_anchors(space, tmp_path / "a.parquet", 2, "most_frequent", column="n")
+    assert rl.read_space(tmp_path / "a.parquet").vectors.ravel().tolist() == [0.1, 9.0]
+    with pytest.raises(ValueError, match="most_frequent needs a column of the space and 'm' is none"):
+        anchors.write_anchors(space, tmp_path / "b.parquet", 2, "most_frequent", column="m")
+    with pytest.raises(ValueError, match="There is no strategy 'kmean'"):
+        anchors.write_anchors(space, tmp_path / "b.parquet", 2, "kmean")
+    with pytest.raises(FileExistsError):
+        anchors.write_anchors(space, tmp_path / "a.parquet", 2)

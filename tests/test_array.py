@@ -16,9 +16,6 @@ from relatent._array import (
     as_rows,
     as_same_space,
     check_count,
-    is_exported,
-    is_traced,
-    is_tracked,
     like,
     random_generator,
     row_chunks,
@@ -27,6 +24,7 @@ from relatent._array import (
     take_rows,
     to_numpy,
 )
+from relatent._torch import is_exported, is_traced, is_tracked
 
 
 @pytest.mark.parametrize(
@@ -155,7 +153,7 @@ def test_one_space_has_one_dtype(xp):
 
 
 def test_rows_that_are_not_parallel_are_refused():
-    with pytest.raises(ValueError, match="x has 3 rows and y has 4 rows: expected as many"):
+    with pytest.raises(ValueError, match="x has 3 rows and y has 4 rows: expected the same number"):
         as_parallel(x=np.zeros((3, 2)), y=np.zeros((4, 5)))
     assert [a.shape for a in as_parallel(x=np.zeros((3, 2)), y=np.zeros((3, 5)))] == [(3, 2), (3, 5)]
 

@@ -1,11 +1,14 @@
-"""What is written is whole or absent, and replaces nothing that it may not."""
+"""Writes are atomic and replace nothing that they may not; records are checked."""
 
+import json
 import os
 import threading
+import zlib
+from contextlib import suppress
 
 import pytest
 
-from relatent._files import FileError, atomic_write, is_leftover
+from relatent._files import FileError, Records, atomic_write, dump_checked, is_leftover, load_checked
 
 
 def names(folder):
@@ -13,8 +16,8 @@ def names(folder):
 
 
 def write(path, text="new", **options):
-    with atomic_write(path, **options) as aside:
-        aside.write_text(text)
+    with atomic_write(path, **options) as tmp:
+        tmp.write_text(text)
 
 
 def test_a_file_is_replaced_only_if_allowed(tmp_path):
@@ -35,9 +38,9 @@ def test_what_appeared_meanwhile_is_kept(tmp_path, overwrite, links, monkeypatch
     path = tmp_path / "x"
     with (  # noqa: PT012
         pytest.raises(FileExistsError, match="appeared while it was being written, and is kept"),
-        atomic_write(path, overwrite=overwrite) as aside,
+        atomic_write(path, overwrite=overwrite) as tmp,
     ):
-        aside.write_text("ours")
+        tmp.write_text("ours")
         path.write_text("theirs")
     assert path.read_text() == "theirs"
     assert names(tmp_path) == ["x"]
@@ -45,14 +48,14 @@ def test_what_appeared_meanwhile_is_kept(tmp_path, overwrite, links, monkeypatch
 
 def test_a_folder_replaces_only_an_empty_folder(tmp_path):
     (tmp_path / "empty").mkdir()
-    with atomic_write(tmp_path / "empty") as aside:
-        aside.mkdir()
-        (aside / "a").write_text("a")
+    with atomic_write(tmp_path / "empty") as tmp:
+        tmp.mkdir()
+        (tmp / "a").write_text("a")
     assert names(tmp_path / "empty") == ["a"]
     with pytest.raises(FileError, match="not empty"), atomic_write(tmp_path / "empty"):
         pass
-    with pytest.raises(FileExistsError, match="appeared"), atomic_write(tmp_path / "late") as aside:  # noqa: PT012
-        aside.mkdir()
+    with pytest.raises(FileExistsError, match="appeared"), atomic_write(tmp_path / "late") as tmp:  # noqa: PT012
+        tmp.mkdir()
         (tmp_path / "late").mkdir()
         (tmp_path / "late" / "theirs").touch()
     assert names(tmp_path / "late") == ["theirs"]
@@ -69,11 +72,11 @@ def test_leftovers_of_the_dead_go_and_those_of_the_living_stay(tmp_path):
     for folder in (dead, users):
         folder.mkdir()
         (folder / "x").touch()
-    with atomic_write(tmp_path / "a") as aside:
-        aside.touch()
+    with atomic_write(tmp_path / "a") as tmp:
+        tmp.touch()
         write(tmp_path / "b")
-        assert aside.exists()
-        assert is_leftover(aside.parent.name)
+        assert tmp.exists()
+        assert is_leftover(tmp.parent.name)
         assert not dead.exists()
     assert names(tmp_path) == [".relatent-notes.part", "a", "b"]
 
@@ -90,9 +93,9 @@ def test_sidecars_of_two_writers_never_mix(tmp_path):
 
     def writer(number):
         for _ in range(20):
-            with atomic_write(tmp_path / "x", prepare=prepare) as aside:
-                aside.write_text(str(number))
-                aside.with_name("x.about").write_text(str(number))
+            with atomic_write(tmp_path / "x", prepare=prepare) as tmp:
+                tmp.write_text(str(number))
+                tmp.with_name("x.about").write_text(str(number))
 
     write(tmp_path / "x", "0")
     (tmp_path / "x.about").write_text("0")
@@ -103,3 +106,44 @@ def test_sidecars_of_two_writers_never_mix(tmp_path):
         thread.join()
     assert mixed == []
     assert names(tmp_path) == ["x", "x.about"]
+
+
+RECORDS = [{}, {"rows": 3, "name": "ключ"}, {"nested": {"a": [1, None, 0.1]}, "flag": True}]
+
+
+def first_format(record):
+    """The format of the first files: the CRC-32 in front of the JSON."""
+    text = json.dumps(record, ensure_ascii=False, sort_keys=True)
+    return f"{zlib.crc32(text.encode()):08x} {text}"
+
+
+@pytest.mark.parametrize("dump", [dump_checked, first_format])
+@pytest.mark.parametrize("record", RECORDS)
+def test_checked_json_comes_back_and_no_changed_byte_is_accepted(record, dump):
+    text = dump(record)
+    assert load_checked(text) == record
+    raw = text.encode()
+    for place in range(len(raw)):
+        changed = raw[:place] + bytes([raw[place] ^ 1]) + raw[place + 1 :]
+        with suppress(FileError):  # white space between values says nothing
+            assert load_checked(changed.decode(errors="replace")) == record
+
+
+@pytest.mark.parametrize("text", ["", "{", "{}", "[]", "null", '{"rows": 3}', "00000000 ", "\x00" * 9])
+def test_what_has_no_checksum_is_refused(text):
+    with pytest.raises(FileError):
+        load_checked(text)
+
+
+def test_records_are_read_back_replaced_and_removed(tmp_path):
+    records = Records(tmp_path / "work")
+    assert records.read("a/1.json") is None
+    records.write("a/1.json", {"rows": 1})
+    records.write("a/1.json", {"rows": 2})
+    assert records.read("a/1.json") == {"rows": 2}
+    assert names(tmp_path / "work" / "a") == ["1.json"]
+    (tmp_path / "work" / "a" / "1.json").write_bytes(b"\xff\xfe")
+    with pytest.raises(FileError):
+        records.read("a/1.json")
+    records.remove("a/1.json", "absent.json")
+    assert records.read("a/1.json") is None

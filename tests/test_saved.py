@@ -160,9 +160,19 @@ def test_a_atomic_write_that_lacks_a_field_is_named(tmp_path, kind, about):
         rl.load(tmp_path / "lacking")
 
 
-def test_an_absent_file_is_an_absent_file(tmp_path):
-    with pytest.raises(FileNotFoundError):
-        rl.load(tmp_path / "absent")
+@pytest.mark.parametrize("read", [rl.load, rl.read_space])
+@pytest.mark.parametrize("name", ["absent", "absent.safetensors"])
+def test_every_reader_says_the_same_about_a_missing_file(tmp_path, read, name):
+    with pytest.raises(FileNotFoundError, match=f"^There is no file .*{name}: check the path.$"):
+        read(tmp_path / name)
+
+
+def test_an_existing_file_is_replaced_only_when_asked(path):
+    with pytest.raises(FileExistsError, match="overwrite=True"):
+        write_saved(path, Saved("other", {}))
+    assert read_saved(path).kind == SAVED.kind
+    write_saved(path, Saved("other", {}), overwrite=True)
+    assert read_saved(path).kind == "other"
 
 
 @pytest.mark.parametrize(
@@ -177,7 +187,7 @@ def test_an_absent_file_is_an_absent_file(tmp_path):
 def test_a_failed_write_keeps_the_old_file_and_leaves_nothing_beside(path, unwritable):
     before = path.read_bytes()
     with pytest.raises((ValueError, TypeError, SafetensorError)):
-        write_saved(path, unwritable)
+        write_saved(path, unwritable, overwrite=True)
     assert path.read_bytes() == before
     assert list(path.parent.iterdir()) == [path]
 

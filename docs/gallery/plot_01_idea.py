@@ -1,9 +1,9 @@
-"""The idea: one picture, turned
-=============================
+"""The idea: one model, many coordinate systems
+============================================
 
-The same autoencoder, trained several times, draws nearly the same picture of the data every time: turned, mirrored and
-stretched. What stays is which items are near each other, and that is enough to understand one model's vectors by
-another's.
+The same autoencoder, trained several times, arranges the data in nearly the same way every time, but rotated, mirrored
+and stretched. Which items are close to each other stays the same, and that is enough to translate one model's vectors
+into another's.
 """
 
 # sphinx_gallery_thumbnail_number = 2
@@ -23,7 +23,7 @@ images, labels = torch.tensor(images[shown] / 16, dtype=torch.float32), labels[s
 
 
 def trained_encoder(seed, width, steps=500):
-    """Train an autoencoder from one seed and return what its bottleneck says about every image."""
+    """Train an autoencoder from one seed and return the bottleneck vectors of all images."""
     torch.manual_seed(seed)
     encoder = nn.Sequential(nn.Linear(64, 96), nn.GELU(), nn.Linear(96, 96), nn.GELU(), nn.Linear(96, width))
     decoder = nn.Sequential(nn.Linear(width, 96), nn.GELU(), nn.Linear(96, 96), nn.GELU(), nn.Linear(96, 64))
@@ -48,7 +48,7 @@ def draw(axes, points):
 
 
 # %%
-# A bottleneck of two coordinates hides nothing. Four trainings that differ in their seed alone:
+# A bottleneck of two dimensions can be drawn as it is. Four trainings that differ only in their seed:
 
 figure, row = plt.subplots(1, 4, figsize=(11, 3))
 for seed, axes in enumerate(row):
@@ -57,9 +57,9 @@ for seed, axes in enumerate(row):
 plt.show()
 
 # %%
-# With twelve coordinates, all drawn in the plane in which the first varies most. As they are, the spaces have nothing
-# to do with each other. Cosines to 200 shared images are nearly the same in all of them, and nothing was fitted. A
-# translator, fitted on 300 shared images, brings each space into the first.
+# Twelve dimensions, all drawn in the plane in which the first space varies most. As they are, the spaces are unrelated.
+# Cosines to 200 shared images are nearly the same in all of them, and nothing was fitted. A translator, fitted on 300
+# shared images, maps each space into the first.
 
 spaces = [trained_encoder(seed, width=12) for seed in range(4)]
 far, near = rl.anchors.farthest_point(spaces[0], 200, seed=0), rl.anchors.kmeans(spaces[0], 300, seed=0)
@@ -86,7 +86,7 @@ for i, axes in enumerate(grid[0]):
 plt.show()
 
 # %%
-# How often the nearest vector of training 1 to a vector of training 2 is that of the very same image:
+# How often the nearest vector of training 1 to a vector of training 2 belongs to the same image (self-retrieval@1):
 
 for name, views in {"as they are": spaces, "relative": relative, "translated": translated}.items():
     print(f"{name:12} {rl.evaluate.top1(views[1], views[0]):.2f}")

@@ -1,8 +1,8 @@
-"""What cosines to anchors survive
-===============================
+"""Invariances of cosines to anchors
+=================================
 
-A relative representation does not change when a space is rotated or rescaled, because its anchors move with it. An
-offset is another matter: it turns all cosines toward 1. Subtracting the anchors' mean first undoes it.
+A relative representation does not change when a space is rotated or rescaled, because its anchors change with it. An
+offset does change it: all cosines move toward 1. Subtracting the mean of the anchors first removes the offset.
 """
 
 import matplotlib.pyplot as plt
@@ -46,5 +46,4 @@ figure.colorbar(picture, ax=grid, shrink=0.7, label="cosine")
 plt.show()
 
 # %%
-# Rotating and rescaling change nothing in either row. The offset washes out the upper one and leaves the lower one as
-# it was.
+# Rotating and rescaling change nothing in either row. The offset washes out the upper row and leaves the lower.

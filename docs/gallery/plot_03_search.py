@@ -1,8 +1,8 @@
-"""A search across two models
-==========================
+"""Search across two models
+========================
 
-An index holds the vectors of an old network, queries come from a new one. Without translation the answers are random;
-with it they show what was asked for.
+An index holds vectors of an old network; queries come from a new one. Without translation the results are random; with
+it they are right.
 """
 
 import matplotlib.pyplot as plt
@@ -24,7 +24,7 @@ answers = {
 }
 
 # %%
-# The query on the left, the five nearest images of the index beside it; a frame marks an answer of the wrong digit.
+# The query on the left, the five nearest images of the index next to it. A frame marks a result of the wrong digit.
 
 figure, grid = plt.subplots(len(queries), 13, figsize=(11, 4.1), width_ratios=[1, 0.3, *[1] * 5, 0.3, *[1] * 5])
 for axes in grid.flat:
@@ -33,7 +33,7 @@ for axes in grid.flat:
 
 
 def show(axes, row, asked):
-    """Draw one image, framed where it is not of the digit that was asked for."""
+    """Draw one image, with a frame if it shows another digit than the query."""
     axes.imshow(upgrade.images[row].reshape(8, 8), cmap="gray_r")
     if upgrade.labels[row] != upgrade.labels[asked]:
         axes.spines[:].set(visible=True, color="C1", linewidth=2.5)
@@ -49,7 +49,7 @@ for column, title in {0: "query", 2: "untranslated", 8: "translated"}.items():
 plt.show()
 
 # %%
-# Over all images: the share of the ten nearest that show the digit that was asked for.
+# Over all images: the share of the ten nearest that show the digit of the query.
 
 for name, queries in {"untranslated": new, "translated": translator.transform(new)}.items():
     found = rl.evaluate.nearest(queries, old, 10, exclude_self=True).indices

@@ -1,9 +1,9 @@
-"""How many anchors does it take?
-==============================
+"""How many anchors are needed?
+============================
 
-The error falls with the number of anchors. Least squares has its worst moment where anchors are as many as coordinates:
-it fits them exactly, noise included. An orthogonal map never does, and soon stops learning. The default shrinks where
-the anchors say little, and goes on learning.
+The error falls with the number of anchors. Least squares is worst with as many anchors as dimensions, because it then
+fits them exactly, noise included. An orthogonal map never does, but it soon stops improving. The default shrinks its
+predictions if there are few anchors, and keeps improving with more.
 """
 
 import matplotlib.pyplot as plt
@@ -34,7 +34,7 @@ def errors(options, k):
 
 
 # %%
-# Anchors are drawn five times; the band spans all draws. The networks have 64 coordinates.
+# Anchors are drawn five times; the band spans all draws. The networks have 64 dimensions.
 
 figure, axes = plt.subplots(figsize=(9.5, 4.2))
 for (name, options), marker in zip(maps.items(), "osD", strict=True):
@@ -54,5 +54,5 @@ axes.set_title("error on images that no map has seen")
 plt.show()
 
 # %%
-# On your own data you need not draw this curve: ``expected_quality`` of a fitted translator predicts from the anchors
-# alone how it will do, and what more of them would add.
+# You need not draw this curve for your own data: ``expected_quality`` of a fitted translator estimates its quality from
+# the anchors alone, and what more anchors would add.

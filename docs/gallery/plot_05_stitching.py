@@ -1,9 +1,9 @@
-"""Every encoder with every head
-=============================
+"""Every encoder with every classifier
+===================================
 
-Four encoders of the same digits, each with a head that was trained on it alone. Put the head of one on the vectors of
-another. As they are, it guesses. Relative vectors work among encoders of one kind and lose more across kinds.
-Translated vectors are read nearly as well as the head's own.
+Four encoders of the same digits, each with a classifier (head) that was trained on it alone. Apply the head of one to
+the vectors of another: untranslated, it guesses. Relative vectors work between encoders of one kind and lose more
+across kinds. Translated vectors work nearly as well as those of the head's own encoder.
 """
 
 import matplotlib.pyplot as plt
@@ -32,11 +32,11 @@ matrix = rl.stitching_matrix(
 print(matrix)
 
 # %%
-# The same as a picture: rows are encoders, columns are heads. On the diagonal a head reads its own encoder.
+# The same as a picture: rows are encoders, columns are heads. On the diagonal, a head is used with its own encoder.
 
 
 def ink(value):
-    """Return the color of letters that can be read on a cell."""
+    """Return a text color that is legible on a cell."""
     return "black" if value > 0.6 else "white"
 
 

@@ -2,9 +2,9 @@
 ===============================================
 
 Three networks are trained from three seeds. Each has a layer between encoder and head that describes a vector by its
-similarity to 100 anchor images. Then each head gets the encoder of another. What the head reads decides: raw cosines
-differ in their spread from training to training; scaled to mean 0 and variance 1, which is the layer's default,
-they can be exchanged.
+similarity to 100 anchor images. Then each head is used with the encoder of another network. The spread of raw cosines
+differs between trainings, so heads cannot be exchanged. Scaled to mean 0 and variance 1, the default of the layer, they
+can.
 """
 
 from itertools import permutations
@@ -24,7 +24,7 @@ train, test = slice(0, 1000), slice(1000, None)
 
 
 def trained(seed, **options):
-    """Train encoder, relative layer and head together, as any network."""
+    """Train encoder, relative layer and head together."""
     torch.manual_seed(seed)
     encoder = nn.Sequential(nn.Linear(64, 128), nn.ReLU(), nn.Linear(128, 32))
     relative = rl.nn.RelativeProjection(images[:100], encoder=encoder, **options)
@@ -40,12 +40,12 @@ def trained(seed, **options):
 
 @torch.no_grad()
 def accuracy(encoder, relative, head):
-    """Return how often a head is right about the relative vectors of an encoder."""
+    """Return the accuracy of a head on the relative vectors of an encoder."""
     return float((head(relative(encoder(images[test]))).argmax(1) == labels[test]).float().mean())
 
 
 # %%
-# Each setting: three networks with their own heads, and the six ways to give a head another's encoder.
+# For each setting: three networks with their own heads, and six heads with the encoder of another network.
 
 settings = {
     'output="none"\n(raw cosines)': {"output": "none"},

@@ -1,8 +1,7 @@
-"""A zoo of models, compared
-=========================
+"""Compare many models
+===================
 
-How alike are the spaces of many models? One number per pair makes a map of the zoo: which models would understand each
-other, and which stand alone.
+How similar are the spaces of many models? One number per pair shows which models agree and which do not.
 """
 
 import matplotlib.pyplot as plt
@@ -36,14 +35,14 @@ spaces = {name: network.encode(held_out) for name, network in zoo.items()} | {
 names = list(spaces)
 
 # %%
-# The share of an item's ten nearest neighbors that two models agree on, and the tree that it makes.
+# The share of an item's ten nearest neighbors that two models have in common, and the tree that follows from it.
 
 alike = np.asarray([[rl.evaluate.mutual_knn(spaces[a], spaces[b], k=10) for b in names] for a in names])
 tree = linkage(squareform(1 - alike, checks=False), method="average")
 
 figure, (left, right) = plt.subplots(1, 2, figsize=(12, 4.8), width_ratios=[1, 1.25])
 drawn = dendrogram(tree, labels=names, orientation="left", ax=left, color_threshold=0, above_threshold_color="C7")
-left.set(title="who is near whom", xlabel="1 − shared neighbors")
+left.set(title="models by similarity", xlabel="1 − shared neighbors")
 left.spines["left"].set_visible(False)
 order = drawn["leaves"][::-1]
 picture = right.imshow(alike[np.ix_(order, order)], vmin=0, vmax=1)
@@ -57,6 +56,6 @@ right.set_title("shared neighbors")
 plt.show()
 
 # %%
-# One pair in every measure, each beside what shuffled rows would give:
+# One pair in every measure, each next to its value for shuffled rows:
 
 print(rl.compare(spaces["digits, seed 1"], spaces["digits, seed 2"]))

@@ -1,8 +1,8 @@
 """Stay, translate, rerank or re-embed?
-=====================================
+====================================
 
-The model behind a search changes. What to do with the old index is decided on judged queries: each option is scored on
-the same queries, and paired differences say which of them are clear.
+The model behind a search changes. Judged queries decide what to do with the old index: each option is scored on the
+same queries, and paired differences show which of them are significant.
 """
 
 import tempfile
@@ -16,8 +16,8 @@ verdict = run_demo(tempfile.mkdtemp()).verdict
 print(verdict)
 
 # %%
-# The same as a picture. An interval holds 95 % of the scores of resampled queries. On the right, the
-# differences from staying, query by query: they decide.
+# The same as a picture. An interval contains 95 % of the scores of resampled queries. The differences on the right,
+# computed query by query, decide.
 
 options = {
     "stay": "stay: old model, old index",

@@ -1,9 +1,9 @@
-"""Images and texts without training (ASIF)
-========================================
+"""Classify images by text, without training (ASIF)
+================================================
 
-An image encoder and a text encoder that never met become a classifier by prompts, from coupled examples alone: images
-with captions. An image is described by the captioned images that it resembles, a prompt by the captions that it
-resembles, and the two descriptions are compared.
+An image encoder and a text encoder, trained independently, become a zero-shot classifier from images with captions. An
+image is described by the captioned images that it resembles, a prompt by the captions that it resembles, and the two
+descriptions are compared.
 """
 
 import matplotlib.pyplot as plt
@@ -20,7 +20,7 @@ images = images / 16
 words = ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine"]
 
 # %%
-# Captions name the digit and how it is drawn. How thick and how wide it is, is measured in the image.
+# Captions name the digit and how it is drawn. Thickness and width are measured in the image.
 
 ink, width = images.sum(axis=1), (images.reshape(-1, 8, 8).max(axis=1) > 0.5).sum(axis=1)
 captions = [
@@ -30,7 +30,7 @@ captions = [
 print(*captions[:4], sep="\n")
 
 # %%
-# Two encoders that know nothing of each other: principal components of pixels, and of the letters of words.
+# Two independent encoders: principal components of pixels, and of the letters of words.
 
 see = PCA(40, random_state=0).fit(images)
 letters = TfidfVectorizer(analyzer="char_wb", ngram_range=(2, 4))
@@ -46,7 +46,7 @@ for k in counts:
     accuracies.append(np.mean(asif.predict(pictures[test], asked) == labels[test]))
 
 # %%
-# Left: accuracy by the number of captioned images; chance is 10 %. Right: what the prompts say about some images.
+# Left: accuracy by the number of captioned images; chance is 10 %. Right: scores of the prompts for some images.
 
 examples = [int(np.flatnonzero(labels[test] == digit)[1]) for digit in (0, 3, 4, 6, 9)]
 shares = asif.predict_proba(pictures[test][examples], asked)
@@ -57,7 +57,7 @@ axes = curve.subplots()
 axes.plot(counts, accuracies, marker="o")
 axes.axhline(0.1, color="C7", linewidth=1, linestyle=":")
 axes.text(10, 0.12, "chance", color="C7")
-axes.set(xscale="log", ylim=(0, 1), xlabel="captioned images", title="classified right by prompts")
+axes.set(xscale="log", ylim=(0, 1), xlabel="captioned images", title="zero-shot accuracy")
 axes.set_xticks(counts, [str(k) for k in counts])
 axes.minorticks_off()
 axes.yaxis.set_major_formatter(lambda value, _: f"{value:.0%}")

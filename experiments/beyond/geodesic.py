@@ -131,7 +131,7 @@ def score(x: np.ndarray, y: np.ndarray, similarity: str, anchors: int, seed: int
     rest = np.setdiff1d(np.arange(len(x)), rows)
     a, b = (one[rest] - one[rest].mean(axis=0) for one in (a, b))  # distances share a mean that says nothing
     found = rl.evaluate.retrieval_report(a, b, k=10)
-    return [found["mrr"].value, found["top1"].value, float(rl.evaluate.cosine(a, b))]
+    return [found["mrr"].value, found["top1"].value, float(rl.evaluate.mean_cosine(a, b))]
 
 
 def findings(scores: Scores) -> Iterator[Finding]:

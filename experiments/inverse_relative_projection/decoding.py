@@ -74,7 +74,7 @@ def choose_delta(
     scores = np.zeros(len(deltas))
     for x, y in pairs:
         decoded = decode_grid(x[rows], x[anchors], y[anchors], deltas, (omega,), seed)
-        scores += [float(rl.evaluate.cosine(one.vectors, y[rows])) for one in decoded]
+        scores += [float(rl.evaluate.mean_cosine(one.vectors, y[rows])) for one in decoded]
     return deltas[int(np.argmax(scores))]
 
 
@@ -114,7 +114,7 @@ def score_grid(
     (x, y), chosen = (task.spaces[name] for name in pair), task.anchors(anchors)
     found = [
         (
-            float(rl.evaluate.cosine(one.vectors, y[rows])),
+            float(rl.evaluate.mean_cosine(one.vectors, y[rows])),
             float(head.score(one.vectors, task.labels[rows])),
             one.condition_number,
             one.anchors,

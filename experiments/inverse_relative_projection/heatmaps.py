@@ -61,7 +61,7 @@ def grid(task: Task, pair: tuple[str, str], seed: int) -> np.ndarray:
     """Return cosines and condition numbers, 2 × δ × ω."""
     (x, y), rows = (task.spaces[name] for name in pair), task.anchors(ANCHORS)
     found = [
-        (float(rl.evaluate.cosine(one.vectors, y[task.test])), one.condition_number)
+        (float(rl.evaluate.mean_cosine(one.vectors, y[task.test])), one.condition_number)
         for one in decode_grid(x[task.test], x[rows], y[rows], DELTAS, OMEGAS, seed)
     ]
     return np.asarray(found).reshape(len(DELTAS), len(OMEGAS), 2).transpose(2, 0, 1)
@@ -75,7 +75,7 @@ def by_count(task: Task, way: str, k: int, seed: int) -> float:
         delta = choose_delta([(x, y)], rows, task.choice, DELTAS, SUBSPACES[way], seed)
         options |= {"delta": delta, "omega": SUBSPACES[way]}
     translator = rl.RelativeTranslator(**options, seed=seed).fit(x[rows], y[rows])
-    return float(rl.evaluate.cosine(translator.transform(x[task.test]), y[task.test]))
+    return float(rl.evaluate.mean_cosine(translator.transform(x[task.test]), y[task.test]))
 
 
 def best(means: dict[str, np.ndarray]) -> tuple[tuple[str, ...], list[list[Any]]]:

@@ -98,7 +98,7 @@ def scored(
 
 def measured(found: np.ndarray, y: np.ndarray) -> list[float]:
     """Return the cosine to the true vectors, and the MRR among them."""
-    return [float(rl.evaluate.cosine(found, y)), rl.evaluate.mrr(found, y, k=NEAR)]
+    return [float(rl.evaluate.mean_cosine(found, y)), rl.evaluate.mrr(found, y, k=NEAR)]
 
 
 def multilingual(group: Group, max_rows: int | None) -> list[float]:

@@ -73,9 +73,9 @@ def matrices(task: Task, delta: float, seed: int) -> dict[str, np.ndarray]:
     for x, y in product(task.spaces.values(), repeat=2):
         for way, translator in ways.items():
             decoded = translator.fit(x[anchors], y[anchors]).transform(x[test])
-            scores[way].append(float(rl.evaluate.cosine(decoded, y[test])))
+            scores[way].append(float(rl.evaluate.mean_cosine(decoded, y[test])))
         mean = np.broadcast_to(y[anchors].mean(axis=0), y[test].shape)
-        scores[MEAN].append(float(rl.evaluate.cosine(mean, y[test])))
+        scores[MEAN].append(float(rl.evaluate.mean_cosine(mean, y[test])))
     return {way: np.reshape(values, (n, n)) for way, values in scores.items()}
 
 

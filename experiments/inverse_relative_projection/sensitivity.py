@@ -84,7 +84,7 @@ def score(
     translator = rl.RelativeTranslator(**options, seed=seed).fit(x[rows], y[rows])
     found, kept = translator.transform(x[task.test]), translator.encoder_.subspaces_
     accuracies = [float(head.score(found, task.labels[task.test])) for head in heads]
-    return [float(np.mean([len(s) for s in kept])), float(rl.evaluate.cosine(found, y[task.test])), *accuracies]
+    return [float(np.mean([len(s) for s in kept])), float(rl.evaluate.mean_cosine(found, y[task.test])), *accuracies]
 
 
 def findings(mean: dict[str, np.ndarray]) -> list[Finding]:

@@ -70,7 +70,7 @@ def truth(t: rl.Translator, x: np.ndarray, y: np.ndarray) -> dict[str, float]:
     moved, index = t.transform(x), t.transform_target(y)
     found = rl.evaluate.retrieval_report(moved, index, 10, metric)
     measured = {"recall@1": found["top1"].value, "recall@10": found["recall"].value, "mrr": found["mrr"].value}
-    return measured if metric == "inner" else {**measured, "cosine": float(rl.evaluate.cosine(moved, y))}
+    return measured if metric == "inner" else {**measured, "cosine": float(rl.evaluate.mean_cosine(moved, y))}
 
 
 def quality(pairs: dict[str, Pair], seeds: int, console: Console) -> dict[str, bool]:

@@ -93,7 +93,7 @@ def stitched(images: Images, models: list[nn.Module], options: dict[str, str] | 
         scaler = rl.Normalizer.fit(known[j], "standard")
         x, y = scaler.apply(translated), scaler.apply(latent[j])
         error = nn.functional.mse_loss(models[j].decoder(translated), test)
-        yield [float(rl.evaluate.cosine(translated, latent[j])), float(rl.evaluate.mse(x, y)), float(error)]
+        yield [float(rl.evaluate.mean_cosine(translated, latent[j])), float(rl.evaluate.mse(x, y)), float(error)]
 
 
 @torch.no_grad()
@@ -128,7 +128,7 @@ def axes_table(setting: Setting, how: Autoencoding) -> Table:
         z = torch.from_numpy(y.inverse_transform(t.transform(x.transform(first.encoder(test))))).float()
         error = float(nn.functional.mse_loss(second.decoder(z), test))
         kept = f"{x.n_components_} and {y.n_components_}"
-        rows.append([f"{share}", kept, float(rl.evaluate.cosine(z, second.encoder(test))), error])
+        rows.append([f"{share}", kept, float(rl.evaluate.mean_cosine(z, second.encoder(test))), error])
     return Table("MNIST, L2: OLLS between leading axes", ("share of variance", "axes", "lcos", "rmse"), rows)
 
 

@@ -2,7 +2,8 @@
 
 English sentences of Tatoeba that share a Spanish translation are paraphrases: each is asked for the others, among 4,000
 sentences. For every ordered pair of encoders, old → new, the queries of the new model are moved into the old index
-(goal retrieval, frozen target, 1,500 anchors of other sentences); nDCG@10 is shown with the change against staying.
+(goal retrieval, frozen target, 1,500 anchors of other sentences), and nDCG@10 is reported with the change against
+staying.
 
     python -m experiments.migration.rerank [--candidates 200]
 """

@@ -53,7 +53,7 @@ def compared(kind: str, x: np.ndarray, y: np.ndarray, rows: np.ndarray, queries:
         return translated(x, y, rows, queries)
     x, y = described(kind, x, y, rows)
     found, true = (rl.evaluate.nearest(a[queries], y, K).indices for a in (x, y))
-    return [*measured(found, true, queries), float(rl.evaluate.cosine(x[queries], y[queries]))]
+    return [*measured(found, true, queries), float(rl.evaluate.mean_cosine(x[queries], y[queries]))]
 
 
 def translated(x: np.ndarray, y: np.ndarray, rows: np.ndarray, queries: np.ndarray) -> list[float]:
@@ -64,7 +64,7 @@ def translated(x: np.ndarray, y: np.ndarray, rows: np.ndarray, queries: np.ndarr
     search, predict = (rl.Translator(goal).fit(x[rows], y[rows]) for goal in ("retrieval", "vectors"))
     found = rl.evaluate.nearest(search.transform(x[queries]), search.transform_target(y), K, metric="inner").indices
     true = rl.evaluate.nearest(y[queries], y, K).indices
-    return [*measured(found, true, queries), float(rl.evaluate.cosine(predict.transform(x[queries]), y[queries]))]
+    return [*measured(found, true, queries), float(rl.evaluate.mean_cosine(predict.transform(x[queries]), y[queries]))]
 
 
 def measured(found: np.ndarray, true: np.ndarray, queries: np.ndarray) -> list[float]:

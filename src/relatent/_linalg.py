@@ -7,16 +7,17 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from relatent._array import Array, array_namespace, as_matrix, is_tracked, like, row_chunks, to_numpy
+from relatent._array import Array, array_namespace, as_matrix, like, row_chunks, to_numpy
+from relatent._torch import is_tracked
 
 # Entries of a chunk's result: small beside the data, large enough to keep the matrix product busy.
 CHUNK_ENTRIES = 2**22
 # Eigenvalues of MᵀM above this share of the largest keep enough digits of the singular values of M: for one step of
-# Newton's iteration to mend what is lost, and, by the second, for nothing to be mended (ten digits in float64).
+# Newton's iteration to restore the rest, and, above the second, for no such step (ten digits in float64).
 SAFE_SQUARE, SAFE_AS_IT_IS = 1e-11, 1e-6
-# How far, in roots of the machine's precision, a fast polar factor may be from leaving a symmetric stretch.
+# Asymmetry of the stretch that a fast polar factor may leave, in square roots of the machine epsilon.
 RESIDUAL = 1e-3
-# Random vectors that show whether a stretch is symmetric, without multiplying it out.
+# Random vectors that test the stretch for symmetry without forming it.
 PROBES = 4
 
 
@@ -44,7 +45,7 @@ def row_norms(x: Array) -> Array:
     """Return the norm of every row."""
     if is_tracked(x):
         return array_namespace(x).linalg.vector_norm(x, axis=-1)
-    with np.errstate(over="ignore", under="ignore"):  # unit_norm looks after rows whose square overflows
+    with np.errstate(over="ignore", under="ignore"):  # unit_norm handles rows whose square overflows
         if isinstance(x, np.ndarray):
             return np.sqrt(np.vecdot(x, x))  # without the two copies that numpy's norm makes
         return array_namespace(x).linalg.vector_norm(x, axis=-1)
@@ -125,7 +126,7 @@ def pseudo_inverse(a: Array, rtol: float | None = None, ridge: float = 0.0) -> A
     xp = array_namespace(a)
     rtol = max(a.shape) * float(xp.finfo(a.dtype).eps) if rtol is None else rtol
     if is_tracked(a):
-        return _followed_inverse(a, rtol, ridge)
+        return _tracked_inverse(a, rtol, ridge)
     u, s, vt = thin_svd(a)
     kept = int(xp.sum(xp.astype(s > rtol * xp.max(s), xp.int64)))
     u, s, vt = u[:, :kept], s[:kept], vt[:kept, :]
@@ -133,8 +134,8 @@ def pseudo_inverse(a: Array, rtol: float | None = None, ridge: float = 0.0) -> A
     return xp.matrix_transpose(vt) @ (inverse[:, None] * xp.matrix_transpose(u))
 
 
-def _followed_inverse(a: Array, rtol: float, ridge: float) -> Array:
-    """Invert without looking at singular values, whose own gradient has poles where two of them meet."""
+def _tracked_inverse(a: Array, rtol: float, ridge: float) -> Array:
+    """Invert without singular values, whose gradient has poles where two of them meet."""
     xp = array_namespace(a)
     if ridge == 0:
         return xp.linalg.pinv(a, rtol=rtol)

@@ -1,4 +1,4 @@
-"""Fitted things on disk: one safetensors file with readable metadata, whole or absent, never a pickle."""
+"""Fitted objects on disk: one safetensors file with readable metadata, written atomically, never a pickle."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from relatent import __version__
-from relatent._files import FileError, atomic_write
+from relatent._files import FileError, atomic_write, no_file
 
 FORMAT = "relatent"
 FORMAT_VERSION = 2
@@ -24,7 +24,7 @@ HEADER_LIMIT = 16 * 2**20
 
 @dataclass(frozen=True)
 class Saved:
-    """What a file holds: which kind of fitted thing, its arrays, and everything else about it."""
+    """What a file holds: the kind of fitted object, its arrays, and everything else about it."""
 
     kind: str
     arrays: dict[str, np.ndarray]
@@ -32,7 +32,7 @@ class Saved:
 
 
 def check_suffix(path: str | os.PathLike[str]) -> None:
-    """Refuse a path whose suffix says that it is something else than what is saved there.
+    """Refuse a path whose suffix is not that of a fitted object.
 
     >>> check_suffix("t.safetensors")
     """
@@ -40,22 +40,26 @@ def check_suffix(path: str | os.PathLike[str]) -> None:
         raise FileError(f"{path} does not end in .safetensors, as a translator's file must: write to such a path.")
 
 
-def write_saved(path: str | os.PathLike[str], saved: Saved) -> None:
-    """Save to a file that appears whole or not at all."""
+def write_saved(path: str | os.PathLike[str], saved: Saved, *, overwrite: bool = False) -> None:
+    """Save to a file, atomically."""
     _check_arrays(path, saved.arrays)
-    with atomic_write(path) as beside:
-        beside.write_bytes(to_bytes(saved))
+    with atomic_write(path, overwrite=overwrite) as tmp:
+        tmp.write_bytes(to_bytes(saved))
 
 
 def read_saved(path: str | os.PathLike[str], kind: str | None = None) -> Saved:
     """Load what :func:`write_saved` wrote, of one kind if given. Runs no code from the file and checks all of it."""
-    saved = from_bytes(Path(path).read_bytes(), str(path))
+    try:
+        raw = Path(path).read_bytes()
+    except FileNotFoundError as error:
+        raise no_file(path) from error
+    saved = from_bytes(raw, str(path))
     _expect(kind in (None, saved.kind), path, f"holds a {saved.kind}, not a {kind}: use relatent.load")
     return saved
 
 
 def is_saved(path: str | os.PathLike[str]) -> bool:
-    """Return whether a file holds something fitted, from its header alone."""
+    """Return whether a file holds a fitted object, from its header alone."""
     with Path(path).open("rb") as file:
         start = file.read(8)
         raw = start + file.read(min(HEADER_LIMIT, int.from_bytes(start, "little")))
@@ -82,7 +86,7 @@ def to_bytes(saved: Saved) -> bytes:
 
 
 def content_hash(saved: Saved) -> str:
-    """Return a hash of arrays and metadata, the same in every process; the bytes of a file may order them in many ways.
+    """Return a hash of arrays and metadata, which does not depend on their order in a file.
 
     >>> content_hash(Saved("x", {"a": np.zeros(1)})) == content_hash(Saved("x", {"a": np.ones(1)}))
     False
@@ -111,7 +115,7 @@ def from_bytes(raw: bytes, name: str = "the data") -> Saved:
 
 @contextmanager
 def understood(path: str | os.PathLike[str]) -> Iterator[None]:
-    """Say which file it was when a whole file lacks something that its kind should hold."""
+    """Name the file in the error where an undamaged file lacks something that its kind should hold."""
     try:
         yield
     except (KeyError, TypeError, AttributeError) as error:

@@ -2,13 +2,16 @@
 
 Every strategy returns row numbers, never a row twice, and the same rows for the same seed. Choose in the source space
 and use the same rows in the target. For cosine relative spaces farthest points serve best, for translators k-means.
+
+Vectors are an array or a :class:`relatent.Space`. The strategies that compare vectors choose among a random sample of a
+space too large for memory. :func:`write_anchors` writes the chosen rows of a space to a file.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -17,6 +20,7 @@ from relatent._array import (
     as_labels,
     as_matrix,
     check_count,
+    is_space,
     random_generator,
     row_chunks,
     seed_sequence,
@@ -24,35 +28,39 @@ from relatent._array import (
     to_numpy,
 )
 from relatent._linalg import row_norms, unit_norm
-from relatent.spaces.io.files import AnyPath, check_new, read_space, space_writer
-from relatent.spaces.keys import rows_of
-from relatent.spaces.space import Space
+from relatent._terminal import Result
+
+if TYPE_CHECKING:
+    from relatent.spaces.io.files import AnyPath
+    from relatent.spaces.space import Space
 
 __all__ = [
     "STRATEGIES",
-    "anchor_rows",
+    "WrittenAnchors",
     "by_keys",
-    "candidate_count",
     "farthest_point",
     "kmeans",
     "most_frequent",
     "plan",
     "prune",
-    "select_anchors",
     "stratified",
     "subspaces",
     "uniform",
+    "write_anchors",
 ]
 
 Seed = int | np.random.Generator | None
 
 # k-means on more rows than this runs in mini-batches.
 MINI_BATCH_ROWS = 20_000
-# farthest_point looks ahead among this many candidate rows between two passes over the data.
+# farthest_point chooses among this many candidate rows between two passes over the data.
 POOL_ROWS = 2_048
 CHUNK_ROWS = 4_096
-# plan: how fast alikeness falls with the angle (the best of 2, 3 and 4 on pairs of sentence and of word spaces), the
-# rows that each is compared with, and the cosine from which on a row repeats another.
+# Bytes of the random sample that strategies choose among in a large space, and its least number of rows per anchor.
+SAMPLE_BYTES = 64 * 2**20
+ROWS_PER_ANCHOR = 10
+# plan: the exponent of the cosine (the best of 2, 3 and 4 on pairs of sentence and of word spaces), the rows that each
+# is compared with, and the cosine above which a row repeats another.
 POWER = 3
 COMPARED_ROWS = 4_096
 REPEATED = 0.9999
@@ -64,7 +72,7 @@ def uniform(x: Array, k: int, seed: Seed = 0) -> np.ndarray:
     >>> sorted(uniform(np.zeros((3, 2)), 3).tolist())
     [0, 1, 2]
     """
-    n = as_matrix(x).shape[0]
+    n = len(x) if is_space(x) else as_matrix(x).shape[0]
     return random_generator(seed).choice(n, size=check_count(k, n), replace=False)
 
 
@@ -83,8 +91,8 @@ def farthest_point(x: Array, k: int, seed: Seed = 0) -> np.ndarray:
     >>> farthest_point(np.asarray([[1.0, 0.0], [1.0, 0.1], [-1.0, 0.0]]), 2, seed=0).tolist()
     [2, 0]
     """
-    x = to_numpy(as_matrix(x))
-    return _spread(x, check_count(k, len(x)), random_generator(seed))
+    vectors, rows = _candidates(x, k, seed)
+    return np.asarray(rows[_spread(vectors, check_count(k, len(vectors)), random_generator(seed))])
 
 
 def kmeans(x: Array, k: int, seed: Seed = 0) -> np.ndarray:
@@ -95,9 +103,9 @@ def kmeans(x: Array, k: int, seed: Seed = 0) -> np.ndarray:
     >>> sorted(kmeans(np.asarray([[0.0], [0.1], [9.0]]), 2).tolist())[1]
     2
     """
-    x = to_numpy(as_matrix(x))
-    k = check_count(k, len(x))
-    return np.arange(k) if k == len(x) else _nearest_distinct(x, _centroids(x, k, seed))
+    vectors, rows = _candidates(x, k, seed)
+    k = check_count(k, len(vectors))
+    return rows if k == len(rows) else rows[_nearest_distinct(vectors, _centroids(vectors, k, seed))]
 
 
 def plan(x: Array, budget: int, known: Sequence[int] | np.ndarray = (), seed: Seed = 0) -> np.ndarray:
@@ -109,7 +117,7 @@ def plan(x: Array, budget: int, known: Sequence[int] | np.ndarray = (), seed: Se
 
     .. math:: i_{t+1} = \arg\max_i \; \frac1n \sum_j k(z_i, z_j) - \frac1{t+1} \sum_{s \le t} k(z_i, z_{i_s})
 
-    A row that nearly repeats an anchor comes last. Only the source space is looked at. Unchanged when it is rotated,
+    A row that nearly repeats an anchor comes last. Only the source space is used. Unchanged when it is rotated,
     reflected, rescaled or shifted. The first sum is over a random sample of many rows.
 
     References: Chen, Welling and Smola, UAI 2010 (herding).
@@ -118,14 +126,16 @@ def plan(x: Array, budget: int, known: Sequence[int] | np.ndarray = (), seed: Se
     >>> plan(x, 1, known=[0]).tolist()
     [4]
     """
-    x = to_numpy(as_matrix(x))
     known = np.unique(np.asarray(known, dtype=np.intp))
-    if len(known) and (known[0] < 0 or known[-1] >= len(x)):
-        raise ValueError(f"known holds row numbers outside 0…{len(x) - 1}, the rows of x.")
-    budget = check_count(budget, len(x) - len(known), "rows that are no anchors yet")
-    z = unit_norm(x - x.mean(axis=0))
+    n = len(x) if is_space(x) else as_matrix(x).shape[0]
+    if len(known) and (known[0] < 0 or known[-1] >= n):
+        raise ValueError(f"known holds row numbers outside 0…{n - 1}, the rows of x.")
+    budget = check_count(budget, n - len(known), "rows that are no anchors yet")
+    vectors, rows = _candidates(x, budget + len(known), seed, known)
+    z = unit_norm(vectors - vectors.mean(axis=0))
     sample = z if len(z) <= COMPARED_ROWS else z[uniform(z, COMPARED_ROWS, seed)]
-    return _herd(z, _alikeness(z, sample) / len(sample), known, budget)
+    chosen = _herd(z, _kernel_sums(z, sample) / len(sample), np.searchsorted(rows, known), budget)
+    return np.asarray(rows[chosen])
 
 
 def stratified(labels: Sequence[Any] | Array, k: int, seed: Seed = 0) -> np.ndarray:
@@ -168,7 +178,9 @@ def by_keys(keys: Sequence[Any] | np.ndarray | Space, wanted: Sequence[Any] | np
     >>> by_keys(["a", "b", "7"], [7, "a"]).tolist()
     [2, 0]
     """
-    return rows_of(keys.keys if isinstance(keys, Space) else keys, wanted)
+    from relatent.spaces.keys import rows_of
+
+    return rows_of(keys.keys if is_space(keys) else keys, wanted)  # type: ignore[union-attr]
 
 
 def prune(anchors: Array, delta: float, seed: Seed = 0) -> np.ndarray:
@@ -200,6 +212,22 @@ def subspaces(anchors: Array, omega: int, delta: float, seed: Seed = 0) -> list[
     return [prune(anchors, delta, seed=s) for s in seed_sequence(seed, check_count(omega, omega, "subspaces"))]
 
 
+def _candidates(x: Any, k: int, seed: Seed, known: Sequence[int] | np.ndarray = ()) -> tuple[np.ndarray, np.ndarray]:
+    """Return the vectors to choose k anchors among, and their rows: all, or a random sample and the ``known`` rows."""
+    if not is_space(x):
+        vectors = to_numpy(as_matrix(x))
+        return vectors, np.arange(len(vectors))
+    count = _sample_size(x, check_count(k, len(x)))
+    if count == len(x):
+        return to_numpy(as_matrix(x)), np.arange(len(x))
+    rows = np.union1d(known, uniform(x, count, seed)).astype(np.intp)
+    return x.take(rows), rows
+
+
+def _sample_size(space: Space, k: int) -> int:
+    return min(len(space), max(ROWS_PER_ANCHOR * k, SAMPLE_BYTES // (space.dim * space.dtype.itemsize)))
+
+
 def _spread(x: np.ndarray, k: int, rng: np.random.Generator, delta: float | None = None) -> np.ndarray:
     """Choose up to k spread-out rows; with delta, by |cos| and only while the nearest chosen is delta away."""
     norms = row_norms(x)
@@ -213,7 +241,7 @@ def _spread(x: np.ndarray, k: int, rng: np.random.Generator, delta: float | None
         _update(closest, x, norms, chosen[fresh:], absolute=delta is not None)
         closest[chosen] = np.inf
         fresh = len(chosen)
-        chosen += _look_ahead(closest, x, norms, k - fresh, limit, absolute=delta is not None)
+        chosen += _farthest_of_pool(closest, x, norms, k - fresh, limit, absolute=delta is not None)
         if len(chosen) == fresh:
             break
     return np.asarray(chosen, dtype=np.intp)
@@ -229,8 +257,8 @@ def _update(closest: np.ndarray, x: np.ndarray, norms: np.ndarray, rows: list[in
         np.maximum(closest[chunk], nearest, out=closest[chunk])
 
 
-def _look_ahead(
-    closest: np.ndarray, x: np.ndarray, norms: np.ndarray, most: int, limit: float, absolute: bool
+def _farthest_of_pool(
+    closest: np.ndarray, x: np.ndarray, norms: np.ndarray, max_rows: int, limit: float, absolute: bool
 ) -> list[int]:
     """Choose among the farthest rows for as long as none outside of them can be farther."""
     size = min(POOL_ROWS, len(x))
@@ -239,7 +267,7 @@ def _look_ahead(
     outside = np.min(np.delete(closest, pool)) if size < len(x) else np.inf
     rows, near = unit_norm(x[pool]), closest[pool]
     chosen: list[int] = []
-    while len(chosen) < most:
+    while len(chosen) < max_rows:
         i = int(np.argmin(near))
         if near[i] > min(outside, limit) or near[i] == np.inf:
             break
@@ -267,7 +295,7 @@ def _centroids(x: np.ndarray, k: int, seed: Seed) -> np.ndarray:
 
 
 def _herd(z: np.ndarray, typical: np.ndarray, known: np.ndarray, budget: int) -> np.ndarray:
-    covered, late = _alikeness(z, z[known]), np.zeros(len(z))
+    covered, late = _kernel_sums(z, z[known]), np.zeros(len(z))
     late[known] = np.inf
     chosen: list[int] = []
     for anchors in range(len(known) + 1, len(known) + budget + 1):
@@ -280,7 +308,7 @@ def _herd(z: np.ndarray, typical: np.ndarray, known: np.ndarray, budget: int) ->
     return np.asarray(chosen, dtype=np.intp)
 
 
-def _alikeness(z: np.ndarray, others: np.ndarray) -> np.ndarray:
+def _kernel_sums(z: np.ndarray, others: np.ndarray) -> np.ndarray:
     """Return for each row the sum of its powers of cosines to the others."""
     chunks = [np.sum(np.abs(z[rows] @ others.T) ** POWER, axis=1) for rows in row_chunks(len(z), CHUNK_ROWS)]
     return np.concatenate(chunks).astype(np.float64)
@@ -299,48 +327,28 @@ def _nearest_distinct(x: np.ndarray, centroids: np.ndarray) -> np.ndarray:
     return rows
 
 
-STRATEGIES = ("uniform", "farthest_point", "kmeans", "stratified", "most_frequent")
+BY_VECTORS = {"uniform": uniform, "farthest_point": farthest_point, "kmeans": kmeans}
 BY_COLUMN = ("stratified", "most_frequent")
-# Strategies that compare vectors choose among a random sample of about this size, so that memory does not grow with
-# the file; and of at least so many rows per anchor, so that there is something to choose from.
-SAMPLE_BYTES = 64 * 2**20
-ROWS_PER_ANCHOR = 10
+STRATEGIES = (*BY_VECTORS, *BY_COLUMN)
 
 
-def candidate_count(space: Space, k: int, strategy: str = "kmeans") -> int:
-    """Return how many rows a strategy chooses among: all, or the size of the sample whose vectors are compared."""
-    if strategy not in ("farthest_point", "kmeans"):
-        return len(space)
-    return min(len(space), max(ROWS_PER_ANCHOR * k, SAMPLE_BYTES // (space.dim * space.dtype.itemsize)))
+@dataclass(frozen=True)
+class WrittenAnchors(Result):
+    """Anchors that were written to ``out``: their number, ``of`` how many rows, ``among`` how many they were chosen."""
+
+    out: str
+    anchors: int
+    of: int
+    among: int
+    strategy: str
+    seed: int
+
+    def __str__(self) -> str:
+        sample = "" if self.among == self.of else f" among a random sample of {self.among:,}"
+        return f"Wrote {self.anchors:,} of {self.of:,} rows, chosen by {self.strategy}{sample}, to {self.out}."
 
 
-def anchor_rows(space: Space, k: int, strategy: str = "kmeans", *, column: str | None = None, seed: int = 0) -> Any:
-    """Choose k rows of a space; "stratified" needs a column of labels, "most_frequent" one of counts.
-
-    "kmeans" and "farthest_point" choose among a random sample of :func:`candidate_count` rows.
-
-    >>> space = Space([[0.0], [0.1], [9.0]], others={"n": [1, 5, 3]})
-    >>> anchor_rows(space, 2, "most_frequent", column="n").tolist()
-    [1, 2]
-    """
-    if strategy not in STRATEGIES:
-        raise ValueError(f"There is no strategy {strategy!r}.{suggest(strategy, STRATEGIES)}")
-    k = check_count(k, len(space))
-    if strategy in BY_COLUMN:
-        values = _column(space, strategy, column)
-        return stratified(values, k, seed) if strategy == "stratified" else most_frequent(values, k)
-    count = k if strategy == "uniform" else candidate_count(space, k, strategy)
-    # Only the number of rows matters for a uniform choice, so that no vector is read.
-    rows = uniform(np.broadcast_to(0.0, (len(space), 1)), count, seed) if count < len(space) else None
-    if strategy == "uniform":
-        return np.arange(len(space)) if rows is None else rows
-    if rows is None:
-        return globals()[strategy](space.vectors, k, seed)
-    rows = np.sort(rows)
-    return rows[globals()[strategy](space.take(rows), k, seed)]
-
-
-def select_anchors(
+def write_anchors(
     space: Space,
     path: AnyPath,
     k: int,
@@ -349,27 +357,36 @@ def select_anchors(
     column: str | None = None,
     seed: int = 0,
     overwrite: bool = False,
-) -> Space:
-    """Choose anchors and write them as a space of their own, whose keys serve for every space of the same items.
+) -> WrittenAnchors:
+    """Choose k rows by a strategy and write them as a space, whose keys serve for every space of the same items.
 
-    Reads the file chunk by chunk and holds no more than the sample to choose from and the chosen rows.
+    "stratified" needs a ``column`` of labels, "most_frequent" one of counts. The space is read chunk by chunk: no more
+    than the sample to choose from and the chosen rows are held.
     """
+    from relatent.spaces.io.files import check_new, space_writer
+
     check_new(path, space, overwrite=overwrite)
-    rows = np.sort(anchor_rows(space, k, strategy, column=column, seed=seed))
+    rows = np.sort(_rows_by(strategy, space, k, column, seed))
     with space_writer(path, fingerprint=space.fingerprint, overwrite=overwrite) as out:
         for chunk in space.chunks():
             first, end = np.searchsorted(rows, (chunk.start, chunk.start + len(chunk)))
             inside = rows[first:end] - chunk.start
             if len(inside):
                 out.write(replace(chunk, vectors=chunk.vectors[inside], others=chunk.others.take(inside)))
-    return read_space(path)
+    among = _sample_size(space, k) if strategy in ("farthest_point", "kmeans") else len(space)
+    return WrittenAnchors(str(path), len(rows), len(space), among, strategy, seed)
 
 
-def _column(space: Space, strategy: str, name: str | None) -> np.ndarray:
+def _rows_by(strategy: str, space: Space, k: int, column: str | None, seed: int) -> np.ndarray:
+    if strategy in BY_VECTORS:
+        return BY_VECTORS[strategy](space, k, seed)
+    if strategy not in BY_COLUMN:
+        raise ValueError(f"There is no strategy {strategy!r}.{suggest(strategy, STRATEGIES)}")
     names = space.schema.names
-    if name is None or name not in names:
-        raise ValueError(f"{strategy} needs a column of the space and {name!r} is none.{suggest(name, names)}")
-    return np.concatenate([chunk.others.column(name).to_numpy() for chunk in space.chunks()])
+    if column is None or column not in names:
+        raise ValueError(f"{strategy} needs a column of the space and {column!r} is none.{suggest(column, names)}")
+    values = np.concatenate([chunk.others.column(column).to_numpy() for chunk in space.chunks()])
+    return stratified(values, k, seed) if strategy == "stratified" else most_frequent(values, k)
 
 
 def __dir__() -> list[str]:

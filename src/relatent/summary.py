@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from scipy.linalg import lapack
 
 from relatent._array import Array, array_namespace, as_labels, as_parallel, row_chunks, to_numpy
 from relatent._saved import Saved, from_bytes, to_bytes
@@ -234,6 +233,8 @@ def _sampled_cross_reach(x: Array, y: Array) -> float:
     if not np.all(np.isfinite(cross)):
         return 0.0
     triangle = np.linalg.qr(cross if len(cross) >= len(cross.T) else cross.T, mode="r")
+    from scipy.linalg import lapack
+
     return float(lapack.strcon(triangle)[0])
 
 
@@ -257,6 +258,8 @@ def reach(scatter: np.ndarray) -> float:
         factor = np.linalg.cholesky(scatter)
     except np.linalg.LinAlgError:
         return 0.0
+    from scipy.linalg import lapack
+
     return float(lapack.dpocon(factor.T, np.linalg.norm(scatter, 1))[0])
 
 

@@ -28,7 +28,7 @@ from relatent.migrate import (
     roll_back,
     verify_migration,
 )
-from relatent.monitor import check_canary, watch_batch
+from relatent.monitor import check_canary, check_drift
 from relatent.spaces import ResumeWarning
 from relatent.translate import translate_space
 
@@ -143,7 +143,7 @@ def test_asif(written, expected):
 
 def test_sums_and_pairs(written, expected):
     pairs = rl.Pairs.from_bytes((written / "fitted" / "pairs.bin").read_bytes())
-    t = rl.Translator(map="affine").fit_pairs(pairs)
+    t = rl.Translator(map="affine").fit(pairs)
     near(t.transform(expected["fresh"][:FEWEST]), expected["pairs.source"])
     summary = rl.translate.Summary.from_bytes((written / "fitted" / "summary.bin").read_bytes())
     assert summary.n == 60
@@ -231,7 +231,7 @@ def assert_goes_on(url, folder, translator, x, **options):
     assert (status.rows_done, status.rows) == (50, ROWS)
     applied = apply_migration(url, translator, shard_rows=7, progress=False, **options)
     assert (applied.shards, applied.resumed, applied.redone, applied.removed) == (SHARDS, DONE, 0, 0)
-    assert (applied.rows, applied.skipped, applied.settled) == (ROWS, 0, True)
+    assert (applied.rows, applied.skipped, applied.converged) == (ROWS, 0, True)
     now = manifests(folder)
     assert len(now) == SHARDS
     assert {name: now[name] for name in kept} == kept
@@ -385,7 +385,7 @@ def test_a_log_of_drift_is_gone_on_with(written, translator, expected):
     log = written / "watch.jsonl"
     first, second = (json.loads(line) for line in log.read_text("utf8").splitlines())
     batch, truth = rl.Space(expected["fresh"]), rl.Space(expected["fresh_y"])
-    found = watch_batch(rl.load(translator), batch, truth, log=log)
+    found = check_drift(rl.load(translator), batch, truth, log=log)
     assert found.first.value == first["cosine"]["value"]
     assert found.cosine.value == pytest.approx(first["cosine"]["value"], abs=1e-5)  # the first line's batch again
     lines = [json.loads(line) for line in log.read_text("utf8").splitlines()]

@@ -8,7 +8,7 @@ def test_good_anchors_need_nothing(xp, orthogonal):
     d = diagnose_anchors(xp(orthogonal(12)))
     assert d.conditioning.condition_number == pytest.approx(1)
     assert d.conditioning.effective_rank == pytest.approx(12)
-    assert d.recommendations == ("Nothing to mend.",)
+    assert d.recommendations == ("Nothing to fix.",)
     assert d.coverage is None
 
 

@@ -49,7 +49,7 @@ def test_it_stops_when_little_is_left(left, rows):
     ("call", "message"),
     [
         (lambda: ExpectedError.fit(np.eye(20), np.eye(20)), "at least 50"),
-        (lambda: backfill_order(np.ones(3), [1, 2]), "as many"),
+        (lambda: backfill_order(np.ones(3), [1, 2]), "one count per error"),
         (lambda: backfill_order(np.ones(2), [-1, 2]), "negative"),
         (lambda: backfill_order(np.ones(2)).stop(1.0), "less than 1"),
     ],

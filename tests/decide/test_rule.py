@@ -122,8 +122,8 @@ def test_overlap_is_a_gate_only_when_asked(least, n, verdict, recommended):
     found = verdict_of(overlaps(n, stay=0.4, translate=0.6, rerank=0.9), rule=Rule(min_overlap=least))
     assert (found.decision.verdict, found.decision.recommended) == (verdict, recommended)
     if least is None:
-        assert "--relevant" in found.decision.reasons[0]
-        assert "--min-overlap" in found.decision.reasons[0]
+        assert "what it should find" in found.decision.reasons[0]
+        assert "the least overlap to accept" in found.decision.reasons[0]
 
 
 def test_the_cost_of_reembedding():

@@ -100,7 +100,12 @@ def test_without_relevant_items_there_is_no_verdict(spaces, rng):
     assert found.decision.verdict == "no verdict"
     assert found["stay"]["overlap"].value < found["translate"]["overlap"].value < 1
     said = str(found)
-    for words in ("stay (old model, old index)", "overlap@10", "finds the very item first", "\nno verdict.\n"):
+    for words in (
+        "stay (old model, old index)",
+        "overlap@10",
+        "self-retrieval@1 of the translated search",
+        "\nno verdict.\n",
+    ):
         assert words in said
     assert "break-even" not in said
 

@@ -1,4 +1,4 @@
-"""Pages that teach, run from top to bottom as a reader would: Python, commands, and what is shown of their output."""
+"""Pages run from top to bottom, as a reader would run them: Python, commands, and the output that is shown."""
 
 import doctest
 import re
@@ -16,13 +16,8 @@ from typer.testing import CliRunner
 from relatent.cli import NO_GO, NO_VERDICT, OK, app
 
 DOCS = Path(__file__).parents[2] / "docs"
-PAGES = sorted(
-    [
-        *(DOCS / f"{name}.md" for name in ("exports", "networks", "running", "scale", "security", "serve", "start")),
-        *DOCS.glob("tutorials/*.md"),
-        *DOCS.glob("rooms/*.md"),
-    ]
-)
+GUIDES = ("exports", "networks", "running", "scale", "security", "serve", "start", "structure")
+PAGES = sorted([*(DOCS / f"{name}.md" for name in GUIDES), *DOCS.glob("tutorials/*.md")])
 BLOCK = re.compile(r"^```(python|console|text)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 FLAGS = doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS
 
@@ -30,21 +25,21 @@ pytestmark = pytest.mark.docs
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(DOCS)))
-def test_what_a_page_shows_happens(page, tmp_path, monkeypatch):
+def test_a_page_runs(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    names, said = {}, ""
+    names, printed = {}, ""
     with ExitStack() as background:
         for kind, text in BLOCK.findall(with_free_ports(page.read_text(encoding="utf8"))):
             if kind == "python":
                 run_python(text, names, page.name)
             elif kind == "console":
-                said = run_commands(text, background)
+                printed = run_commands(text, background)
             else:
-                assert without_figures(text) in without_figures(said)
+                assert without_figures(text) in without_figures(printed)
 
 
 def run_python(text, names, title):
-    """Run a block as a doctest where it has prompts, as it is where it has none."""
+    """Run a block with prompts as a doctest, and a block without as a script."""
     if not text.startswith(">>>"):
         exec(compile(text, title, "exec"), names)
         return
@@ -56,8 +51,8 @@ def run_python(text, names, title):
 
 
 def run_commands(text, background):
-    """Run the commands of relatent in a block, and return what the last one printed."""
-    said = ""
+    """Run the commands of relatent in a block and return what the last one printed."""
+    printed = ""
     for line in re.findall(r"^\$ relatent (.*)$", text, re.MULTILINE):
         words = shlex.split(line, comments=True)
         if words[-1] == "&":
@@ -65,13 +60,13 @@ def run_commands(text, background):
             continue
         result = CliRunner().invoke(app, words)
         assert result.exit_code in (OK, NO_GO, NO_VERDICT), result.output
-        said = result.stdout
-    return said
+        printed = result.stdout
+    return printed
 
 
 @contextmanager
 def running(words):
-    """Run a command as a process of its own, as & does, from when it listens on its port to the end of the page."""
+    """Run a command in the background, as & does, until the end of the page; wait until it listens on its port."""
     port = int(words[words.index("--port") + 1])
     command = [sys.executable, "-c", "from relatent.cli import app; app(prog_name='relatent')", *words, "--quiet"]
     with subprocess.Popen(command) as process:
@@ -90,7 +85,7 @@ def listens(port):
 
 
 def with_free_ports(text):
-    """Put free ports in the place of those that a page names: on this machine, others may have taken them."""
+    """Replace the ports that a page names by free ones: those may be in use on this machine."""
     for port in sorted(set(re.findall(r"\bport\W+(\d+)", text))):
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
@@ -99,5 +94,5 @@ def with_free_ports(text):
 
 
 def without_figures(text):
-    """Blank figures and what aligns them: training ends a little differently on other machines."""
+    """Blank the figures and their alignment: training ends a little differently on other machines."""
     return re.sub(r"\s+", " ", re.sub(r"[-+]?\d[\d.,]*", "#", text)).strip()

@@ -1,4 +1,4 @@
-"""The site, built once with warnings as errors: every link leads somewhere, and nothing is fetched from elsewhere."""
+"""The site, built once with warnings as errors: every link resolves, and nothing is loaded from other hosts."""
 
 import re
 import runpy
@@ -12,14 +12,14 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 MAKE = runpy.run_path(str(ROOT / "docs" / "make_api.py"))
-PUBLIC = {path: value for room in MAKE["ROOMS"] for path, value in MAKE["public_names"](room)}
+PUBLIC = {path: value for package in MAKE["PACKAGES"] for path, value in MAKE["public_names"](package)}
 MEGABYTE = 2**20
 
 pytestmark = pytest.mark.docs
 
 
 class Page(HTMLParser):
-    """What a page links to, what it loads, and the places in it that can be linked to."""
+    """The links of a page, the files it loads, and its anchors."""
 
     def __init__(self, path):
         super().__init__()
@@ -49,14 +49,14 @@ def pages(site):
     return {path: Page(path) for path in site.rglob("*.html")}
 
 
-def test_nothing_is_loaded_from_elsewhere(site, pages):
+def test_nothing_is_loaded_from_other_hosts(site, pages):
     assert not [url for page in pages.values() for url in page.loads if re.match(r"(https?:)?//", url)]
     styles = "".join(path.read_text(encoding="utf8") for path in site.rglob("*.css"))
     assert not re.findall(r"url\(['\"]?https?:|@import ['\"]?https?:", styles)
     assert (site / "_static" / "mathjax" / "tex-chtml.js").exists()
 
 
-def test_every_link_within_the_site_leads_somewhere(pages):
+def test_every_link_within_the_site_resolves(pages):
     broken = []
     for path, page in pages.items():
         for link in [*page.links, *page.loads]:
@@ -93,5 +93,5 @@ def test_the_reference_holds_public_names_only(site):
         owner = entry if entry in PUBLIC else entry.rpartition(".")[0]
         member = entry.removeprefix(owner).removeprefix(".")
         known = {*dir(PUBLIC[owner]), *getattr(PUBLIC[owner], "__annotations__", {})}
-        # What is learned in fit ends in an underscore and is no attribute of the class.
+        # Names learned in fit end in an underscore and are not attributes of the class.
         assert not member or member in known or re.fullmatch(r"[a-z]\w*_", member), entry

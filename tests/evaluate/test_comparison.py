@@ -91,7 +91,7 @@ def test_too_few_rows_are_told(rng):
 def test_rows_are_sampled_only_where_rows_meet_rows(rng):
     x = rng.normal(size=(500, 3))
     y = x + 0.5 * rng.normal(size=x.shape)
-    scores = rl.compare(x, y, max_rows=100, permutations=20)
+    scores = rl.compare(x, y, max_pairwise_rows=100, permutations=20)
     assert {s.rows for s in scores} == {500, 100}
     assert scores["cca"].rows == 500
     assert scores["rsa"].value == pytest.approx(rl.evaluate.rsa(x, y, max_rows=100))
@@ -158,13 +158,36 @@ def test_the_table_is_a_data_frame_and_html(pair):
     assert scores._repr_html_().count("<tr>") == 1 + len(MEASURES)
 
 
-def test_stages_are_named_as_they_begin(pair):
-    begun = []
-    rl.compare(*pair, permutations=3, on_stage=begun.append)
-    assert [words.split()[0] for words in begun] == ["linear", "pairwise"]
+def test_spaces_are_joined_on_keys_and_their_rows_drawn_by_the_seed(spaces):
+    old, new = spaces
+    x, y = rl.parallel(old, new)
+    assert rl.compare(old, new, permutations=5).to_dict() == rl.compare(x, y, permutations=5).to_dict()
+    few = rl.compare(old, new, max_rows=100, permutations=5)
+    assert (few.n, few.permutations) == (100, 5)
+    assert few.to_dict() == rl.compare(old, new, max_rows=100, permutations=5).to_dict()
+    assert few["cka"].value != rl.compare(old, new, max_rows=100, permutations=5, seed=1)["cka"].value
+    assert np.isclose(few["cka"].value, 1)
 
 
-def test_relative_similarity_uses_so_many_anchors(pair, rng):
+def test_only_the_rows_that_are_drawn_are_read(tmp_path, spaces, monkeypatch):
+    for name, space in zip("ab", spaces, strict=True):
+        rl.write_space(space, tmp_path / f"{name}.parquet")
+    lazy = [rl.read_space(tmp_path / f"{name}.parquet") for name in "ab"]
+    monkeypatch.setattr(rl.Space, "vectors", property(lambda _: pytest.fail("all rows were read")))
+    assert rl.compare(*lazy, max_rows=50, permutations=2).n == 50
+
+
+def test_stages_are_shown_with_their_time_when_wanted(spaces, capsys):
+    rl.compare(*spaces, max_rows=50, permutations=2, progress=True)
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    for words in ("joining keys", "reading 50 rows", "linear measures of 50 rows", "pairwise measures of 50", " s"):
+        assert words in shown.err
+    rl.compare(*spaces, max_rows=50, permutations=2)
+    assert capsys.readouterr().err == ""
+
+
+def test_relative_similarity_uses_half_of_few_rows_as_anchors(pair, rng):
     """Of 150 rows half are anchors; every draw of them says about the same."""
     x, y = pair
     assert len(x) // 2 < ANCHORS
@@ -185,7 +208,7 @@ def test_bad_input(pair):
     with pytest.raises(ValueError, match="permutations is 0"):
         rl.compare(x, y, permutations=0)
     with pytest.raises(ValueError, match="max_rows is 1"):
-        rl.compare(x, y, max_rows=1)
+        rl.compare(x, y, max_pairwise_rows=1)
 
 
 def test_permuting_a_relation_is_permuting_its_rows(rng):

@@ -4,9 +4,9 @@ import torch
 
 from relatent.evaluate import (
     arr,
-    cosine,
     fidelity_report,
     gain_recovered,
+    mean_cosine,
     mse,
     norm_ratio,
     r2,
@@ -15,7 +15,7 @@ from relatent.evaluate import (
     task_kept,
 )
 
-MEASURES = {"cosine": cosine, "mse": mse, "r2": r2, "norm_ratio": norm_ratio}
+MEASURES = {"cosine": mean_cosine, "mse": mse, "r2": r2, "norm_ratio": norm_ratio}
 
 
 @pytest.fixture
@@ -128,7 +128,7 @@ def test_arr_is_recall_relative_to_reembedding(rng):
 def test_bad_input(pair):
     x, y = pair
     with pytest.raises(ValueError, match="Join the two spaces on keys"):
-        cosine(x[:-1], y)
+        mean_cosine(x[:-1], y)
     with pytest.raises(ValueError, match="same last axis"):
         mse(x[:, :2], y)
     with pytest.raises(ValueError, match="y has 80 equal rows"):

@@ -111,13 +111,13 @@ def test_csls_finds_behind_a_hub():
     angle = np.deg2rad([0.0, 50.0, 25.0])
     y = np.stack([np.cos(angle), np.sin(angle)], axis=1)
     x = np.stack([np.cos(np.deg2rad([14.0, 36.0, 25.0])), np.sin(np.deg2rad([14.0, 36.0, 25.0]))], axis=1)
-    crowd = neighbors.CROWD
+    near = neighbors.CSLS_NEIGHBORS
     try:
-        neighbors.CROWD = 1
+        neighbors.CSLS_NEIGHBORS = 1
         assert nearest(x, y, 1, "cosine").indices.ravel().tolist() == [2, 2, 2]
         assert nearest(x, y, 1, "csls").indices.ravel().tolist() == [0, 1, 2]
     finally:
-        neighbors.CROWD = crowd
+        neighbors.CSLS_NEIGHBORS = near
 
 
 @pytest.mark.parametrize("metric", ["cosine", "inner", "euclidean"])

@@ -78,7 +78,7 @@ def without(items, gone):
 def test_every_row_is_translated_and_the_old_data_are_untouched(task):
     before = contents(task.url, "served", None)
     done = task.apply()
-    assert (done.rows, done.shards, done.resumed, done.redone, done.settled) == (ROWS, SHARDS, 0, 0, True)
+    assert (done.rows, done.shards, done.resumed, done.redone, done.converged) == (ROWS, SHARDS, 0, 0, True)
     assert_translated(task.url, task.items)
     assert contents(task.url, "served", None) == before
 
@@ -139,22 +139,22 @@ def test_a_source_that_changes_meanwhile_is_noticed(task):
 
     engine = Interfering(interfere)
     done = task.apply(engine=engine)
-    assert done.settled
+    assert done.converged
     assert done.redone >= 1
     assert_translated(task.url, joined(without(task.items, first[:4]), changed, more))
     assert verify_migration(task.url, work=task.work).passed
 
 
-def test_a_source_that_never_rests_is_said(light):
+def test_a_source_that_never_stops_changing_does_not_converge(light):
     def interfere(maps):
         light.case.insert(light.url, items_of([-1 - maps], seed=maps))  # into the shard that was just read
 
-    done = light.apply(engine=Interfering(interfere), looks=2)
-    assert not done.settled
-    assert "still changed during the last look" in str(done)
+    done = light.apply(engine=Interfering(interfere), max_passes=2)
+    assert not done.converged
+    assert "still changed during the last pass" in str(done)
     found = verify_migration(light.url, work=light.work)
     assert [check.name for check in found.checks if not check.passed] == ["complete"]
-    assert light.apply().settled
+    assert light.apply().converged
 
 
 @pytest.mark.parametrize("engine", ["processes", pytest.param("dask", marks=pytest.mark.slow)])
@@ -178,12 +178,12 @@ def test_a_row_that_cannot_be_read_stops_it_by_its_key(task):
     done = task.apply(skip_unreadable=True)
     assert (done.skipped, done.rows) == (1, ROWS - 1)
     assert str(key) in done.reasons[0]
-    assert "1 rows could not be read and were left out" in str(done)
+    assert "1 rows could not be read and were skipped" in str(done)
     assert_translated(task.url, without(task.items, [key]))
     assert verify_migration(task.url, work=task.work).passed
 
 
-def test_a_row_that_was_mended_is_picked_up(light):
+def test_a_row_that_was_fixed_is_picked_up(light):
     key = light.items.keys[60]
     light.case.spoil(light.url, key)
     light.apply(skip_unreadable=True)
@@ -199,7 +199,7 @@ def test_a_damaged_manifest_costs_its_shard_only(light):
     once = contents(light.url)
     path = light.work / "shards" / "000002.json"
     path.write_text(path.read_text().replace('"rows"', '"raws"')[:-5])
-    with pytest.warns(UserWarning, match="shard 2 starts afresh"):
+    with pytest.warns(UserWarning, match="shard 2 starts over"):
         done = light.apply()
     assert done.resumed == SHARDS - 1
     assert contents(light.url) == once
@@ -209,7 +209,7 @@ def test_a_damaged_plan_costs_the_progress_and_nothing_else(light):
     light.apply()
     once = contents(light.url)
     (light.work / "plan.json").write_text("{}")
-    with pytest.warns(UserWarning, match="all of the migration starts afresh"):
+    with pytest.warns(UserWarning, match="the whole migration starts over"):
         done = light.apply()
     assert done.resumed == 0
     assert contents(light.url) == once
@@ -218,7 +218,7 @@ def test_a_damaged_plan_costs_the_progress_and_nothing_else(light):
 def test_a_damaged_copy_of_the_translator_is_replaced(light):
     light.apply()
     (light.work / "translator.safetensors").write_bytes(b"damaged")
-    with pytest.raises(ValueError, match="run apply with -t again"):
+    with pytest.raises(ValueError, match="apply it again with that one"):
         verify_migration(light.url, work=light.work)
     light.apply()
     assert verify_migration(light.url, work=light.work).passed
@@ -228,7 +228,7 @@ def test_manifests_of_a_field_that_is_gone_are_not_believed(light):
     light.apply()
     with open_store(light.url) as store:
         store.drop_new()
-    with pytest.warns(UserWarning, match="does not have any more: it starts afresh"):
+    with pytest.warns(UserWarning, match="no longer has: the migration starts over"):
         done = light.apply()
     assert done.resumed == 0
     assert_translated(light.url, light.items)
@@ -293,7 +293,7 @@ def test_a_store_that_holds_the_target_needs_no_writing(light, tmp_path):
 def test_a_two_sided_translator_moves_the_stored_target(light, tmp_path):
     both = save_translator(tmp_path / "both.safetensors", light.items, "retrieval")
     done = replace(light, translator=both).apply()
-    assert "ask with translator.transform(vectors of new-model)" in done.advice
+    assert "query with translator.transform(vectors of new-model)" in done.advice
     translator = rl.load(both)
     expected = translator.transform_target(light.items.vectors)
     found = vectors_of(light.url)
@@ -315,7 +315,7 @@ def test_the_rate_is_kept_to_by_sleeping(light, monkeypatch):
     slept = Counter()
     monkeypatch.setattr(copying.time, "monotonic", lambda: 0.0)
     monkeypatch.setattr(copying.time, "sleep", lambda seconds: slept.update([seconds]))
-    light.apply(rate=20, looks=1)
+    light.apply(rate=20, max_passes=1)
     # Clocks that stand still: after all rows were read at 20 rows per second, the last sleep is of that long.
     assert max(slept) == pytest.approx(ROWS / 20)
     assert len(slept) == sum(-(-rows // 20) for rows in [SHARD_ROWS] * (SHARDS - 1) + [ROWS % SHARD_ROWS])

@@ -39,7 +39,7 @@ def test_a_migration_by_its_commands(here, tmp_path):
     assert "GO: translate." in run("plan", url, "-t", translator, *sample).stdout
 
     done = answer("apply", url, "-t", translator, "--shard-rows", 100, "--quiet")
-    assert (done["rows"], done["shards"], done["settled"]) == (ROWS, 3, True)
+    assert (done["rows"], done["shards"], done["converged"]) == (ROWS, 3, True)
     (work,) = (tmp_path / ".relatent").iterdir()
     assert done["work"] == str(work.relative_to(tmp_path))
     assert answer("status", url)["stage"] == "applied"
@@ -80,7 +80,7 @@ def test_exit_codes_tell_go_from_no_go(here):
 
 
 def test_what_was_not_verified_fails_and_is_not_cut_over(here):
-    run("apply", here.url, "-t", here.translator, "--looks", 0)
+    run("apply", here.url, "-t", here.translator, "--max-passes", 0)
     assert not answer("verify", here.url, code=NO_GO)["passed"]
     refused = run("cutover", here.url, code=ERROR)
     assert refused.stderr.startswith("error: ")

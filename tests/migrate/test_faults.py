@@ -42,7 +42,7 @@ def test_a_disk_that_is_full_at_any_moment(light, monkeypatch):
     failures, done = 0, False
     while not done:
         with monkeypatch.context() as patched, warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # it starts afresh where the field was dropped
+            warnings.simplefilter("ignore")  # it starts over where the field was dropped
             patched.setattr(os, "fsync", Full(1 + 4 * failures))
             try:
                 light.apply()

@@ -34,7 +34,7 @@ def test_there_and_back(task):
     before = contents(task.url, "served", None)
     prepared(task)
     done = cut_over(task.url, work=task.work)
-    assert "ask with vectors of new-model, as they are" in done.done
+    assert "query with vectors of new-model, as they are" in done.done
     assert_translated(task.url, task.items, "served")
     assert contents(task.url, "old", None) == before
     with open_store(task.url) as store:
@@ -173,7 +173,7 @@ def test_rolling_back_what_was_not_cut_over(light):
 
 
 def test_status_tells_the_stage(light):
-    light.apply(looks=0)
+    light.apply(max_passes=0)
     status = migration_status(light.url, work=light.work)
     assert (status.stage, status.rows_done, status.shards_done, status.running) == ("applied", ROWS, 5, False)
     (light.work / "shards" / "000003.json").unlink()
@@ -188,7 +188,7 @@ def test_status_tells_the_stage(light):
     file.rename(file.with_suffix(".away"))
     status = migration_status(light.url, work=light.work)
     assert status.rows is None
-    assert "could not be asked" in str(status)
+    assert "could not be read" in str(status)
 
 
 def test_status_while_it_runs(light):

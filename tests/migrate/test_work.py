@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relatent._files import FileError
-from relatent.migrate.state import Digest, Manifest, Plan, Work, sealed, unsealed, work_folder
+from relatent._files import FileError, dump_checked, load_checked
+from relatent.migrate.state import Digest, Manifest, Plan, Work, work_folder
 from relatent.stores import Address, Field, Shard, StoreError
 
 STORE = "postgresql://ann@db/shop/items"
@@ -36,7 +36,7 @@ def work(tmp_path):
 @pytest.mark.parametrize("bound", [0, -5, 2**60, "", "ключ", UUID(int=7), b"\x00\xff"])
 def test_bounds_of_shards_come_back_as_they_were(bound):
     plan = replace(PLAN, shards=(Shard(None, bound), Shard(bound, None)))
-    back = Plan.from_json(unsealed(sealed(plan.to_json())))
+    back = Plan.from_json(load_checked(dump_checked(plan.to_json())))
     assert back == plan
     assert type(back.shards[0].high) is type(bound)
 
@@ -47,17 +47,17 @@ def test_a_key_that_cannot_be_kept_is_refused():
 
 
 def test_manifests_come_back_as_they_were():
-    assert Manifest.from_json(unsealed(sealed(manifest().to_json()))) == manifest()
+    assert Manifest.from_json(load_checked(dump_checked(manifest().to_json()))) == manifest()
 
 
 @given(at=st.integers(0, 10_000), by=st.integers(1, 255))
 def test_no_changed_record_is_believed(at, by):
-    text = sealed(manifest().to_json()).encode()
+    text = dump_checked(manifest().to_json()).encode()
     place = at % len(text)
     changed = text[:place] + bytes([text[place] ^ by]) + text[place + 1 :]
     with suppress(FileError, UnicodeDecodeError):
         # White space between the values says nothing.
-        assert Manifest.from_json(unsealed(changed.decode())) == manifest()
+        assert Manifest.from_json(load_checked(changed.decode())) == manifest()
 
 
 @pytest.mark.parametrize("damage", ["", "{", "[]", "null", '{"rows": 1}', "\x00" * 50])
@@ -66,7 +66,7 @@ def test_a_damaged_manifest_is_said_and_its_shard_not_done(work, damage):
     for shard in (0, 1):
         work.done(manifest(shard))
     (work.folder / "shards" / "000001.json").write_text(damage)
-    with pytest.warns(UserWarning, match=r"000001\.json is damaged: .* So shard 1 starts afresh"):
+    with pytest.warns(UserWarning, match=r"000001\.json is damaged: .* So shard 1 starts over"):
         assert work.manifests(plan) == [manifest(0), None]
 
 
@@ -81,7 +81,7 @@ def test_a_manifest_of_another_plan_or_shard_is_not_believed(work):
 def test_a_damaged_plan_is_said(work):
     path = work.folder / "plan.json"
     path.write_text(path.read_text().replace("hash", "hush"))
-    with pytest.warns(UserWarning, match="checksum does not match. So all of the migration starts afresh"):
+    with pytest.warns(UserWarning, match="checksum does not match. So the whole migration starts over"):
         assert work.plan() is None
 
 
@@ -102,13 +102,13 @@ def test_what_was_noted_holds_for_one_state_only(work):
 
 def test_no_record_leads_out_of_the_folder(work, tmp_path):
     """Whatever a record says, files are found by numbers: a shard named as a path is not read or written."""
-    (tmp_path / "stolen.json").write_text(sealed(manifest(0).to_json()))
+    (tmp_path / "stolen.json").write_text(dump_checked(manifest(0).to_json()))
     record = manifest(0).to_json() | {"shard": "../../stolen"}
     (work.folder / "shards").mkdir(exist_ok=True)
-    (work.folder / "shards" / "000000.json").write_text(sealed(record))
+    (work.folder / "shards" / "000000.json").write_text(dump_checked(record))
     assert work.manifests(work.plan()) == [None, None]
     plan = work.plan().to_json() | {"migration": "../../stolen", "store": "../x", "side": "../../y"}
-    (work.folder / "plan.json").write_text(sealed(plan))
+    (work.folder / "plan.json").write_text(dump_checked(plan))
     followed = work.plan()
     work.done(manifest(0, migration=followed.migration))
     work.forget()
@@ -116,7 +116,7 @@ def test_no_record_leads_out_of_the_folder(work, tmp_path):
 
 
 def test_a_record_that_is_whole_and_lacks_something_is_damaged_too(work):
-    (work.folder / "plan.json").write_text(sealed({"store": STORE}))
+    (work.folder / "plan.json").write_text(dump_checked({"store": STORE}))
     with pytest.warns(UserWarning, match="is damaged"):
         assert work.plan() is None
 

@@ -42,7 +42,7 @@ def test_codes_of_a_space_are_decoded_over_their_own_anchors_only(pair, codes, t
     encoder.save(tmp_path / "encoder.safetensors")
     rl.write_space(rl.load(tmp_path / "encoder.safetensors").transform(x), tmp_path / "codes.parquet")
     for name, other in others.items():
-        other.save(tmp_path / "decoder.safetensors")
+        other.save(tmp_path / "decoder.safetensors", overwrite=True)
         for refusing in (other, rl.load(tmp_path / "decoder.safetensors")):
             for given in (coded, rl.read_space(tmp_path / "codes.parquet")):
                 with pytest.raises(ValueError, match="not those of this decoder"):
@@ -104,7 +104,7 @@ def test_few_anchors_in_wide_spaces_are_two_thin_factors(rng, options, tmp_path)
     k, d, e = 8, 60, 50
     x, y = rng.normal(size=(k, d)), rng.normal(size=(k, e))
     t = rl.RelativeTranslator(**options).fit(x, y)
-    assert (t.map_.matrix.shape, t.map_.second.shape) == ((d, k), (k, e))
+    assert (t.map_.basis.shape, t.map_.matrix.shape) == ((d, k), (k, e))
     # The same by multiplying out.
     left, right = t.encoder_.matrix_, t.decoder_.matrix_
     if t.complete:

@@ -1,4 +1,4 @@
-"""Charts and the style sheet: that axes hold what they show, and that people can read it."""
+"""Charts and the style sheet: axes hold what they show, and everyone can read it."""
 
 import re
 from itertools import pairwise
@@ -8,13 +8,11 @@ import numpy as np
 import pytest
 
 import relatent.report
-from relatent.report.document import Band, Bar, BarChart, HeatMap, Histogram, Line, LineChart, Paragraph
-from relatent.report.html import Markup, joined, tag
-from relatent.report.markdown import chart_table
-from relatent.report.svg import Axis, draw, luminance
+from relatent.report.document import Bar, BarChart, Chart, HeatMap, Histogram, Line, LineChart, Paragraph, Point
+from relatent.report.svg import Axis, Markup, draw, joined, luminance, tag
 
 LINES = LineChart(
-    "t", "d", "pairs", "MRR", (Line("a", (Band(10, 0.2, 0.1, 0.3), Band(1000, 0.7, 0.6, 0.75))),), log_x=True
+    "t", "d", "pairs", "MRR", (Line("a", (Point(10, 0.2, 0.1, 0.3), Point(1000, 0.7, 0.6, 0.75))),), log_x=True
 )
 BARS = BarChart("t", "d", "nDCG", (Bar("stay", 0.4, 0.3, 0.5), Bar("translate", -0.1, -0.2, 0.0, chosen=True)))
 HISTOGRAM = Histogram("t", "d", "cosine", (0.0, 0.5, 1.0, 1.5), (("a", (0.0, 0.9, 0.1)), ("b", (0.5, 0.5, 0.0))))
@@ -43,7 +41,7 @@ def test_a_logarithmic_axis_has_equal_steps_for_equal_ratios():
 
 
 @pytest.mark.parametrize("chart", CHARTS, ids=lambda c: type(c).__name__)
-def test_a_chart_stays_inside_its_frame_and_says_what_it_is(chart):
+def test_a_chart_stays_inside_its_frame_and_has_a_description(chart):
     svg = draw(chart, "c")
     assert '<title id="c-title">t</title><desc id="c-description">d</desc>' in svg
     width, height = map(float, re.search(r'viewBox="0 0 ([\d.]+) ([\d.]+)"', svg).groups())
@@ -59,15 +57,15 @@ def test_bars_are_as_long_as_their_values():
 
 
 def test_the_numbers_of_a_chart_are_in_its_table():
-    assert chart_table(LINES).rows[1] == ("a", "1,000", "0.7", "0.6", "0.75")
-    assert chart_table(BARS).rows[0] == ("stay", "0.4", "0.3", "0.5")
-    assert chart_table(HISTOGRAM).rows[0] == ("0 to 0.5", "0.0%", "50.0%")
-    assert chart_table(HEAT).rows[0] == ("one", "1.000", "0.500")
+    assert LINES.table().rows[1] == ("a", "1,000", "0.7", "0.6", "0.75")
+    assert BARS.table().rows[0] == ("stay", "0.4", "0.3", "0.5")
+    assert HISTOGRAM.table().rows[0] == ("0 to 0.5", "0.0%", "50.0%")
+    assert HEAT.table().rows[0] == ("one", "1.000", "0.500")
 
 
-@pytest.mark.parametrize("function", [lambda: draw(Paragraph("no"), "c"), lambda: chart_table(Paragraph("no"))])
-def test_what_is_no_chart_is_refused(function):
-    with pytest.raises((TypeError, AttributeError)):
+@pytest.mark.parametrize("function", [lambda: draw(Paragraph("no"), "c"), lambda: Chart("t", "d").table()])
+def test_what_is_not_a_chart_is_refused(function):
+    with pytest.raises((TypeError, AttributeError, NotImplementedError)):
         function()
 
 
@@ -124,7 +122,7 @@ def test_every_cell_of_a_heat_map_can_be_read():
         assert contrast(list(map(int, fill)), [0, 0, 0] if ink == "000" else [255, 255, 255]) >= 4.5
 
 
-def test_a_cell_is_the_darker_the_larger_its_value():
+def test_a_cell_is_darker_for_a_larger_value():
     row = tuple(float(v) for v in np.linspace(0, 1, 11))
     svg = draw(HeatMap("t", "d", tuple("abcdefghijk"), (row,) * 11), "c")
     fills = [list(map(int, rgb)) for rgb in re.findall(r'fill="rgb\((\d+), (\d+), (\d+)\)"', svg)[:11]]

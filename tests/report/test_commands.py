@@ -33,11 +33,11 @@ PAIR = ("old.parquet", "new.parquet")
 
 
 def test_report(here):
-    said = run("report", *PAIR, "more.parquet", "-o", "r.html", "-o", "r.md", "-o", "r.json", "--rows", 50).stdout
-    assert "No verdict." in said
-    assert "Wrote r.html and r.md and r.json." in said
-    told = json.loads((here / "r.json").read_text())
-    assert told["similarity"]["names"] == ["old", "new", "more"]
+    output = run("report", *PAIR, "more.parquet", "-o", "r.html", "-o", "r.md", "-o", "r.json", "--rows", 50).stdout
+    assert "No verdict." in output
+    assert "Wrote r.html and r.md and r.json." in output
+    data = json.loads((here / "r.json").read_text())
+    assert data["similarity"]["names"] == ["old", "new", "more"]
     assert "title 1" not in (here / "r.html").read_text()
     again = run("report", *PAIR, "-o", "r.html", code=ERROR)
     assert "r.html exists" in again.stderr
@@ -47,7 +47,7 @@ def test_report(here):
 
 @pytest.mark.parametrize(
     ("words", "says"),
-    [(("-o", "r.pdf"), "does not say what to write"), (("-o", "old.parquet"), "does not say what to write")],
+    [(("-o", "r.pdf"), "is not a name of a report"), (("-o", "old.parquet"), "is not a name of a report")],
 )
 def test_report_refuses_what_it_cannot_write(here, words, says):
     assert says in run("report", *PAIR, *words, code=ERROR).stderr
@@ -65,7 +65,7 @@ def test_pages_beside_other_answers(here):
         page = (here / name).read_text("utf8")
         assert f'<p class="word">{word}</p>' in page
         assert "<script" not in page
-    assert "Is it worth buying more pairs?" in (here / "fit.md").read_text("utf8")
+    assert "Would more pairs help?" in (here / "fit.md").read_text("utf8")
     assert "http" not in (here / "fit.md").read_text("utf8")
 
 

@@ -1,4 +1,4 @@
-"""Reports: that what is measured is right, that every form tells the same, and that nothing slips into the page."""
+"""Reports: the measurements are right, every format tells the same, and nothing unsafe gets into the page."""
 
 import json
 import re
@@ -12,25 +12,16 @@ import pytest
 import relatent as rl
 from relatent._files import FileError
 from relatent.decide import Decision, Relevance
-from relatent.evaluate import compare_spaces
 from relatent.migrate import Check, Verification
-from relatent.report import (
-    command_line,
-    report_comparison,
-    report_spaces,
-    report_translator,
-    report_verification,
-    write_report,
-)
+from relatent.report import command_line, make_report, write_report
 from relatent.report.answer import limits
-from relatent.report.html import to_html
-from relatent.report.markdown import to_markdown
+from relatent.report.render import to_html, to_markdown
 from relatent.report.sections import document_of
 from relatent.spaces import held_out, key_hashes
-from relatent.translate import Translator, fit_spaces
+from relatent.translate import Translator
 
 HOSTILE = '"><script>alert(1)</script><img src=x onerror=alert(2)>'
-SECRET = "what nobody else may read"
+SECRET = "a confidential text"
 ROWS, DIM = 400, 6
 
 
@@ -47,7 +38,7 @@ def world():
     keys = [f"item {i}" for i in range(ROWS)]
     row = held_out_rows(keys)[0]
     keys[row] = next(f"{HOSTILE}{i}" for i in range(99) if held_out(key_hashes([f"{HOSTILE}{i}"]), 0.2)[0])
-    y[row] *= -1  # the one item that no map translates
+    y[row] *= -1  # the one item that no map can translate
     others = {"kind": [f"<b>{i % 2}|*x*" for i in range(ROWS)], "text": [SECRET] * ROWS}
     spaces = [
         rl.Space(v.astype(np.float32), keys, name, others=others)
@@ -59,7 +50,7 @@ def world():
 @pytest.fixture(scope="module")
 def found(world):
     spaces, _ = world
-    return report_spaces(*spaces[:2], spaces[2:], slices="kind", command="relatent report a b", max_rows=200)
+    return make_report(Translator(), *spaces, slices="kind", command="relatent report a b", max_rows=200)
 
 
 @pytest.fixture(scope="module")
@@ -79,7 +70,7 @@ def test_cosines_are_those_of_held_out_rows_and_the_worst_is_named(world, found)
     (source, target, _), row = world
     unseen = held_out_rows(source.keys)
     translator = Translator()
-    fit_spaces(translator, source, target)
+    translator.fit(source, target, held_out=0.2)
     moved, true = translator.transform(source.vectors[unseen]), target.vectors[unseen]
     cosines = np.sum(moved * true, axis=1) / np.linalg.norm(moved, axis=1) / np.linalg.norm(true, axis=1)
     assert found.closeness.rows == len(unseen)
@@ -104,7 +95,7 @@ def test_the_curve_ends_at_the_translator_itself(world, found):
     (source, target, _), _ = world
     unseen = held_out_rows(source.keys)
     translator = Translator()
-    fit_spaces(translator, source, target)
+    translator.fit(source, target, held_out=0.2)
     moved, true = translator.transform(source.vectors[unseen]), target.vectors[unseen]
     scores = (moved / np.linalg.norm(moved, axis=1)[:, None]) @ (true / np.linalg.norm(true, axis=1)[:, None]).T
     ranks = 1 + np.sum(scores > np.diag(scores)[:, None], axis=1)
@@ -118,12 +109,12 @@ def test_the_curve_ends_at_the_translator_itself(world, found):
 def test_a_loaded_translator_has_no_curve_and_everything_else(world, tmp_path):
     (source, target, _), _ = world
     translator = Translator(map="ridge")
-    fit_spaces(translator, source, target)
+    translator.fit(source, target, held_out=0.2)
     translator.save(tmp_path / "t.safetensors")
-    told = report_translator(rl.load(tmp_path / "t.safetensors"), source, target)
-    assert told.curve is None
-    assert (told.anchors.known, told.closeness.rows) == (translator.n_pairs_, ROWS - translator.n_pairs_)
-    assert "pairs" not in {section.name for section in document_of(told).sections}
+    made = make_report(rl.load(tmp_path / "t.safetensors"), source, target)
+    assert made.curve is None
+    assert (made.anchors.known, made.closeness.rows) == (translator.n_pairs_, ROWS - translator.n_pairs_)
+    assert "pairs" not in {section.name for section in document_of(made).sections}
 
 
 def test_singular_values_anchors_and_similarity(world, found):
@@ -146,26 +137,59 @@ def test_singular_values_anchors_and_similarity(world, found):
 
 def test_a_two_sided_translator_has_no_cosines(world):
     (source, target, _), _ = world
-    with pytest.warns(UserWarning, match="moves both sides") as warned:
-        told = report_spaces(target, source, goal="retrieval", max_rows=100)
+    with pytest.warns(UserWarning, match="into a shared space") as warned:
+        made = make_report(Translator("retrieval"), target, source, max_rows=100)
     assert len(warned) == 1
-    assert told.closeness is None
-    assert set(told.thresholds) == {"new model"}
-    assert told.verdict.scores.items == min(100, len(held_out_rows(source.keys)))
+    assert made.closeness is None
+    assert set(made.thresholds) == {"new model"}
+    assert made.verdict.scores.items == min(100, len(held_out_rows(source.keys)))
+
+
+def test_an_unfitted_translator_is_fitted_and_a_fitted_one_is_not(world):
+    (source, target, _), _ = world
+    translator = Translator(map="ridge")
+    made = make_report(translator, source, target, max_rows=50)
+    before = translator.map_
+    assert made.fit.pairs == translator.n_pairs_
+    again = make_report(translator, source, target, max_rows=50)
+    assert translator.map_ is before
+    assert again.fit is None
+    assert again.verdict.decision == made.verdict.decision
+
+
+def test_a_known_result_is_told_and_not_measured_again(world, found):
+    (source, target, _), _ = world
+    translator = Translator(map="ridge")
+    fit = translator.fit(source, target, held_out=0.2).fit_report_
+    assert make_report(translator, source, target, fit=fit).verdict is None
+    assert make_report(translator, source, target, verdict=found.verdict).verdict is found.verdict
+    alone = make_report(found.verdict)
+    assert alone.verdict is found.verdict
+    assert alone.worst_queries == found.worst_queries
+    assert [section.name for section in document_of(alone).sections][:2] == ["options", "limits"]
+    assert document_of(make_report(fit)).headline.word == "Fitted"
+
+
+def test_other_inputs_are_refused(world):
+    (source, target, _), _ = world
+    with pytest.raises(ValueError, match=r"1 spaces were given with a translator: expected its source and its target"):
+        make_report(Translator(), source)
+    with pytest.raises(ValueError, match=r"A Space was given: expected a Translator, or one of FitReport, Verdict"):
+        make_report(source, target)
 
 
 def test_rows_are_bounded(world):
     (source, target, _), _ = world
-    told = report_spaces(source, target, max_rows=50, max_pairs=60)
-    assert (told.closeness.rows, told.verdict.scores.items, told.fit.pairs) == (50, 50, 60)
+    made = make_report(Translator(), source, target, max_rows=50, max_pairs=60)
+    assert (made.closeness.rows, made.verdict.scores.items, made.fit.pairs) == (50, 50, 60)
 
 
-# What is said.
+# What is reported.
 
 
 def test_every_form_tells_the_same(found, pages):
-    told = json.loads(pages["json"])
-    assert told["verdict"]["verdict"] == found.verdict.decision.verdict == "no verdict"
+    data = json.loads(pages["json"])
+    assert data["verdict"]["verdict"] == found.verdict.decision.verdict == "no verdict"
     cosine = found.closeness.fidelity["cosine"]
     for text in (pages["html"], pages["md"]):
         assert "No verdict" in text
@@ -173,12 +197,12 @@ def test_every_form_tells_the_same(found, pages):
         for section in document_of(found).sections:
             assert section.title.replace("?", "") in text
     recorded = {
-        (line["slice"], line["measure"]): line["estimate"]["value"] for line in told["closeness"]["fidelity"]["lines"]
+        (line["slice"], line["measure"]): line["estimate"]["value"] for line in data["closeness"]["fidelity"]["lines"]
     }
     assert recorded["all", "cosine"] == cosine.value
 
 
-def test_all_that_a_reader_may_ask_for_is_there(found):
+def test_every_section_is_there(found):
     names = [section.name for section in document_of(found).sections]
     assert names == [
         *("options", "limits", "slices", "worst", "pairs", "cosines", "thresholds", "anchors", "similarity"),
@@ -219,25 +243,31 @@ def judged_pairs(space):
     return Relevance(keys, [keys[i] for i in near])
 
 
+def sentences(found):
+    """The limitations of a translation, as plain text."""
+    return ["".join(parts) for parts in limits(found)]
+
+
 def test_limits_are_about_what_was_found(world):
     (source, target, _), _ = world
     same = rl.Space(source.vectors, source.keys, "same")
-    no_gain = limits(report_spaces(source, same, relevant=judged_pairs(source)))
+    no_gain = sentences(make_report(Translator(), source, same, relevant=judged_pairs(source)))
     # An offset that all vectors share brings every two of them closer.
-    nothing_judged = limits(report_spaces(source, rl.Space(target.vectors + 2, target.keys, "shifted")))
+    shifted = rl.Space(target.vectors + 2, target.keys, "shifted")
+    nothing_judged = sentences(make_report(Translator(), source, shifted))
     for words, here, elsewhere in (
-        ("No judged pairs were given", nothing_judged, no_gain),
-        ("Thresholds on similarity do not carry over", nothing_judged, no_gain),
+        ("No relevance judgments were given", nothing_judged, no_gain),
+        ("Similarity thresholds do not carry over", nothing_judged, no_gain),
         ("More pairs will hardly help", no_gain, []),
     ):
         assert any(words in sentence for sentence in here), here
         assert not any(words in sentence for sentence in elsewhere), elsewhere
-    assert any("does worse without saying so" in sentence for sentence in no_gain)
+    assert any("degrades silently" in sentence for sentence in no_gain)
 
 
 def test_limits_are_about_all_rows_of_a_store(found):
-    few, many = limits(found), limits(replace(found, plan=SimpleNamespace(rows=10**9)))
-    simpler = "embedding them anew is the simpler way"
+    few, many = sentences(found), sentences(replace(found, plan=SimpleNamespace(rows=10**9)))
+    simpler = "re-embedding is simpler"
     assert any(simpler in sentence for sentence in few)
     assert not any(simpler in sentence for sentence in many)
     assert any("there are 1,000,000,000 in all" in sentence for sentence in many)
@@ -249,27 +279,27 @@ def decided(found, verdict, recommended):
 
 def test_headlines(world, found):
     (source, target, _), _ = world
-    comparison = compare_spaces(source, target, permutations=2)
+    comparison = rl.compare(source, target, permutations=2)
     check = Check("counts", False, "rows are missing")
     cases = {
         "GO: translate": decided(found, "GO", "translate"),
         "NO-GO: stay": decided(found, "NO-GO", "stay"),
         "Fitted": replace(found, verdict=None),
-        f"CKA {comparison['cka'].value:.3f}": report_comparison(comparison, source, target),
-        "Verified": report_verification(Verification("store", (replace(check, passed=True),), (1, 1))),
-        "Not verified": report_verification(Verification("store", (check,), (2, 1))),
+        f"CKA {comparison['cka'].value:.3f}": make_report(comparison, source, target),
+        "Verified": make_report(Verification("store", (replace(check, passed=True),), (1, 1))),
+        "Not verified": make_report(Verification("store", (check,), (2, 1))),
     }
-    for word, told in cases.items():
-        assert document_of(told).headline.word == word
-        assert f"> **{word}** " in to_markdown(document_of(told))
-        assert Reader(to_html(document_of(told))).tags
+    for word, made in cases.items():
+        assert document_of(made).headline.word == word
+        assert f"> **{word}** " in to_markdown(document_of(made))
+        assert Reader(to_html(document_of(made))).tags
 
 
 # What must not get into a page.
 
 
 class Reader(HTMLParser):
-    """Collect the elements of a page, and check that each is closed where it should be."""
+    """Collect the elements of a page, and check that each is closed in its place."""
 
     def __init__(self, text):
         super().__init__()
@@ -294,6 +324,11 @@ def test_a_page_stands_alone_and_is_small(pages):
     assert all(value.startswith("#") for name, value in page.attributes if name == "href")
     assert not re.search(r"https?:|@import|url\(", pages["html"])
     assert max(map(len, pages.values())) < 300_000
+
+
+def test_commands_are_shown_as_code(pages):
+    assert "<code>relatent monitor</code>" in pages["html"]
+    assert "`relatent monitor`" in pages["md"]
 
 
 def test_links_and_descriptions_point_to_what_is_there(pages):
@@ -333,18 +368,18 @@ def holds(value, rows):
 
 def test_no_vectors_and_no_texts_unless_asked(world, pages):
     (source, target, _), _ = world
-    told = json.loads(pages["json"])
-    assert not holds(told, source.vectors)
+    data = json.loads(pages["json"])
+    assert not holds(data, source.vectors)
     assert holds({"x": [source.vectors[0].tolist()]}, source.vectors)
     for text in pages.values():
         assert SECRET not in text
     assert "no texts" in pages["html"]
-    asked = report_spaces(source, target, texts="text", max_rows=60)
+    asked = make_report(Translator(), source, target, texts="text", max_rows=60)
     page = to_html(document_of(asked))
     assert SECRET in page
     assert "no texts" not in page
     with pytest.raises(ValueError, match=r"no column 'txt' of texts\. Did you mean 'text'"):
-        report_spaces(source, target, texts="txt", max_rows=60)
+        make_report(Translator(), source, target, texts="txt", max_rows=60)
 
 
 def test_a_file_is_written_by_its_suffix_and_not_over_another(found, tmp_path):
@@ -352,6 +387,6 @@ def test_a_file_is_written_by_its_suffix_and_not_over_another(found, tmp_path):
     with pytest.raises(FileExistsError):
         write_report(found, tmp_path / "r.md")
     write_report(found, tmp_path / "r.md", overwrite=True)
-    with pytest.raises(FileError, match=r"r\.pdf does not say what to write: expected .*\.html, \.md, \.json"):
+    with pytest.raises(FileError, match=r"r\.pdf is not a name of a report: expected .*\.html, \.md, \.json"):
         write_report(found, tmp_path / "r.pdf")
     assert [path.name for path in tmp_path.iterdir()] == ["r.md"]

@@ -100,7 +100,7 @@ def test_what_does_not_fit_is_refused(spaces, translator):
     anchors = (old[:K], new[:K])
     with pytest.raises(ValueError, match="at least 50"):
         rl.search.MixedIndex(old, new, translator, (old[:9], new[:9]))
-    with pytest.raises(ValueError, match="expected as many"):
+    with pytest.raises(ValueError, match="expected one row per vector"):
         rl.search.MixedIndex(old, new, translator, anchors, rows=(range(3), range(4)))
     with pytest.raises(ValueError, match="calibrated"):
         rl.search.MixedIndex(old, new, translator, anchors).search(new[:3], merge="calibrate")

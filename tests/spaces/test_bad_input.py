@@ -121,13 +121,13 @@ def under_another_name(path, suffix):
 
 
 BINARIES = [
-    ("x.npz", npz_bomb, r"states 1,099,511,627,776 bytes for 'ids'.*--max-memory"),
+    ("x.npz", npz_bomb, r"states 1,099,511,627,776 bytes for 'ids'.*max_memory="),
     ("x.npz", npz_cut, r"cut short: .* bytes, expected"),
     ("x.npy", npy_bomb, r"cut short: 128 bytes, expected 4,503,599,627,370,624"),
     ("x.h5", lambda p: h5_of(p, h5_linked), r"a link to another file under 'vectors'.*Copy them"),
     ("x.h5", lambda p: h5_of(p, h5_virtual), r"keeps 'vectors' in other files.*Copy them"),
     ("x.h5", lambda p: h5_of(p, h5_external), r"keeps 'vectors' in other files"),
-    ("x.h5", lambda p: h5_of(p, h5_bomb), r"states 4,398,046,511,104 bytes for its vectors.*--max-memory"),
+    ("x.h5", lambda p: h5_of(p, h5_bomb), r"states 4,398,046,511,104 bytes for its vectors.*max_memory="),
     ("x.h5", lambda p: h5_of(p, h5_giant_key), r"states 2,199,023,255,552 bytes for 'ids'"),
     ("x.npy", lambda p: under_another_name(p, ".npz"), r"holds \.npz data.*: rename it to x\.npz"),
     ("x.npz", lambda p: under_another_name(p, ".npy"), r"holds \.npy data.*: rename it to x\.npy"),

@@ -4,7 +4,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from relatent.spaces.io.batches import BatchVectors, batch_vectors, with_vectors
+from relatent.spaces.io.columns import BatchVectors, batch_vectors, with_vectors
 
 ROWS = [[1.0, 2.0, 3.0], None, [4.0, 5.0, 6.0], [7.0, 8.0, 9.0]]
 LAYOUTS = {

@@ -25,7 +25,7 @@ def deadly(call):
     return wrapped
 for name in ("fsync", "replace", "link", "rename"):
     setattr(os, name, deadly(getattr(os, name)))
-write_space(read_space(sys.argv[1]), sys.argv[2], others=False)
+write_space(read_space(sys.argv[1]), sys.argv[2], others=False, overwrite=True)
 print(calls)
 """
 WRITES = """
@@ -33,7 +33,7 @@ import sys
 from relatent.spaces import read_space, write_space
 spaces = [read_space(path) for path in sys.argv[2:4]]
 for i in range(1_000_000):
-    write_space(spaces[i % 2], sys.argv[1], others=False)
+    write_space(spaces[i % 2], sys.argv[1], others=False, overwrite=True)
 """
 # One format of one file, one with a sidecar, and one whose keys used to stand in a file of their own.
 NAMES = ["x.vec", "x.npy", "x.parquet"]
@@ -112,7 +112,7 @@ def test_kill_at_any_moment(tmp_path, sources, name):
         writer.wait()
         states.append(numbers(tmp_path / name))
     assert all(state in ({1}, {2}) for state in states), states
-    write_space(space_of(3), tmp_path / name, others=False)
+    write_space(space_of(3), tmp_path / name, others=False, overwrite=True)
     assert not [file for file in tmp_path.iterdir() if file.name.startswith(".relatent-")]
 
 

@@ -138,7 +138,7 @@ def test_a_file_cut_in_half_is_refused(target, rng, share):
     victim.write_bytes(victim.read_bytes()[: int(victim.stat().st_size * share)])
     with pytest.raises(FileError, match=victim.name if target.name != "datasets" else "data") as caught:
         _ = read_space(target).vectors
-    assert "mend" in str(caught.value).lower() or "new copy" in str(caught.value)
+    assert "fix" in str(caught.value).lower() or "new copy" in str(caught.value)
 
 
 def test_a_failure_midway_leaves_nothing(target, space):
@@ -157,7 +157,7 @@ def test_a_failure_keeps_what_stood_there(target, space):
         pytest.skip("folders are never replaced")
     before = written(Space(space.vectors, keys=space.keys), target).vectors.copy()
     files = left_behind(target.parent)
-    with pytest.raises(RuntimeError, match="power cut"), space_writer(target) as out:  # noqa: PT012
+    with pytest.raises(RuntimeError, match="power cut"), space_writer(target, overwrite=True) as out:  # noqa: PT012
         out.write(next(Space(2 * space.vectors, keys=space.keys).chunks()))
         raise RuntimeError("power cut")
     assert left_behind(target.parent) == files
@@ -219,7 +219,7 @@ def test_npy_is_one_file_and_users_files_beside_it_stay(tmp_path, space, rng):
     assert read_space(tmp_path / "x.npy").keys.tolist() == space.keys.tolist()
     np.testing.assert_array_equal(np.load(tmp_path / "x.npy"), space.vectors)
     np.testing.assert_array_equal(np.load(tmp_path / "x.npy", mmap_mode="r"), space.vectors)
-    write_space(Space(rng.normal(size=(3, 5))), tmp_path / "x.npy")
+    write_space(Space(rng.normal(size=(3, 5))), tmp_path / "x.npy", overwrite=True)
     assert not read_space(tmp_path / "x.npy").has_keys
     assert users.read_bytes() == b"mine"
 

@@ -250,3 +250,12 @@ def test_shards_that_were_measured_to_differ_are_warned_of(tmp_path):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         read_space(tmp_path / "0.parquet")
+
+
+def test_the_id_is_that_of_the_model_where_one_is_recorded_and_of_the_probe_where_none_is():
+    one, two = model(0)(500, 1), model(1)(500, 1)
+    named = [Fingerprint.of(x, model="m", revision="1") for x in (one, two)]
+    assert named[0].id == named[1].id == Fingerprint(D, "m", "1").id
+    assert named[0].id != Fingerprint(D, "m", "2").id
+    assert Fingerprint.of(one).id == Fingerprint.of(one).id != Fingerprint.of(two).id
+    assert Fingerprint.from_json(named[0].to_json()).id == named[0].id

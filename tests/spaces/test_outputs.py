@@ -101,7 +101,9 @@ def test_remote_outputs_follow_the_same_rules(tmp_path, one, name, root):
     with pytest.raises(FileError, match="nothing is written in place"):
         check_new(f"{base}/{name}", read_space(f"{base}/{name}"), overwrite=True)
     if name != "folder":
-        write_space(Space(one.vectors, one.keys, fingerprint=Fingerprint(3, model="two")), f"{base}/{name}")
+        write_space(
+            Space(one.vectors, one.keys, fingerprint=Fingerprint(3, model="two")), f"{base}/{name}", overwrite=True
+        )
         assert read_space(f"{base}/{name}").fingerprint.model == "two"
     assert listed() == before
     with pytest.raises(FileExistsError, match="appeared"), space_writer(f"{base}/late-{name}") as out:  # noqa: PT012

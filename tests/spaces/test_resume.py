@@ -1,4 +1,4 @@
-"""A folder that was being written when its writer died is gone on with, and ends up as if nothing had happened."""
+"""A folder that was being written when its writer died is resumed, and ends up as if nothing had happened."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def test_a_stopped_run_is_gone_on_with(place, monkeypatch):
 
 
 @pytest.mark.parametrize("damage", ["record", "foreign", "part", "missing"])
-def test_a_part_that_does_not_match_its_record_starts_afresh_and_says_so(place, monkeypatch, damage):
+def test_a_part_that_does_not_match_its_record_starts_over_with_a_warning(place, monkeypatch, damage):
     translate(place, "clean")
     stopped(place, monkeypatch, 6, OSError("the network is gone"))
     folder = work_folder(place)
@@ -122,16 +122,16 @@ def test_a_part_that_does_not_match_its_record_starts_afresh_and_says_so(place, 
         translate(place)
     assert [str(w.message) for w in said] == [
         "part-00002.parquet of an earlier run does not match its record: it is written again.",
-        "This goes on with an earlier run, which wrote 5 of 10 parts.",
+        "Resuming an earlier run, which wrote 5 of 10 parts.",
     ]
     assert contents(place / "new") == contents(place / "clean")
 
 
-def test_a_run_with_other_inputs_starts_afresh_and_says_so(place, monkeypatch):
+def test_a_run_with_other_inputs_starts_over_with_a_warning(place, monkeypatch):
     stopped(place, monkeypatch, 6, OSError("the network is gone"))
     x = rl.read_space(place / "old").vectors
-    rl.Translator(map="orthogonal").fit(x, x[:, ::-1] + 1).save(place / "t.safetensors")
-    with pytest.warns(ResumeWarning, match="had other inputs or another translator: this one starts afresh"):
+    rl.Translator(map="orthogonal").fit(x, x[:, ::-1] + 1).save(place / "t.safetensors", overwrite=True)
+    with pytest.warns(ResumeWarning, match="had other inputs or another translator: this one starts over"):
         translate(place)
     np.testing.assert_allclose(rl.read_space(place / "new").vectors, x[:, ::-1] + 1, atol=1e-4)
     assert not list(place.glob(".*"))

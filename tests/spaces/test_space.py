@@ -132,7 +132,7 @@ def test_a_pickled_file_holds_no_vectors(tmp_path):
     assert len(pickle.dumps(stored)) < 20_000  # its probe; the vectors are 320,000 bytes
     write_space(Space(np.zeros((9, 4))), tmp_path / "y.npy")
     sent = pickle.dumps(read_space(tmp_path / "y.npy"))
-    write_space(Space(np.zeros((8, 4))), tmp_path / "y.npy")
+    write_space(Space(np.zeros((8, 4))), tmp_path / "y.npy", overwrite=True)
     with pytest.raises(ValueError, match=r"y\.npy is 8 × 4 and was 9 × 4 when its space was pickled"):
         pickle.loads(sent)
 

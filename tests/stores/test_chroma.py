@@ -36,7 +36,7 @@ def test_a_switch_that_dies_between_its_renames_is_undone_by_the_next_who_opens(
             store.switch()
     died = (
         "import os, sys\nfrom relatent.stores import open_store\n"
-        "from relatent.stores.chroma.connection import Connection\n"
+        "from relatent.stores.chroma import Connection\n"
         "rename = Connection.rename\n"
         "def once(*given): rename(*given); os.kill(os.getpid(), 9)\n"
         "store = open_store(sys.argv[1]); Connection.rename = once; getattr(store, sys.argv[2])()"

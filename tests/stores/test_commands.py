@@ -44,7 +44,7 @@ def test_a_table_is_described_fitted_on_evaluated_and_translated(urls, tmp_path)
     run("translate", translator, urls["old"], "-o", out)
     run("translate", translator, urls["old"], "-o", urls["new"], code=ERROR)
     assert "300 × 12 float32" in said[0]
-    assert "use relatent migrate" in " ".join(said[-1].split())
+    assert "Use relatent migrate" in " ".join(said[-1].split())
     new, made = rl.read_space(urls["new"]), rl.read_space(out)
     assert made.keys.tolist() == new.keys.tolist()
     np.testing.assert_allclose(made.vectors, new.vectors, atol=0.01)

@@ -170,12 +170,12 @@ def test_the_index_that_will_be_served_is_the_one_that_is_searched(file):
     new = Field("new", 5, "float32", "l2")
     with open_store(file) as store:
         keys = fill(store, new, but=1)
-        assert store._rows(new).is_exact
+        assert store._rows(store.roles(), new).is_exact
         store.build_index(new)
-        assert not store._rows(new).is_exact
+        assert not store._rows(store.roles(), new).is_exact
         store.write(new, pa.array([len(keys)]), new_vectors([len(keys)]))
         assert store.count(new) == len(X)
-        assert store._rows(new).is_exact
+        assert store._rows(store.roles(), new).is_exact
         with pytest.raises(StoreError, match="build it"):
             store.switch()
         store.build_index(new)

@@ -111,7 +111,7 @@ def test_what_waits_survives_compaction_deletion_and_cleaning_up(file):
 
 def test_rows_that_the_application_adds_while_a_merge_is_under_way_are_kept(file, monkeypatch):
     """Whoever comes second begins again: the merge, when the table has changed under it."""
-    from relatent.stores.lance import store as module
+    from relatent.stores import lance as module
 
     merge, calls = module.merge, []
 

@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from relatent.stores.prefetch import read_ahead
+from relatent.stores.base import read_ahead
 
 
 def squares(made, stop=100):

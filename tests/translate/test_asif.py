@@ -257,7 +257,7 @@ def test_bad_pairs_are_refused(pairs):
     x, y, *_ = pairs
     broken, empty = x.copy(), x.copy()
     broken[7, 3], empty[[11, 30]] = np.nan, 0
-    with pytest.raises(ValueError, match="X has 120 rows and Y has 100 rows: expected as many"):
+    with pytest.raises(ValueError, match="X has 120 rows and Y has 100 rows: expected the same number"):
         rl.ASIF().fit(x, y[:100])
     with pytest.raises(ValueError, match="X holds NaN or infinity in 1 of 120 rows, first in row 7"):
         rl.ASIF().fit(broken, y)

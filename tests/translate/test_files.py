@@ -4,20 +4,17 @@ import numpy as np
 import pytest
 
 import relatent as rl
-from relatent import anchors
-from relatent.anchors import anchor_rows, candidate_count, select_anchors
 from relatent.project import project_space
 from relatent.spaces import held_out, key_hashes, map_space
 from relatent.stitching import stitch_space
-from relatent.translate import SpaceMismatchError, Translator, fit_spaces, translate_space
+from relatent.translate import SpaceMismatchError, Translator, translate_space
 
 
 def test_what_is_held_out_follows_from_the_keys_alone(spaces, rng):
     old, new = spaces
-    first, second = Translator(), Translator()
-    fit_spaces(first, old, new)
+    first = Translator().fit(old, new, held_out=0.2)
     order = rng.permutation(600)
-    fit_spaces(second, old.subset(order), new)
+    second = Translator().fit(old.subset(order), new, held_out=0.2)
     np.testing.assert_array_equal(first.seen_keys_, second.seen_keys_)
     hashes = key_hashes(old.keys)
     np.testing.assert_array_equal(np.isin(hashes, first.seen_keys_), ~held_out(hashes, 0.2))
@@ -27,14 +24,15 @@ def test_what_is_held_out_follows_from_the_keys_alone(spaces, rng):
 
 
 def test_at_most_so_many_pairs(spaces):
-    t = Translator()
-    report = fit_spaces(t, *spaces, max_pairs=100)
+    t = Translator().fit(*spaces, held_out=0.2, max_pairs=100)
+    report = t.fit_report_
     assert (t.n_pairs_, report.pairs, len(t.seen_keys_)) == (100, 100, 100)
     assert report.pairs + report.held_out + report.unused == 600
+    held = [s.subset(np.flatnonzero(held_out(key_hashes(s.keys), 0.2))) for s in spaces]
     with pytest.raises(ValueError, match="0 pairs are left to fit on"):
-        fit_spaces(Translator(), *(s.subset(np.flatnonzero(held_out(key_hashes(s.keys), 0.2))) for s in spaces))
-    with pytest.raises(ValueError, match="1 of the 1 anchors are not in both spaces, first 'nobody'"):
-        fit_spaces(Translator(), *spaces, anchors=["nobody"])
+        Translator().fit(*held, held_out=0.2)
+    with pytest.raises(ValueError, match="1 of the 1 anchors are not in both spaces, first 'unknown'"):
+        Translator().fit(*spaces, anchors=["unknown"])
 
 
 def test_the_keys_that_were_seen_survive_saving(translator, tmp_path):
@@ -112,27 +110,6 @@ def test_rows_that_were_fitted_on_are_not_scored(spaces, translator, tmp_path, r
     with pytest.raises(SpaceMismatchError, match=r"translator\.accept"):
         stitch_space(translator, stranger, head, tmp_path / "x.parquet")
     stitch_space(translator, stranger, head, tmp_path / "x.parquet", accept=True)
-
-
-@pytest.mark.parametrize("strategy", ["kmeans", "farthest_point"])
-def test_anchors_of_a_large_file_are_chosen_among_a_sample(rng, tmp_path, monkeypatch, strategy):
-    x = rng.normal(size=(3000, 4)).astype(np.float32)
-    rl.write_space(rl.Space(x, [f"k{i}" for i in range(3000)]), tmp_path / "x.parquet")
-    space = rl.read_space(tmp_path / "x.parquet")
-    whole = anchor_rows(space, 20, strategy, seed=1)
-    np.testing.assert_array_equal(whole, getattr(rl.anchors, strategy)(x, 20, 1))
-    monkeypatch.setattr(anchors, "SAMPLE_BYTES", 500 * 16)
-    space = rl.read_space(tmp_path / "x.parquet")
-    assert candidate_count(space, 20, strategy) == 500
-    assert candidate_count(space, 20, "uniform") == 3000
-    sample = np.sort(rl.anchors.uniform(x, 500, 1))
-    rows = anchor_rows(space, 20, strategy, seed=1)
-    np.testing.assert_array_equal(rows, sample[getattr(rl.anchors, strategy)(x[sample], 20, 1)])
-    chosen = select_anchors(space, tmp_path / "anchors.parquet", 20, strategy, seed=1)
-    assert list(chosen.keys) == [f"k{i}" for i in np.sort(rows)]
-    np.testing.assert_array_equal(chosen.vectors, x[np.sort(rows)])
-    assert "vectors" not in space.__dict__  # the file was never held whole
-    np.testing.assert_array_equal(anchor_rows(space, 20, "uniform", seed=1), rl.anchors.uniform(x, 20, 1))
 
 
 def test_relative_files_tell_their_anchors(rng, tmp_path):

@@ -107,7 +107,7 @@ def evaluate(
     """
     from relatent import load
     from relatent.decide import Cost, Rule, evaluate_spaces, read_relevance, storages
-    from relatent.report import report_translator
+    from relatent.report import make_report
 
     source, target = two_spaces(old, new, vector, key, target_vector, target_key, by_row, packed)
     cost = None if reembed_rows is None else Cost(reembed_rows, rows_per_second, price, max_hours, budget)
@@ -116,7 +116,7 @@ def evaluate(
         fitted,
         source,
         target,
-        side=side,
+        role=side,
         relevant=None if relevant is None else read_relevance(relevant),
         slices=slices,
         k=k,
@@ -131,7 +131,7 @@ def evaluate(
     )
     pages = write_pages(
         (html, markdown),
-        lambda words: report_translator(
+        lambda words: make_report(
             fitted,
             source,
             target,
@@ -204,9 +204,9 @@ def report(
       relatent report old.parquet new.parquet -t t.safetensors --relevant clicks.tsv -o report.html -o report.json
       relatent report old.npy new.npy other.npy --slices language --with-texts title -o report.md
     """
-    from relatent import load
+    from relatent import Translator, load
     from relatent.decide import Rule, read_relevance
-    from relatent.report import check_report_path, command_line, headline_of, report_spaces, write_report
+    from relatent.report import check_report_path, command_line, headline_of, make_report, write_report
     from relatent.spaces import check_new, read_space
 
     for path in out:
@@ -214,12 +214,11 @@ def report(
         check_new(path, old, new, *(more or ()), overwrite=force)
     source, target = two_spaces(old, new, vector, key, target_vector, target_key, by_row)
     others = [read_space(path, vector=target_vector or vector, key=target_key or key) for path in more or ()]
-    found = report_spaces(
+    found = make_report(
+        Translator(goal, seed=seed) if translator is None else load(translator),
         source,
         target,
-        [space.without_keys() for space in others] if by_row else others,
-        translator=None if translator is None else load(translator),
-        goal=goal,
+        *([space.without_keys() for space in others] if by_row else others),
         relevant=None if relevant is None else read_relevance(relevant),
         slices=slices,
         texts=with_texts,

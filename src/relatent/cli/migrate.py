@@ -98,7 +98,7 @@ def plan(
     """
     from relatent.decide import read_relevance
     from relatent.migrate import plan_migration
-    from relatent.report import report_plan
+    from relatent.report import make_report
     from relatent.spaces import read_space
 
     pair = None if sample is None else (read_space(sample[0]), read_space(sample[1]))
@@ -120,7 +120,7 @@ def plan(
         accept=accept,
         progress=progress,
     )
-    pages = write_pages((html, markdown), lambda words: report_plan(found, pair, command=words))
+    pages = write_pages((html, markdown), lambda words: make_report(found, *(pair or ()), command=words))
     return Answer(f"{found}{pages}", found.to_dict(), EXIT_CODES[found.decision])
 
 
@@ -134,7 +134,9 @@ def apply(
     metric: Metric = None,
     rate: Annotated[float | None, typer.Option("--rate", help="Rows per second at most, to spare the store.")] = None,
     shard_rows: Annotated[int, typer.Option("--shard-rows", help="Rows after which progress is remembered.")] = 50_000,
-    looks: Annotated[int, typer.Option("--looks", help="How often to read the source again for changes, at most.")] = 5,
+    max_passes: Annotated[
+        int, typer.Option("--max-passes", help="Maximum of passes over the source to check for changes.")
+    ] = 5,
     skip_unreadable: Annotated[
         bool, typer.Option("--skip-unreadable", help="Leave out, name and count rows that cannot be read.")
     ] = False,
@@ -168,7 +170,7 @@ def apply(
             metric=metric,
             rate=rate,
             shard_rows=shard_rows,
-            looks=looks,
+            max_passes=max_passes,
             skip_unreadable=skip_unreadable,
             accept=accept,
             engine=runner,
@@ -222,7 +224,7 @@ def verify(
       relatent migrate verify qdrant://db:6333/items --queries new-queries.parquet --json
     """
     from relatent.migrate import verify_migration
-    from relatent.report import report_verification
+    from relatent.report import make_report
     from relatent.spaces import read_space
 
     found = verify_migration(
@@ -236,7 +238,7 @@ def verify(
         seed=seed,
         progress=progress,
     )
-    pages = write_pages((html, markdown), lambda words: report_verification(found, command=words))
+    pages = write_pages((html, markdown), lambda words: make_report(found, command=words))
     return Answer(f"{found}{pages}", found.to_dict(), OK if found.passed else NO_GO)
 
 

@@ -65,11 +65,11 @@ def thresholds(
       relatent thresholds old.parquet new.parquet --threshold 0.7 --threshold 0.9
       relatent thresholds old.parquet translated.parquet --for dedup --same duplicates.csv --json
     """
-    from relatent.decide import read_relevance, threshold_spaces
+    from relatent.decide import read_relevance, thresholds
     from relatent.decide.threshold import THRESHOLDS
 
     source, target = two_spaces(old, new, vector, key, target_vector, target_key, by_row)
-    found = threshold_spaces(
+    found = thresholds(
         source,
         target,
         threshold or THRESHOLDS,
@@ -190,12 +190,12 @@ def watch(
       relatent watch t.safetensors monday.parquet --truth monday-new.parquet --log drift.jsonl --json
     """
     from relatent import load
-    from relatent.monitor import watch_batch
+    from relatent.monitor import check_drift
     from relatent.spaces import read_space
     from relatent.translate.files import check_translator
 
     fitted = load(translator)
     check_translator(fitted)
     true = None if truth is None else read_space(truth)
-    found = watch_batch(fitted, read_space(batch, vector=vector, key=key), true, log=log)
+    found = check_drift(fitted, read_space(batch, vector=vector, key=key), true, log=log)
     return Answer(str(found), found.to_dict(), OK if found.ok or found.outcome == "too few" else NO_GO)

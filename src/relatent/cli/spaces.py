@@ -72,11 +72,11 @@ def mixed(
       relatent mixed items.parquet --old old-sample.parquet --new new-sample.parquet
       relatent mixed items.parquet --old old-sample.parquet --new new-sample.parquet -o rows.csv
     """
-    from relatent.monitor import list_origins
+    from relatent.monitor import tell_apart
     from relatent.spaces import read_space
 
     collection = read_space(space, vector=vector, key=key)
-    found = list_origins(collection, read_space(old), read_space(new), out)
+    found = tell_apart(collection, read_space(old), read_space(new), out)
     where = "" if out is None else f" Every row is listed in {out}."
     return Answer(f"{space} holds {found}.{where}", {"space": space, "out": out, **found.to_dict()})
 
@@ -170,7 +170,7 @@ def anchors(
       relatent anchors old.parquet -k 300 --strategy stratified --column label -o anchors.parquet
       relatent anchors old.parquet -k 2000 --known new.parquet --rows-per-second 10 -o next.parquet
     """
-    from relatent.anchors import candidate_count, select_anchors
+    from relatent.anchors import write_anchors
     from relatent.decide import plan_anchors
     from relatent.spaces import read_space
 
@@ -179,20 +179,17 @@ def anchors(
         planned = plan_anchors(
             source,
             read_space(known),
-            k,
             out,
+            k,
             goal=goal,
             rows_per_second=rows_per_second,
-            price=price,
+            price_per_million=price,
             overwrite=force,
             seed=seed,
         )
         return Answer(f"{planned}\nWrote them to {out}, in order.", {"out": out, **planned.to_dict()})
-    chosen = select_anchors(source, out, k, strategy, column=column, seed=seed, overwrite=force)
-    among = candidate_count(source, k, strategy)
-    sample = "" if among == len(source) else f" among a random sample of {among:,}"
-    data = {"out": out, "anchors": len(chosen), "of": len(source), "among": among, "strategy": strategy, "seed": seed}
-    return Answer(f"Wrote {len(chosen):,} of {len(source):,} rows, chosen by {strategy}{sample}, to {out}.", data)
+    chosen = write_anchors(source, out, k, strategy, column=column, seed=seed, overwrite=force)
+    return Answer(str(chosen), chosen.to_dict())
 
 
 @command
@@ -263,12 +260,10 @@ def compare(
       relatent compare old.npy new.npy --rows 2000 --json
       relatent compare old.parquet new.parquet --html compare.html
     """
-    from relatent.evaluate import compare_spaces
-    from relatent.report import report_comparison
+    import relatent as rl
+    from relatent.report import make_report
 
     first, second = two_spaces(old, new, vector, key, target_vector, target_key, by_row)
-    found = compare_spaces(
-        first, second, max_rows=max_rows, k=k, permutations=permutations, seed=seed, progress=progress
-    )
-    pages = write_pages((html, markdown), lambda words: report_comparison(found, first, second, command=words))
+    found = rl.compare(first, second, max_rows=max_rows, k=k, permutations=permutations, seed=seed, progress=progress)
+    pages = write_pages((html, markdown), lambda words: make_report(found, first, second, command=words))
     return Answer(f"{found}{pages}", found.to_dict())

@@ -42,7 +42,7 @@ def fit(old: Old, new: New, out: TranslatorOut, column: Column = None, key: Key 
     check_new(out, overwrite=force)
     spaces = (read_tokens(path, column=column, key=key) for path in (old, new))
     translator = fit_tokens(Translator(), *spaces)
-    translator.save(out)
+    translator.save(out, overwrite=force)
     return Answer(f"Wrote {out}.", {"out": out})
 
 

@@ -1,43 +1,37 @@
 """DECIDE: what to do about a new model: the options, the rule, the verdict, and what each costs."""
 
-from relatent.decide.anchors import AnchorDiagnosis, NextAnchors, diagnose_anchors, plan_anchors
-from relatent.decide.backfill import Backfill, BackfillReport, ExpectedError, backfill_order, plan_backfill
-from relatent.decide.evaluation import evaluate_spaces
-from relatent.decide.options import OptionScores, Search, score_options
-from relatent.decide.relevance import Relevance, read_relevance
-from relatent.decide.rule import Cost, Decision, Rule
-from relatent.decide.storage import Storage, StorageCost, StorageReport, storage_costs, storages
-from relatent.decide.threshold import Threshold, Thresholds, threshold_spaces, thresholds
-from relatent.decide.verdict import Verdict, verdict_of
+from typing import TYPE_CHECKING
 
-__all__ = [
-    "AnchorDiagnosis",
-    "Backfill",
-    "BackfillReport",
-    "Cost",
-    "Decision",
-    "ExpectedError",
-    "NextAnchors",
-    "OptionScores",
-    "Relevance",
-    "Rule",
-    "Search",
-    "Storage",
-    "StorageCost",
-    "StorageReport",
-    "Threshold",
-    "Thresholds",
-    "Verdict",
-    "backfill_order",
-    "diagnose_anchors",
-    "evaluate_spaces",
-    "plan_anchors",
-    "plan_backfill",
-    "read_relevance",
-    "score_options",
-    "storage_costs",
-    "storages",
-    "threshold_spaces",
-    "thresholds",
-    "verdict_of",
-]
+from relatent._lazy import attach
+
+if TYPE_CHECKING:
+    from relatent.decide.anchors import AnchorDiagnosis as AnchorDiagnosis
+    from relatent.decide.anchors import NextAnchors as NextAnchors
+    from relatent.decide.anchors import diagnose_anchors as diagnose_anchors
+    from relatent.decide.anchors import plan_anchors as plan_anchors
+    from relatent.decide.backfill import Backfill as Backfill
+    from relatent.decide.backfill import BackfillReport as BackfillReport
+    from relatent.decide.backfill import ExpectedError as ExpectedError
+    from relatent.decide.backfill import backfill_order as backfill_order
+    from relatent.decide.backfill import plan_backfill as plan_backfill
+    from relatent.decide.evaluation import evaluate_spaces as evaluate_spaces
+    from relatent.decide.options import OptionScores as OptionScores
+    from relatent.decide.options import Search as Search
+    from relatent.decide.options import score_options as score_options
+    from relatent.decide.relevance import Relevance as Relevance
+    from relatent.decide.relevance import read_relevance as read_relevance
+    from relatent.decide.rule import Cost as Cost
+    from relatent.decide.rule import Decision as Decision
+    from relatent.decide.rule import Rule as Rule
+    from relatent.decide.storage import Storage as Storage
+    from relatent.decide.storage import StorageCost as StorageCost
+    from relatent.decide.storage import StorageReport as StorageReport
+    from relatent.decide.storage import storage_costs as storage_costs
+    from relatent.decide.storage import storages as storages
+    from relatent.decide.threshold import Threshold as Threshold
+    from relatent.decide.threshold import Thresholds as Thresholds
+    from relatent.decide.threshold import thresholds as thresholds
+    from relatent.decide.verdict import Verdict as Verdict
+    from relatent.decide.verdict import verdict_of as verdict_of
+else:
+    __getattr__, __dir__, __all__ = attach(__name__)

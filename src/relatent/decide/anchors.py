@@ -7,17 +7,18 @@ from typing import Any
 
 import numpy as np
 
-from relatent import anchors
+from relatent import anchors as choose
 from relatent._array import Array, as_matrix, as_same_space, to_numpy
 from relatent._linalg import Conditioning, conditioning, unit_norm
 from relatent._terminal import duration
-from relatent.anchors import candidate_count
 from relatent.evaluate.interval import Estimate
 from relatent.evaluate.neighbors import nearest
 from relatent.spaces.io.files import AnyPath, check_new, write_space
 from relatent.spaces.join import Matched, match_keys
+from relatent.spaces.sample import shuffled_rows
 from relatent.spaces.space import Space
 from relatent.translate import Translator
+from relatent.translate.goals import GoalName
 
 # 1 − |cos| below which two anchors say the same.
 NEAR = 0.02
@@ -127,7 +128,7 @@ def _recommendations(
         words.append(f"{k} anchors cannot tell {d} coordinates apart: what lies outside of their span is lost.")
     if coverage and coverage.uncovered > 0.05:
         words.append(f"{coverage.uncovered:.0%} of samples are farther than {UNCOVERED} from every anchor: add more.")
-    return words or ["Nothing to mend."]
+    return words or ["Nothing to fix."]
 
 
 # Pairs that the learning curve is drawn from.
@@ -141,7 +142,7 @@ SMALLEST_PRICE = 0.01
 class NextAnchors:
     """The rows to embed next, and what they are expected to add.
 
-    ``gain`` is what the learning curve of the known pairs says for so many more (None without known pairs); ``hours``
+    ``gain`` is what the learning curve of the known pairs predicts for them (None without known pairs); ``hours``
     and ``cost`` are what embedding them takes, where the speed and the price are known.
     """
 
@@ -166,7 +167,7 @@ class NextAnchors:
 
     def __str__(self) -> str:
         if self.now is None or self.gain is None:
-            return f"{len(self.rows):,} items to embed first: no pair is known yet, so that nothing can be expected."
+            return f"{len(self.rows):,} items to embed first: no pair is known yet, so that no gain can be predicted."
         half = (self.gain.high - self.gain.low) / 2
         effort = [duration(3_600 * self.hours) if self.hours is not None else "", _price(self.cost)]
         spent = ", ".join(part for part in effort if part)
@@ -180,48 +181,38 @@ class NextAnchors:
 def plan_anchors(
     source: Space,
     target: Space | None,
-    budget: int,
     path: AnyPath,
+    budget: int,
     *,
-    goal: str = "vectors",
+    goal: GoalName = "vectors",
     rows_per_second: float | None = None,
-    price: float | None = None,
+    price_per_million: float | None = None,
     overwrite: bool = False,
     seed: int = 0,
 ) -> NextAnchors:
     """Choose which items of the source to embed with the target's model next (:func:`relatent.anchors.plan`).
 
     ``target`` holds those embedded already; their pairs give the learning curve. The items are written to ``path``, in
-    the order in which to embed them. ``price`` is per million rows.
+    the order in which to embed them.
     """
     check_new(path, source, target, overwrite=overwrite)
     matched = None if target is None else match_keys(source, target)
     known = np.empty(0, dtype=np.intp) if matched is None else matched.x_rows
-    rows = _next_rows(source, known, budget, seed)
+    rows = choose.plan(source, budget, known, seed)
     now = gain = None
     if matched is not None and target is not None:
         now, gain = _outlook(source, target, matched, Translator(goal, seed=seed), budget)
     write_space(source.subset(rows), path, overwrite=overwrite)
     hours = None if rows_per_second is None else budget / rows_per_second / 3_600
-    return NextAnchors(rows, len(known), "MRR", now, gain, hours, None if price is None else budget * price / 1_000_000)
-
-
-def _next_rows(source: Space, known: np.ndarray, budget: int, seed: int) -> np.ndarray:
-    """Plan among a random sample of a large space, the known rows included."""
-    count = candidate_count(source, budget + len(known))
-    rows = np.arange(len(source))
-    if count < len(source):
-        rows = np.union1d(known, anchors.uniform(np.broadcast_to(0.0, (len(source), 1)), count, seed))
-    chosen = anchors.plan(source.take(rows), budget, np.searchsorted(rows, np.sort(known)), seed)
-    return np.asarray(rows[chosen])
+    cost = None if price_per_million is None else budget * price_per_million / 1_000_000
+    return NextAnchors(rows, len(known), "MRR", now, gain, hours, cost)
 
 
 def _outlook(
     source: Space, target: Space, matched: Matched, translator: Translator, budget: int
 ) -> tuple[Estimate, Estimate]:
-    """Return the MRR to expect with the known pairs, and what so many more would add."""
-    kept = np.random.default_rng(translator.seed).permutation(len(matched))[:MAX_PAIRS]
-    x, y = source.take(matched.x_rows[kept]), target.take(matched.y_rows[kept])
+    """Return the MRR to expect with the known pairs, and what ``budget`` more would add."""
+    x, y = drawn_pairs(source, target, matched, translator.seed)
     if np.array_equal(x, y):
         raise ValueError(
             f"{target.name} holds the vectors of {source.name} itself: expected what the new model gave for the items "
@@ -229,6 +220,12 @@ def _outlook(
         )
     quality = translator.fit(x, y).expected_quality()
     return quality["mrr"], quality.more(budget)
+
+
+def drawn_pairs(source: Space, target: Space, matched: Matched, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Read the vectors of at most ``MAX_PAIRS`` matched rows, drawn by the seed."""
+    kept = shuffled_rows(len(matched), MAX_PAIRS, seed)
+    return source.take(matched.x_rows[kept]), target.take(matched.y_rows[kept])
 
 
 def _price(cost: float | None) -> str:

@@ -1,4 +1,4 @@
-"""Which items to embed anew first: those whose translation is least to be trusted, and that people meet most."""
+"""Which items to re-embed first: those whose expected translation error is largest, and that are retrieved most."""
 
 from __future__ import annotations
 
@@ -7,20 +7,18 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
-from sklearn.base import clone
-from sklearn.linear_model import LinearRegression
-from sklearn.model_selection import KFold
 
 from relatent._array import as_matrix, as_parallel, row_chunks, suggest, to_numpy
 from relatent._linalg import unit_norm
+from relatent._terminal import Result
+from relatent.decide.anchors import drawn_pairs
 from relatent.spaces.io.files import AnyPath, check_new, write_space
 from relatent.spaces.join import match_keys
 from relatent.spaces.space import Space
 from relatent.translate import Translator
 from relatent.translate.files import check_translator
 
-# Anchors around an item whose own errors tell of its error.
+# Nearest anchors, whose own errors predict that of an item.
 NEIGHBORS = 10
 FOLDS = 5
 MIN_ROWS = 50
@@ -43,11 +41,15 @@ class ExpectedError:
 
     anchors: np.ndarray
     errors: np.ndarray
-    regression: LinearRegression
+    regression: Any
 
     @staticmethod
     def fit(x: Any, y: Any, translator: Translator | None = None, *, seed: int = 0) -> ExpectedError:
         """Learn from parallel anchors, with a translator of the settings given (by default, of the vectors goal)."""
+        from sklearn.base import clone
+        from sklearn.linear_model import LinearRegression
+        from sklearn.model_selection import KFold
+
         x, y = (to_numpy(a).astype(np.float64) for a in as_parallel(x=x, y=y))
         if len(x) < MIN_ROWS:
             raise ValueError(f"{len(x)} pairs were given: expected at least {MIN_ROWS} to learn errors from.")
@@ -67,9 +69,9 @@ class ExpectedError:
 
 @dataclass(frozen=True, eq=False)
 class Backfill:
-    """Rows in the order in which to embed them anew, and what each is worth.
+    """Rows in the order in which to re-embed them, and what each is worth.
 
-    ``worth`` is the expected error times how often the item is met, in the order of ``rows``.
+    ``worth`` is the expected error times how often the item is retrieved, in the order of ``rows``.
     """
 
     rows: np.ndarray
@@ -87,22 +89,24 @@ class Backfill:
         return int(np.searchsorted(-remaining, -(left + 1e-12))) + 1 if len(remaining) else 0
 
 
-def backfill_order(expected: np.ndarray, met: Sequence[float] | np.ndarray | None = None) -> Backfill:
-    """Order rows by their expected error times how often each is met, by default equally often.
+def backfill_order(expected: np.ndarray, counts: Sequence[float] | np.ndarray | None = None) -> Backfill:
+    """Order rows by their expected error times how often each is retrieved, by default equally often.
 
-    ``met`` are counts, such as those of :attr:`relatent.Rerank.asked`; one is added, so that what was never met yet is
+    ``counts`` are such as those of :attr:`relatent.Reranker.asked`; one is added, so that what was never retrieved is
     ordered by its error.
 
     >>> backfill_order(np.asarray([0.1, 0.4, 0.2]), [9, 0, 0]).rows.tolist()
     [0, 1, 2]
     """
     errors = np.asarray(expected, dtype=np.float64)
-    counts = np.zeros(len(errors)) if met is None else np.asarray(met, dtype=np.float64)
-    if errors.ndim != 1 or counts.shape != errors.shape:
-        raise ValueError(f"There are errors of shape {errors.shape} and counts of {counts.shape}: expected as many.")
-    if np.any(counts < 0) or not np.all(np.isfinite(errors)):
+    retrieved = np.zeros(len(errors)) if counts is None else np.asarray(counts, dtype=np.float64)
+    if errors.ndim != 1 or retrieved.shape != errors.shape:
+        raise ValueError(
+            f"There are errors of shape {errors.shape} and counts of {retrieved.shape}: expected one count per error."
+        )
+    if np.any(retrieved < 0) or not np.all(np.isfinite(errors)):
         raise ValueError("A count is negative or an error is not finite: expected counts of 0 or more.")
-    worth = errors * (1 + counts)
+    worth = errors * (1 + retrieved)
     order = np.argsort(-worth, kind="stable")
     return Backfill(order, worth[order])
 
@@ -135,11 +139,8 @@ def _leverage(x: np.ndarray, a: np.ndarray, own: bool) -> np.ndarray:
     return np.asarray(leverage / (1 - np.minimum(leverage, 0.999)) if own else leverage)
 
 
-MAX_PAIRS = 5_000
-
-
 @dataclass(frozen=True)
-class BackfillReport:
+class BackfillReport(Result):
     """How many items there are, after how many one may stop, and how the errors are spread."""
 
     items: int
@@ -147,10 +148,6 @@ class BackfillReport:
     left: float
     error: float
     first_tenth: float
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain values, for JSON."""
-        return self.__dict__.copy()
 
     def __str__(self) -> str:
         return (
@@ -171,25 +168,23 @@ def plan_backfill(
     overwrite: bool = False,
     seed: int = 0,
 ) -> BackfillReport:
-    """Order the items of the source by how little their translation is to be trusted, and how often they are met.
+    """Order the items of the source by the expected error of their translation and how often they are retrieved.
 
     ``target`` holds true vectors of some of the items, to learn errors from; those are not ordered. ``counts`` names a
     column of the source that says how often each item was retrieved. Written are the keys and other columns in order,
     with the ``expected_error``.
     """
+    import pyarrow as pa
+
     check_translator(translator)
     check_new(path, source, target, overwrite=overwrite)
     matched = match_keys(source, target)
-    kept = np.random.default_rng(seed).permutation(len(matched))[:MAX_PAIRS]
-    expected = ExpectedError.fit(
-        source.take(matched.x_rows[kept]), target.take(matched.y_rows[kept]), translator, seed=seed
-    )
+    expected = ExpectedError.fit(*drawn_pairs(source, target, matched, seed), translator, seed=seed)
     errors = np.concatenate([expected.predict(chunk.vectors) for chunk in source.chunks() if len(chunk)])
     rows = np.setdiff1d(np.arange(len(source)), matched.x_rows)
     if not len(rows):
         raise ValueError(f"All {len(source)} items have true vectors already: nothing is left to embed.")
-    met = None if counts is None else _counts(source, counts)[rows]
-    plan = backfill_order(errors[rows], met)
+    plan = backfill_order(errors[rows], None if counts is None else _counts(source, counts)[rows])
     ordered = rows[plan.rows]
     others = source.others.take(pa.array(ordered)).append_column("expected_error", pa.array(errors[ordered]))
     write_space(_with_others(source, ordered, others), path, overwrite=overwrite)
@@ -197,7 +192,9 @@ def plan_backfill(
     return BackfillReport(len(rows), plan.stop(left), left, float(np.mean(errors[rows])), tenth)
 
 
-def _with_others(source: Space, rows: np.ndarray, others: pa.Table) -> Space:
+def _with_others(source: Space, rows: np.ndarray, others: Any) -> Space:
+    import pyarrow as pa
+
     key = source.layout.key
     keys = others.column(key) if key is not None else pa.array(rows)
     rest = others.drop_columns([key]) if key is not None else others

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 
@@ -10,11 +11,55 @@ from relatent._array import Array, row_chunks, to_numpy
 from relatent._linalg import unit_norm
 from relatent.evaluate.checks import check_fewer
 from relatent.evaluate.neighbors import nearest
-from relatent.evaluate.retrieval import Judgments, Relevant
+from relatent.evaluate.retrieval import JUDGED, Judgments, Relevant
 
 # Items that reranking takes from the translated search.
 CANDIDATES = 200
-OPTIONS = ("stay", "untranslated", "translate", "rerank", "re-embed")
+Option = Literal["stay", "untranslated", "translate", "rerank", "re-embed"]
+
+
+@dataclass(frozen=True)
+class Meaning:
+    """What an option means: its ``label`` in a table, the ``advice`` to take it, and what it ``needs``.
+
+    ``go`` tells whether recommending it is a GO: the translated vectors are used.
+    """
+
+    label: str
+    advice: str
+    needs: str
+    go: bool = False
+
+
+OPTIONS: dict[Option, Meaning] = {
+    "stay": Meaning(
+        "stay (old model, old index)",
+        "Stay with the old model and its index.",
+        "nothing",
+    ),
+    "untranslated": Meaning(
+        "untranslated (new queries, old index)",
+        "Search the old index with queries of the new model as they are.",
+        "models of equal dimension",
+    ),
+    "translate": Meaning(
+        "translate",
+        "Translate the old vectors. Nothing has to be embedded again.",
+        "a translator",
+        go=True,
+    ),
+    "rerank": Meaning(
+        "rerank (top {candidates}, ranked by new model)",
+        "Search the translated index for candidates, and rank them by the new model.",
+        "a translator, and the texts of the candidates of each query or their new vectors",
+        go=True,
+    ),
+    "re-embed": Meaning(
+        "re-embed (ceiling)",
+        "Embed everything with the new model.",
+        "the texts of all items",
+    ),
+}
 # Queries whose candidates are ranked at a time: their vectors have to fit in memory.
 BLOCK_QUERIES = 128
 
@@ -34,10 +79,10 @@ class OptionScores:
 
     ``measures`` are "recall", "mrr" and "ndcg" where it is known what should be found. Otherwise "overlap", the share
     of the k items found that re-embedding would find. ``itself`` tells whether a query's own item came first in the
-    translated search, None where queries are no items.
+    translated search (self-retrieval@1), None where queries are no items.
     """
 
-    by_option: dict[str, np.ndarray]
+    by_option: dict[Option, np.ndarray]
     measures: tuple[str, ...]
     k: int
     items: int
@@ -76,7 +121,7 @@ def score_options(
     k = check_fewer(k, others)
     candidates = min(max(candidates, k), others)
     wide, itself = _found(translate, own, candidates)
-    found = {
+    found: dict[Option, np.ndarray] = {
         "stay": _found(stay, own, k)[0],
         "translate": wide[:, :k],
         "rerank": _ranked_by(reembed, wide)[:, :k],
@@ -87,7 +132,7 @@ def score_options(
     wanted: Relevant = found["re-embed"] if relevant is None else relevant
     judged = Judgments.of(wanted, n, items)
     by_option = {option: _score(judged, found[option], relevant is None) for option in OPTIONS if option in found}
-    measures = ("overlap",) if relevant is None else ("recall", "mrr", "ndcg")
+    measures = ("overlap",) if relevant is None else tuple(JUDGED)
     return OptionScores(by_option, measures, k, items, candidates, itself)
 
 
@@ -102,9 +147,8 @@ def score_search(
 
 
 def _score(judged: Judgments, found: np.ndarray, overlap: bool) -> np.ndarray:
-    if overlap:
-        return judged.recall(found)[:, None]
-    return np.stack([judged.recall(found), judged.reciprocal_rank(found), judged.ndcg(found)], axis=1)
+    measures = ("recall",) if overlap else tuple(JUDGED)
+    return np.stack([JUDGED[measure](judged, found) for measure in measures], axis=1)
 
 
 def _found(search: Search, own: np.ndarray | None, k: int) -> tuple[np.ndarray, np.ndarray | None]:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from relatent._files import FileError
-from relatent.spaces.io.files import AnyPath
-from relatent.spaces.io.tables import SUFFIXES, read_table
+
+if TYPE_CHECKING:
+    from relatent.spaces.io.files import AnyPath
 
 # How the columns of a table of judged pairs are called, BEIR's among them; without such names, by their place.
 QUERY_NAMES = ("query", "query_id", "query-id", "qid")
@@ -19,7 +20,7 @@ GRADE_NAMES = ("grade", "relevance", "score")
 
 @dataclass(frozen=True)
 class Relevance:
-    """Which item should be found for which query, as lists of keys in step; and how much each is worth, or 1.
+    """Which item should be found for which query, as row-aligned lists of keys; and how much each is worth, or 1.
 
     A grade of 0 or less is not relevant.
     """
@@ -37,6 +38,8 @@ def read_relevance(path: AnyPath) -> Relevance:
     used wherever they stand; otherwise the first two. Lines of TREC qrels are ``query iteration document grade``,
     without a header.
     """
+    from relatent.spaces.io.tables import SUFFIXES, read_table
+
     path = Path(path)
     name = f"the pairs in {path.name}"
     if path.suffix not in SUFFIXES or _looks_like_qrels(path):
@@ -64,6 +67,8 @@ def _looks_like_qrels(path: Path) -> bool:
 
 
 def _read_qrels(path: Path, name: str) -> Relevance:
+    from relatent.spaces.io.tables import SUFFIXES
+
     lines = [line.split() for line in path.read_text(encoding="utf8").splitlines() if line.strip()]
     for number, values in enumerate(lines, start=1):
         if len(values) != 4:

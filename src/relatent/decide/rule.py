@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from math import ceil
+from typing import Literal
 
+from relatent.decide.options import OPTIONS, Option
 from relatent.evaluate.interval import Estimate, Measured, Report
 
-GO = "GO"
-NO_GO = "NO-GO"
-NO_VERDICT = "no verdict"
+Outcome = Literal["GO", "NO-GO", "no verdict"]
+GO: Outcome = "GO"
+NO_GO: Outcome = "NO-GO"
+NO_VERDICT: Outcome = "no verdict"
 SECONDS_PER_HOUR = 3_600
 
 
@@ -104,23 +107,23 @@ class Cost:
 
 @dataclass(frozen=True)
 class Evidence:
-    """What the rule looks at: how the deciding ``measure`` changes against staying, by option, in all and per slice.
+    """What the rule uses: how the deciding ``measure`` changes against staying, by option, in all and per slice.
 
     ``label`` is how the measure is shown; ``above_translate`` is how much better re-embedding is than translating.
     """
 
-    changes: Mapping[str, Report]
+    changes: Mapping[Option, Report]
     above_translate: Estimate
     measure: str
     label: str
     queries: int
 
-    def change(self, option: str) -> Estimate:
+    def change(self, option: Option) -> Estimate:
         """Return how an option changes the measure against staying, over all queries."""
         return self.changes[option][self.measure]
 
-    def slices(self, option: str, least: int) -> list[Measured]:
-        """Return the same of each slice of at least so many queries."""
+    def slices(self, option: Option, least: int) -> list[Measured]:
+        """Return the same of each slice of at least ``least`` queries."""
         lines = [line for line in self.changes[option] if line.measure == self.measure]
         return [line for line in lines if line.slice != "all" and line.rows >= least]
 
@@ -129,9 +132,21 @@ class Evidence:
 class Decision:
     """A verdict, the option that is recommended (None without a verdict), and why."""
 
-    verdict: str
-    recommended: str | None
+    verdict: Outcome
+    recommended: Option | None
     reasons: tuple[str, ...]
+
+    @classmethod
+    def to(cls, option: Option, reasons: list[str]) -> Decision:
+        """Recommend an option."""
+        return cls(outcome_of(option), option, tuple(reasons))
+
+
+def outcome_of(option: Option | None) -> Outcome:
+    """Return GO where the option uses translated vectors, NO-GO for another, and no verdict for none."""
+    if option is None:
+        return NO_VERDICT
+    return GO if OPTIONS[option].go else NO_GO
 
 
 def decide(evidence: Evidence, rule: Rule, cost: Cost | None = None) -> Decision:
@@ -142,21 +157,21 @@ def decide(evidence: Evidence, rule: Rule, cost: Cost | None = None) -> Decision
     if evidence.queries < rule.queries:
         few = f"{evidence.queries} queries are too few to tell: give at least {rule.queries}."
         return Decision(NO_VERDICT, None, (few,))
-    against = {
+    against: dict[Option, list[str]] = {
         "re-embed": _against_reembedding(evidence, cost),
         "translate": _against_translating(evidence, rule),
-        "rerank": _against_the_rerank(evidence, rule),
+        "rerank": _against_reranking(evidence, rule),
     }
     reasons: list[str] = []
     for option, objections in against.items():
         if not objections:
             reasons.append(f"{option}: {_changes_by(evidence, option)}.")
-            return Decision(NO_GO if option == "re-embed" else GO, option, tuple(reasons))
+            return Decision.to(option, reasons)
         reasons += [f"not {option}: {objection}." for objection in objections]
-    return Decision(NO_GO, "stay", tuple(reasons))
+    return Decision.to("stay", reasons)
 
 
-def decide_by_overlap(overlap: Mapping[str, Estimate], rule: Rule, label: str, queries: int) -> Decision:
+def decide_by_overlap(overlap: Mapping[Option, Estimate], rule: Rule, label: str, queries: int) -> Decision:
     """Decide where it is not known what should be found: by the gate that was asked for, or not at all."""
     if rule.min_overlap is None:
         return Decision(
@@ -164,19 +179,20 @@ def decide_by_overlap(overlap: Mapping[str, Estimate], rule: Rule, label: str, q
             None,
             (
                 f"{label} tells how alike the results are, not how good. Give pairs of a query and what it should find "
-                "(--relevant: a table, or TREC qrels), or the least overlap to accept (--min-overlap).",
+                "(a table, or TREC qrels), or the least overlap to accept.",
             ),
         )
     if queries < rule.queries:
         return Decision(NO_VERDICT, None, (f"{queries} queries are too few to tell: give at least {rule.queries}.",))
-    reasons = []
-    for option in ("translate", "rerank"):
+    reasons: list[str] = []
+    options: tuple[Option, ...] = ("translate", "rerank")
+    for option in options:
         low = overlap[option].low
         if low >= rule.min_overlap:
             reasons.append(f"{option}: the lower bound of its {label} is {low:.3f}.")
-            return Decision(GO, option, tuple(reasons))
+            return Decision.to(option, reasons)
         reasons.append(f"not {option}: the lower bound of its {label} is {low:.3f}, below {rule.min_overlap:g}.")
-    return Decision(NO_GO, "stay", tuple(reasons))
+    return Decision.to("stay", reasons)
 
 
 def in_words(e: Estimate, sign: str = "") -> str:
@@ -188,7 +204,7 @@ def in_words(e: Estimate, sign: str = "") -> str:
     return f"{e.value:{sign}.3f} ({e.low:{sign}.3f} – {e.high:{sign}.3f})"
 
 
-def _changes_by(evidence: Evidence, option: str) -> str:
+def _changes_by(evidence: Evidence, option: Option) -> str:
     return f"{evidence.label} changes by {in_words(evidence.change(option), '+')} against staying"
 
 
@@ -199,9 +215,7 @@ def _against_reembedding(evidence: Evidence, cost: Cost | None) -> list[str]:
         return [f"{in_words(evidence.above_translate, '+')} against translating, not clearly better"]
     if cost is None:
         better = f"{_changes_by(evidence, 're-embed')}, clearly better, but nothing is known about its cost"
-        return [
-            f"{better}. Where you can afford it, do it (--reembed-rows with --rows-per-second or --price weighs it)"
-        ]
+        return [f"{better}. Where you can afford it, do it; given its rows and their speed or price, it is weighed"]
     limit = f"more than {cost.max_hours:g} hours or a budget of {cost.budget:g} allow"
     return [] if cost.allowed else [f"{cost}, {limit}"]
 
@@ -216,13 +230,13 @@ def _against_translating(evidence: Evidence, rule: Rule) -> list[str]:
     return objections + _worse_slices(evidence, "translate", rule)
 
 
-def _against_the_rerank(evidence: Evidence, rule: Rule) -> list[str]:
+def _against_reranking(evidence: Evidence, rule: Rule) -> list[str]:
     unclear = f"{_changes_by(evidence, 'rerank')}, not clearly better"
     objections = [unclear] if evidence.change("rerank").low <= 0 else []
     return objections + _worse_slices(evidence, "rerank", rule)
 
 
-def _worse_slices(evidence: Evidence, option: str, rule: Rule) -> list[str]:
+def _worse_slices(evidence: Evidence, option: Option, rule: Rule) -> list[str]:
     """Name the slices that are clearly worse than staying, and by more than the margin.
 
     A slice of fifty cannot prove that it is not worse by a hundredth, so it is not asked to.

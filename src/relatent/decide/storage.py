@@ -13,9 +13,7 @@ from relatent._terminal import Tabular, render, wrap
 from relatent.decide.options import Search, score_search
 from relatent.evaluate.interval import Estimate, bootstrap, column, difference
 from relatent.evaluate.retrieval import Relevant
-from relatent.spaces.quantize import Quantizer
-
-BYTES = {"float32": 4.0, "float16": 2.0, "int8": 1.0, "uint8": 1.0, "binary": 1 / 8}
+from relatent.spaces.quantize import NUMBER_BYTES, Quantizer
 
 
 @dataclass(frozen=True)
@@ -30,8 +28,8 @@ class Storage:
     dims: int | None = None
 
     def __post_init__(self) -> None:
-        if self.kind not in BYTES:
-            raise ValueError(f"There is no storage {self.kind!r}.{suggest(self.kind, BYTES)}")
+        if self.kind not in NUMBER_BYTES:
+            raise ValueError(f"There is no storage {self.kind!r}.{suggest(self.kind, NUMBER_BYTES)}")
         if self.dims is not None and self.dims < 1:
             raise ValueError(f"The first {self.dims} coordinates were asked for: expected at least 1.")
 
@@ -42,7 +40,7 @@ class Storage:
 
     def nbytes(self, dim: int) -> int:
         """Return the bytes of a vector of so many coordinates."""
-        return int(np.ceil(BYTES[self.kind] * min(dim, self.dims or dim)))
+        return int(np.ceil(NUMBER_BYTES[self.kind] * min(dim, self.dims or dim)))
 
     def stored(self, search: Search) -> Search:
         """Return a search in which the gallery went through this storage; queries lose coordinates, no bits."""

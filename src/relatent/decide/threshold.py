@@ -4,20 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
-from sklearn.isotonic import IsotonicRegression
 
-from relatent._array import as_parallel, random_generator, suggest, to_numpy
+from relatent._array import as_parallel, is_space, random_generator, suggest, to_numpy
 from relatent._linalg import unit_norm
 from relatent._terminal import Tabular, render, wrap
 from relatent.decide.relevance import Relevance
 from relatent.evaluate.interval import LEVEL, Estimate
 from relatent.evaluate.neighbors import nearest
-from relatent.spaces.join import match_keys
-from relatent.spaces.keys import key_hashes
-from relatent.spaces.space import Space
+from relatent.spaces.sample import sample_rows, shuffled_rows
 
 # What is compared with the threshold: the similarity of every two items, or of each item and its nearest.
 PURPOSES = {"link": "pairs", "dedup": "nearest", "cache": "nearest"}
@@ -57,7 +54,7 @@ class Thresholds(Tabular):
     """New thresholds for old ones. Iterate for its lines, print it for a table."""
 
     purpose: str
-    at: str
+    at: Literal["rate", "precision"]
     rows: int
     lines: tuple[Threshold, ...]
 
@@ -77,7 +74,6 @@ class Thresholds(Tabular):
         return {"purpose": self.purpose, "at": self.at, "rows": self.rows, "thresholds": self.records()}
 
     def __str__(self) -> str:
-        """Return the table as text for a person, and what it means."""
         judged = any(c.precision is not None for c in self.lines)
         header = ("old", "new", "95 % interval", "passing", "share", "agreement", *(["precision"] if judged else []))
         cells = [(f"{c.old:g}", *_new(c), f"{c.passing:,}", f"{c.rate:.3%}", *_shares(c, judged)) for c in self.lines]
@@ -102,15 +98,17 @@ def thresholds(
 ) -> Thresholds:
     r"""Return the threshold on the new cosine similarity that does what an old threshold did.
 
-    ``source`` and ``target`` (or translated) are vectors of the same items, as row-aligned arrays or as spaces with
-    keys; ``old`` are thresholds on cosines of the source. What passes follows from the ``purpose``: ``link`` compares
-    every two items; ``dedup`` and ``cache`` each item and its nearest other. At equal rate, as many pass as before:
+    ``source`` and ``target`` (or translated) are vectors of the same items, as row-aligned arrays or as spaces, which
+    are joined on keys; at most ``max_rows`` of them, drawn by the seed, are read. ``old`` are thresholds on cosines of
+    the source. What passes follows from the ``purpose``: ``link`` compares every two items; ``dedup`` and ``cache``
+    each item and its nearest other. At equal rate, as many pass as before:
 
     .. math:: t_{new} = S_{new}^{-1}(S_{old}(t_{old})), \qquad S(t) = P(\text{similarity} \ge t)
 
-    With ``same`` (n, 2), the row pairs that belong together, the new threshold has the precision of the old one
-    instead. The chance that two items belong together is taken to rise with their similarity (isotonic regression),
-    so that precision does too. Pairs that are not named do not belong together.
+    With ``same``, the pairs that belong together, the new threshold has the precision of the old one instead: row
+    numbers (n, 2) of arrays, keys of spaces (:class:`relatent.decide.Relevance`, of which the rows are drawn first).
+    The chance that two items belong together is taken to rise with their similarity (isotonic regression), so that
+    precision does too. Pairs that are not named do not belong together.
 
     A larger threshold never becomes a smaller one. Unchanged by rotations and rescalings of either side. Intervals are
     drawn over random groups of items. Where no similarity lies near, the middle of the gap is taken. Nothing can be
@@ -124,6 +122,8 @@ def thresholds(
     if purpose not in PURPOSES:
         raise ValueError(f"There is no purpose {purpose!r}.{suggest(purpose, PURPOSES)}")
     given = _checked_thresholds(old)
+    if is_space(source, target):
+        source, target, same = _read(source, target, same, max_rows, seed)
     sides = [to_numpy(unit_norm(a)).astype(np.float32) for a in as_parallel(source=source, target=target)]
     rows = np.arange(len(sides[0]))
     if len(rows) < GROUPS:
@@ -138,7 +138,7 @@ def thresholds(
 
 @dataclass(frozen=True, eq=False)
 class _Sample:
-    """Similarities of both sides in step, the two groups that the items of each are of, and which belong together."""
+    """Row-aligned similarities of both sides, the two groups of the items of each, and which belong together."""
 
     old: np.ndarray
     new: np.ndarray
@@ -209,6 +209,8 @@ class _Curve:
 
 def _precision(counts: np.ndarray, hits: np.ndarray) -> np.ndarray:
     """Return the precision at each edge, when the chance of belonging together rises with similarity."""
+    from sklearn.isotonic import IsotonicRegression
+
     centers, filled = (EDGES[1:] + EDGES[:-1]) / 2, counts > 0
     chance = IsotonicRegression(y_min=0, y_max=1, out_of_bounds="clip")
     chance.fit(centers[filled], hits[filled] / counts[filled], sample_weight=counts[filled])
@@ -253,10 +255,10 @@ def _are_same(i: np.ndarray, j: np.ndarray, same: np.ndarray, n: int) -> np.ndar
 
 
 def _drawn(
-    rows: np.ndarray, pairs: np.ndarray | None, most: int, rng: np.random.Generator
+    rows: np.ndarray, pairs: np.ndarray | None, max_rows: int, rng: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray | None]:
     """Draw some of the rows, and keep the pairs whose rows are both among them, by their new numbers."""
-    kept = np.sort(rng.choice(rows, most, replace=False))
+    kept = sample_rows(rows, max_rows, rng)
     if pairs is None:
         return kept, None
     inside = np.isin(pairs, kept).all(axis=1)
@@ -294,31 +296,25 @@ def _shares(c: Threshold, judged: bool) -> list[str]:
     return [*shown, f"{c.precision:.3f}"] if judged and c.precision is not None else shown
 
 
-def threshold_spaces(
-    source: Space,
-    target: Space,
-    old: Sequence[float] = THRESHOLDS,
-    *,
-    purpose: str = "link",
-    same: Relevance | None = None,
-    max_rows: int = MAX_ROWS,
-    seed: int = 0,
-) -> Thresholds:
-    """Return new thresholds for old ones (:func:`relatent.thresholds`), reading no more than ``max_rows`` rows.
+def _read(source: Any, target: Any, same: Any, max_rows: int, seed: int) -> tuple[np.ndarray, np.ndarray, Any]:
+    """Read at most ``max_rows`` rows that two spaces share, those that ``same`` names first, and its row pairs."""
+    from relatent.spaces.join import match_keys
+    from relatent.spaces.keys import key_hashes
 
-    ``same`` names the keys that belong together; the rows drawn are those that it names, and others after them.
-    """
+    if same is not None and not isinstance(same, Relevance):
+        raise TypeError(f"same is a {type(same).__name__}: of spaces, expected pairs of keys, as a decide.Relevance.")
     matched = match_keys(source, target)
     hashes = key_hashes(matched.keys)
     named = np.zeros(len(matched), bool) if same is None else np.isin(hashes, key_hashes([*same.queries, *same.items]))
-    order = random_generator(seed).permutation(len(matched))
+    order = shuffled_rows(len(matched), len(matched), seed)
     rows = np.sort(order[np.argsort(~named[order], kind="stable")][:max_rows])
     pairs = None if same is None else _row_pairs(same, hashes[rows])
-    x, y = source.take(matched.x_rows[rows]), target.take(matched.y_rows[rows])
-    return thresholds(x, y, old, purpose=purpose, same=pairs, max_rows=max_rows, seed=seed)
+    return source.take(matched.x_rows[rows]), target.take(matched.y_rows[rows]), pairs
 
 
 def _row_pairs(same: Relevance, hashes: np.ndarray) -> np.ndarray:
+    from relatent.spaces.keys import key_hashes
+
     row_of = {key: row for row, key in enumerate(hashes.tolist())}
     keys = (key_hashes(same.queries).tolist(), key_hashes(same.items).tolist())
     grades = [1.0] * len(keys[0]) if same.grades is None else same.grades

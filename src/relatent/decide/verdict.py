@@ -9,21 +9,14 @@ from typing import Any
 import numpy as np
 
 from relatent._terminal import Tabular, render, wrap
-from relatent.decide.options import OPTIONS, OptionScores
-from relatent.decide.rule import Cost, Decision, Evidence, Rule, decide, decide_by_overlap, in_words
+from relatent.decide.options import OPTIONS, Option, OptionScores
+from relatent.decide.rule import GO, Cost, Decision, Evidence, Rule, decide, decide_by_overlap, in_words
 from relatent.decide.storage import StorageReport
 from relatent.evaluate.interval import Estimate, Report, bootstrap, column, difference, ratio, report, share_of_gain
 
 LABELS = {"recall": "recall@{k}", "mrr": "MRR@{k}", "ndcg": "nDCG@{k}", "overlap": "overlap@{k}"}
 # The measure that decides: it sees grades, places and what is missing.
 DECIDING = "ndcg"
-MEANINGS = {
-    "stay": "stay (old model, old index)",
-    "untranslated": "untranslated (new queries, old index)",
-    "translate": "translate",
-    "rerank": "rerank (top {candidates}, ranked by new model)",
-    "re-embed": "re-embed (ceiling)",
-}
 # Candidates beyond this share of the items make reranking look better than it will be in a larger index.
 LARGE_SHARE = 0.1
 
@@ -33,19 +26,19 @@ class Verdict(Tabular):
     """The options side by side, how each differs from staying, and the one that is recommended, with the reasons.
 
     ``options`` holds a report per option, over all queries and per slice; ``changes`` the paired differences against
-    staying. ``arr`` is translate over re-embed, ``gain`` the share of the step from staying to re-embedding that
-    translating recovers, ``break_even`` translate over stay, all of the deciding measure: translating beats staying
-    when ARR × (new/old) > 1. ``itself`` is the share of queries whose own item comes first in the translated search.
-    ``go`` tells whether translate or rerank is recommended. ``storage`` tells what a smaller index costs, if asked.
-    ``keys`` are those of the queries, where they are known.
+    staying. ``arr`` is translate over re-embed (:func:`relatent.evaluate.arr`), ``gain`` the share of the step from
+    staying to re-embedding that translating recovers, ``break_even`` translate over stay, all of the deciding measure:
+    translating beats staying when ARR × (new/old) > 1. ``itself`` is the self-retrieval@1 of the translated search, the
+    share of queries whose own item comes first. ``go`` tells whether translate or rerank is recommended. ``storage``
+    tells what a smaller index costs, if asked. ``keys`` are those of the queries, where they are known.
     """
 
     decision: Decision
     rule: str
     relevance: str
     scores: OptionScores
-    options: Mapping[str, Report]
-    changes: Mapping[str, Report]
+    options: Mapping[Option, Report]
+    changes: Mapping[Option, Report]
     arr: Estimate
     gain: Estimate
     break_even: Estimate
@@ -57,7 +50,7 @@ class Verdict(Tabular):
     @property
     def go(self) -> bool:
         """Whether translate or rerank is recommended."""
-        return self.decision.recommended in ("translate", "rerank")
+        return self.decision.verdict == GO
 
     @property
     def deciding(self) -> str:
@@ -69,13 +62,13 @@ class Verdict(Tabular):
         """How many queries were asked."""
         return len(self.scores.by_option["stay"])
 
-    def __getitem__(self, option: str) -> Report:
+    def __getitem__(self, option: Option) -> Report:
         """Return the measures of an option by its name."""
         if option not in self.options:
             raise KeyError(f"{option!r} is no option here. There are: {', '.join(self.options)}.")
         return self.options[option]
 
-    def query_scores(self, option: str) -> np.ndarray:
+    def query_scores(self, option: Option) -> np.ndarray:
         """Return the deciding measure of every query under an option."""
         return _columns(self.scores, self.deciding, option)[:, 0]
 
@@ -121,8 +114,8 @@ class Verdict(Tabular):
         labels = [self.label(measure) for measure in self.scores.measures]
         numbers = range(1, len(labels) + 1)
         rows = [
-            (MEANINGS[option].format(candidates=self.scores.candidates), *self._cells(self.options.get(option)))
-            for option in OPTIONS
+            (meaning.label.format(candidates=self.scores.candidates), *self._cells(self.options.get(option)))
+            for option, meaning in OPTIONS.items()
         ]
         changes = [(option, *self._cells(change, "+")) for option, change in self.changes.items()]
         tables = [
@@ -167,7 +160,7 @@ class Verdict(Tabular):
             if self.changes["re-embed"][DECIDING].low > 0:
                 figures.append(f"gain recovered, of the step from old to new: {in_words(self.gain)}")
         if self.itself is not None:
-            figures.append(f"translated search that finds the very item first: {in_words(self.itself)}")
+            figures.append(f"self-retrieval@1 of the translated search: {in_words(self.itself)}")
         return ["", *figures] if figures else []
 
     def _about(self) -> list[str]:
@@ -215,7 +208,9 @@ def verdict_of(
     rule = rule or Rule()
     _check_rule(scores, rule)
     options = {option: _measured(scores, option, slices, seed) for option in scores.by_option}
-    changes = {option: _changes(scores, option, slices, seed) for option in scores.by_option if option != "stay"}
+    changes: dict[Option, Report] = {
+        option: _changes(scores, option, slices, seed) for option in scores.by_option if option != "stay"
+    }
     three = _columns(scores, _deciding(scores), "translate", "stay", "re-embed")
     above = bootstrap(three, difference(2, 0), seed=seed)
     decision, words = _decision(scores, options, changes, above, rule, cost)
@@ -238,8 +233,8 @@ def verdict_of(
 
 def _decision(
     scores: OptionScores,
-    options: Mapping[str, Report],
-    changes: Mapping[str, Report],
+    options: Mapping[Option, Report],
+    changes: Mapping[Option, Report],
     above_translate: Estimate,
     rule: Rule,
     cost: Cost | None,
@@ -266,12 +261,12 @@ def _check_rule(scores: OptionScores, rule: Rule) -> None:
         )
 
 
-def _measured(scores: OptionScores, option: str, slices: Any, seed: int) -> Report:
+def _measured(scores: OptionScores, option: Option, slices: Any, seed: int) -> Report:
     statistics = {measure: column(i) for i, measure in enumerate(scores.measures)}
     return report(scores.by_option[option], statistics, slices, seed=seed)
 
 
-def _changes(scores: OptionScores, option: str, slices: Any, seed: int) -> Report:
+def _changes(scores: OptionScores, option: Option, slices: Any, seed: int) -> Report:
     """Return the paired differences between an option and staying."""
     columns = np.concatenate([scores.by_option[option], scores.by_option["stay"]], axis=1)
     count = len(scores.measures)
@@ -279,7 +274,7 @@ def _changes(scores: OptionScores, option: str, slices: Any, seed: int) -> Repor
     return report(columns, statistics, slices, seed=seed)
 
 
-def _columns(scores: OptionScores, measure: str, *options: str) -> np.ndarray:
+def _columns(scores: OptionScores, measure: str, *options: Option) -> np.ndarray:
     i = scores.measures.index(measure)
     return np.stack([scores.by_option[option][:, i] for option in options], axis=1)
 

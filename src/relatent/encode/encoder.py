@@ -161,7 +161,7 @@ class VectorCache:
             raise ValueError("The encoder has no name, so a cache could mix it with others: give it one with model=…")
         folder.mkdir(parents=True, exist_ok=True)
         self._kind = kind
-        self.path = folder / f"{hashlib.sha256(fingerprint.to_json().encode()).hexdigest()[:16]}.sqlite"
+        self.path = folder / f"{fingerprint.id}.sqlite"
         self._base = sqlite3.connect(self.path)
         try:
             self._begin(fingerprint.to_json())

@@ -1,8 +1,16 @@
-"""Checks that only evaluation needs: enough rows, and rows that differ."""
+"""What measures share: checks of the rows, and the number that is returned."""
 
 from __future__ import annotations
 
+from typing import cast
+
 from relatent._array import Array, array_namespace, check_count
+from relatent._torch import is_tracked
+
+
+def scalar(value: Array) -> float:
+    """Return a measure as a float; where torch tracks it, as the 0-d tensor that gradients flow through."""
+    return cast(float, value) if is_tracked(value) else float(value)
 
 
 def check_fewer(k: int, n: int) -> int:
@@ -20,7 +28,7 @@ def check_fewer(k: int, n: int) -> int:
 def check_varies(**named: Array) -> None:
     """Check that the rows of each matrix are not all the same."""
     for name, x in named.items():
-        # Two different rows settle it; only a space that starts with equal rows is read to the end.
+        # Two different rows decide it; only a space that starts with equal rows is read to the end.
         if not (_differ(x[:2, :]) or _differ(x)):
             raise ValueError(
                 f"{name} has {x.shape[0]} equal rows: expected vectors that differ from each other. "

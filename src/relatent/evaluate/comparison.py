@@ -13,17 +13,18 @@ from typing import Any
 
 import numpy as np
 
-from relatent._array import Array, as_parallel, random_generator, row_chunks, to_numpy
-from relatent._terminal import Stage, Tabular, no_stage, render, stages
+from relatent._array import as_parallel, is_space, random_generator, row_chunks, to_numpy
+from relatent._terminal import Stage, Tabular, render, stages
 from relatent.evaluate import linear, pairwise, shape
 from relatent.evaluate.checks import check_fewer, check_varies
 from relatent.evaluate.linear import Axes, as_moments, principal_axes
 from relatent.evaluate.pairwise import sampled
-from relatent.spaces.join import match_keys
-from relatent.spaces.space import Space
+from relatent.spaces.sample import sample_rows
 
 # Rows that relative similarity uses as anchors at most.
 ANCHORS = 300
+# Rows that are read of two spaces at most, and those among them that are related to each other.
+MAX_ROWS, MAX_PAIRWISE_ROWS = 5_000, 2_000
 
 
 @dataclass(frozen=True)
@@ -34,7 +35,7 @@ class Settings:
     seed: int
 
 
-# Looks at two parallel spaces once. What it returns takes an order of the rows of y to what a score reads.
+# Prepares two parallel spaces once. What it returns takes an order of the rows of y to what a score reads.
 View = Callable[[np.ndarray], Any]
 Prepare = Callable[[np.ndarray, np.ndarray, Settings], View]
 
@@ -45,7 +46,7 @@ class Measure:
 
     ``prepare`` does once what all pairings of the two spaces share; measures that name the same function share it.
     ``means`` says what the ends of the scale stand for, ``unchanged_by`` what may happen to either space. The measures
-    that use ``all_rows`` need memory that does not grow with them; the others look at a sample.
+    that use ``all_rows`` need memory that does not grow with them; the others use a sample.
     """
 
     prepare: Prepare
@@ -200,7 +201,7 @@ MEASURES: dict[str, Measure] = {
 class Score:
     """One measure of two spaces: its value, what shuffled rows give, and how to read it.
 
-    ``null`` is the mean over shuffled pairings; ``p_value`` the share of pairings, the true one among them, that look
+    ``null`` is the mean over shuffled pairings; ``p_value`` the share of pairings, the true one among them, that score
     at least as similar as the true one; ``rows`` how many rows entered.
     """
 
@@ -238,7 +239,7 @@ class Comparison(Tabular):
 
     @property
     def least_p_value(self) -> float:
-        """The smallest p-value that so many shuffled pairings can show."""
+        """The smallest p-value that this number of shuffled pairings can show."""
         return 1 / (1 + self.permutations)
 
     def __str__(self) -> str:
@@ -258,30 +259,34 @@ class Comparison(Tabular):
         return {"n": self.n, "permutations": self.permutations, "seed": self.seed, "scores": self.records()}
 
     def _p(self, score: Score) -> str:
-        # No shuffled pairing looked as similar: more of them could only lower the figure.
+        # No shuffled pairing was as similar: more of them could only lower the figure.
         bound = "≤" if score.p_value <= self.least_p_value else ""
         return f"{bound}{score.p_value:.{3 if self.permutations < 1_000 else 5}f}"
 
 
 def compare(
-    x: Array,
-    y: Array,
+    x: Any,
+    y: Any,
     *,
     k: int = 10,
     permutations: int = 20,
-    max_rows: int = 2_000,
+    max_rows: int = MAX_ROWS,
+    max_pairwise_rows: int = MAX_PAIRWISE_ROWS,
     seed: int = 0,
-    on_stage: Stage = no_stage,
+    progress: bool | None = None,
 ) -> Comparison:
     """Return every measure of two parallel spaces, each beside its null and with a short reading.
 
-    The linear measures use all rows, in O(n d²). Those that relate rows to rows use the same seeded sample of at most
-    ``max_rows`` of them; the column ``rows`` says which. The null of each is the mean over ``permutations`` shuffled
-    pairings of exactly the rows it used, so that the bias that few rows give it shows; no p-value can fall below
-    1 / (1 + ``permutations``), and is marked ≤ there. ``k`` is for the measures of neighborhoods; relative similarity
-    uses up to 300 random rows as anchors. ``on_stage`` is called with the name of each stage of work that begins.
+    ``x`` and ``y`` are row-aligned arrays, or spaces, which are joined on their keys and may differ in dimension. Of
+    spaces that share more than ``max_rows`` keys, that many rows are drawn by the seed and only these are read.
 
-    Warns when the true pairing looks no better than shuffled ones, and when rows are too few for the coordinates.
+    The linear measures use all rows, in O(n d²). Those that relate rows to rows use the same seeded sample of at most
+    ``max_pairwise_rows`` of them; the column ``rows`` says which. The null of each is the mean over ``permutations``
+    shuffled pairings of exactly the rows it used, so that the bias of few rows shows; no p-value can fall below
+    1 / (1 + ``permutations``), and is marked ≤ there. ``k`` is for the measures of neighborhoods; relative similarity
+    uses up to 300 random rows as anchors.
+
+    Warns when the true pairing scores no better than shuffled ones, and when rows are too few for the coordinates.
 
     >>> rng = np.random.default_rng(0)
     >>> x = rng.normal(size=(200, 5))
@@ -289,21 +294,35 @@ def compare(
     >>> round(scores["cka"].value, 6), scores["cka"].p_value < 0.05
     (1.0, True)
     """
-    x, y = as_parallel(x=x, y=y)
-    check_varies(x=x, y=y)
     if permutations < 1:
         raise ValueError(f"permutations is {permutations}: expected at least 1. There is no score without its null.")
-    some = tuple(map(to_numpy, sampled(x, y, max_rows, seed)))
-    settings = Settings(check_fewer(k, len(some[0]) - 1), seed)
-    rng = random_generator(seed)
-    scores: list[Score] = []
-    for all_rows, (a, b), kind in ((True, (to_numpy(x), to_numpy(y)), "linear"), (False, some, "pairwise")):
-        on_stage(f"{kind} measures of {len(a):,} rows, and of {permutations:,} shuffled pairings")
-        table = {name: m for name, m in MEASURES.items() if m.all_rows is all_rows}
-        scores += _scored(table, a, b, settings, permutations, rng)
+    with stages(progress) as stage:
+        x, y = as_parallel(**_read(x, y, max_rows, seed, stage))
+        check_varies(x=x, y=y)
+        some = tuple(map(to_numpy, sampled(x, y, max_pairwise_rows, seed)))
+        settings = Settings(check_fewer(k, len(some[0]) - 1), seed)
+        rng = random_generator(seed)
+        scores: list[Score] = []
+        for all_rows, (a, b), kind in ((True, (to_numpy(x), to_numpy(y)), "linear"), (False, some, "pairwise")):
+            stage(f"{kind} measures of {len(a):,} rows, and of {permutations:,} shuffled pairings")
+            table = {name: m for name, m in MEASURES.items() if m.all_rows is all_rows}
+            scores += _scored(table, a, b, settings, permutations, rng)
     result = Comparison(tuple(scores), x.shape[0], permutations, seed)
     _warn_shuffled(result)
     return result
+
+
+def _read(x: Any, y: Any, max_rows: int, seed: int, stage: Stage) -> dict[str, Any]:
+    """Read the rows that two spaces share, at most ``max_rows`` of them; arrays are returned as they are."""
+    if not is_space(x, y):
+        return {"x": x, "y": y}
+    from relatent.spaces.join import match_keys
+
+    stage("joining keys")
+    matched = match_keys(x, y)
+    rows = sample_rows(len(matched), max_rows, seed)
+    stage(f"reading {len(rows):,} rows of both")
+    return {"x": x.take(matched.x_rows[rows]), "y": y.take(matched.y_rows[rows])}
 
 
 def _scored(
@@ -341,28 +360,3 @@ def _warn_shuffled(result: Comparison) -> None:
         "filtered without the other. Join the two spaces on keys. If the pairing is right, the spaces share nothing.",
         stacklevel=3,
     )
-
-
-def compare_spaces(
-    x: Space,
-    y: Space,
-    *,
-    max_rows: int = 5_000,
-    k: int = 10,
-    permutations: int = 20,
-    seed: int = 0,
-    progress: bool | None = False,
-) -> Comparison:
-    """Return every measure of two spaces of any dimension, by the keys they share (:func:`relatent.compare`).
-
-    Of more than ``max_rows`` keys in common, so many are drawn by the seed.
-    """
-    with stages(progress) as stage:
-        stage("joining keys")
-        matched = match_keys(x, y)
-        rows = np.arange(len(matched))
-        if len(rows) > max_rows:
-            rows = np.sort(np.random.default_rng(seed).choice(rows, max_rows, replace=False))
-        stage(f"reading {len(rows):,} rows of both")
-        pair = x.take(matched.x_rows[rows]), y.take(matched.y_rows[rows])
-        return compare(*pair, k=k, permutations=permutations, seed=seed, on_stage=stage)

@@ -1,7 +1,7 @@
 """How true a translation is: translated against target vectors, decoded outputs, and what a task keeps.
 
-The plain measures take and give arrays of one namespace and are differentiable in torch. Those that compare scores of
-the same rows give an :class:`Estimate` with its bootstrap interval.
+The plain measures are differentiable in torch. Those that compare scores of the same rows return an
+:class:`Estimate` with its bootstrap interval.
 """
 
 from __future__ import annotations
@@ -13,41 +13,41 @@ import numpy as np
 
 from relatent._array import Array, array_namespace, as_labels, as_parallel, as_same_space, to_numpy
 from relatent._linalg import row_norms, unit_norm
-from relatent.evaluate.checks import check_varies
+from relatent.evaluate.checks import check_varies, scalar
 from relatent.evaluate.interval import Estimate, Report, bootstrap, column, ratio, report, share_of_gain
 from relatent.evaluate.neighbors import nearest
-from relatent.evaluate.retrieval import Relevant, recall_rows
+from relatent.evaluate.retrieval import Relevant, query_scores
 
 
-def cosine(x: Array, y: Array) -> Array:
+def mean_cosine(x: Array, y: Array) -> float:
     r"""Return the mean cosine between translated and target vectors: :math:`\frac1n \sum_i \cos(x_i, y_i)`.
 
     Unchanged by the norm of either vector; a zero vector counts 0. Differentiable.
 
     References: Maiorca et al., 2023 and 2024 (lcos).
 
-    >>> float(cosine(np.eye(2), 3 * np.eye(2)))
+    >>> mean_cosine(np.eye(2), 3 * np.eye(2))
     1.0
     """
     x, y = _pair(x, y)
-    return array_namespace(x).mean(_row_cosine(x, y))
+    return scalar(array_namespace(x).mean(_row_cosine(x, y)))
 
 
-def mse(x: Array, y: Array) -> Array:
+def mse(x: Array, y: Array) -> float:
     r"""Return the mean squared error per coordinate: :math:`\frac1{nd} \sum_i \lVert x_i - y_i \rVert^2`.
 
     Unchanged when one rotation or offset is applied to both. Differentiable.
 
     References: Maiorca et al., 2023 and 2024 (lmse).
 
-    >>> float(mse(np.zeros((2, 2)), np.ones((2, 2))))
+    >>> mse(np.zeros((2, 2)), np.ones((2, 2)))
     1.0
     """
     x, y = _pair(x, y)
-    return array_namespace(x).mean((x - y) ** 2)
+    return scalar(array_namespace(x).mean((x - y) ** 2))
 
 
-def r2(x: Array, y: Array) -> Array:
+def r2(x: Array, y: Array) -> float:
     r"""Return the share of the target's variance that the translation explains.
 
     .. math:: 1 - \frac{\sum_i \lVert x_i - y_i \rVert^2}{\sum_i \lVert y_i - \bar y \rVert^2}
@@ -56,25 +56,25 @@ def r2(x: Array, y: Array) -> Array:
     so that dead ones cannot divide by zero. Unchanged by one rotation, scale and offset of both. Differentiable.
 
     >>> y = np.asarray([[0.0], [2.0]])
-    >>> float(r2(y, y)), float(r2(np.ones((2, 1)), y))
+    >>> r2(y, y), r2(np.ones((2, 1)), y)
     (1.0, 0.0)
     """
     x, y = _pair(x, y)
     check_varies(y=y)
     xp = array_namespace(x)
-    return 1 - xp.sum((x - y) ** 2) / xp.sum(_apart(y) ** 2)
+    return scalar(1 - xp.sum((x - y) ** 2) / xp.sum(_apart(y) ** 2))
 
 
-def norm_ratio(x: Array, y: Array) -> Array:
+def norm_ratio(x: Array, y: Array) -> float:
     r"""Return the mean norm of the translated vectors over that of the targets: below 1 the translation shrinks.
 
-    >>> float(norm_ratio(np.eye(2), 2 * np.eye(2)))
+    >>> norm_ratio(np.eye(2), 2 * np.eye(2))
     0.5
     """
     x, y = _pair(x, y)
     check_not_zero(y)
     xp = array_namespace(x)
-    return xp.mean(row_norms(x)) / xp.mean(row_norms(y))
+    return scalar(xp.mean(row_norms(x)) / xp.mean(row_norms(y)))
 
 
 def fidelity_report(x: Array, y: Array, slices: Any = None, *, seed: int = 0) -> Report:
@@ -172,15 +172,20 @@ def arr(
     metric: str = "cosine",
     relevant: Relevant | None = None,
     *,
+    measure: str = "recall",
     seed: int = 0,
 ) -> Estimate:
-    r"""Return the recall@k of translated queries relative to having re-embedded everything.
+    r"""Return the ARR: the score of the translated search relative to having re-embedded everything.
 
-    .. math:: \frac{\operatorname{recall@k}(x \to \text{gallery})}{\operatorname{recall@k}(y \to \text{y\_gallery})}
+    .. math:: \text{ARR} = \frac{\operatorname{score@k}(x \to \text{gallery})}
+              {\operatorname{score@k}(y \to \text{y\_gallery})}
 
     x are the queries as they search now (translated, or in a translated gallery); y and ``y_gallery`` the same queries
-    and items under the new model. ``relevant`` as in :func:`relatent.evaluate.recall`; by default what y finds in
-    ``y_gallery``, and then the denominator is 1.
+    and items under the new model. The ``measure`` is "recall", "mrr" or "ndcg"; a :class:`relatent.decide.Verdict` has
+    the ARR of the measure that decides. ``relevant`` as in :func:`relatent.evaluate.recall`; by default what y finds
+    in ``y_gallery``, and then the denominator is 1.
+
+    References: Drift-Adapter, EMNLP 2025 (ARR).
 
     >>> g = np.random.default_rng(0).normal(size=(50, 4))
     >>> arr(g[:9], g, -g[:9], -g).value
@@ -188,8 +193,8 @@ def arr(
     """
     if relevant is None:
         relevant = nearest(y, y_gallery, k, metric).indices
-    now = recall_rows(x, gallery, k, metric, relevant)
-    ideal = recall_rows(y, y_gallery, k, metric, relevant)
+    now = query_scores(x, gallery, k, metric, relevant, measure)
+    ideal = query_scores(y, y_gallery, k, metric, relevant, measure)
     return bootstrap(np.stack([now, ideal], axis=1), ratio(0, 1), seed=seed)
 
 

@@ -117,10 +117,7 @@ def difference(i: int, j: int) -> Statistic:
 
 
 def ratio(i: int, j: int) -> Statistic:
-    """Return the statistic column i / column j, undefined (NaN) where column j is 0.
-
-    Of translated over re-embedded scores it is the ARR.
-    """
+    """Return the statistic column i / column j, undefined (NaN) where column j is 0."""
     return lambda means: means[:, i] / _nonzero(means[:, j])
 
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from relatent._array import Array, array_namespace, as_parallel, suggest, to_numpy
 from relatent._linalg import thin_svd
-from relatent.evaluate.checks import check_varies
+from relatent.evaluate.checks import check_varies, scalar
 from relatent.summary import Summary, accumulate, centered_chunks
 
 # Directions with less than this share of the largest variance are rounding noise (a share 1e-6 of its spread).
@@ -52,7 +52,7 @@ DISTANCES = ("angular", "squared")
 VARIANCE = 0.99
 
 
-def cka(x: Any, y: Any = None, *, unbiased: bool = False) -> Array:
+def cka(x: Any, y: Any = None, *, unbiased: bool = False) -> float:
     r"""Return the centered kernel alignment with the linear kernel, in its feature form: O(n d²), never n × n.
 
     .. math:: \frac{\lVert X^\top Y \rVert_F^2}{\lVert X^\top X \rVert_F \, \lVert Y^\top Y \rVert_F}
@@ -64,7 +64,7 @@ def cka(x: Any, y: Any = None, *, unbiased: bool = False) -> Array:
     References: Kornblith et al., ICML 2019; Song et al., JMLR 2012 (unbiased HSIC).
 
     >>> x = np.random.default_rng(0).normal(size=(50, 4))
-    >>> round(float(cka(x, 3 * x[:, ::-1] + 1)), 6)
+    >>> round(cka(x, 3 * x[:, ::-1] + 1), 6)
     1.0
     """
     if unbiased:
@@ -97,7 +97,7 @@ def minibatch_cka(batches: Iterable[tuple[Array, Array]]) -> float:
     return float(total[0] / np.sqrt(total[1] * total[2]))
 
 
-def procrustes(x: Any, y: Any = None, *, distance: str = "angular") -> Array:
+def procrustes(x: Any, y: Any = None, *, distance: str = "angular") -> float:
     r"""Return the distance that remains after the best rotation, both spaces centered and scaled to size 1.
 
     .. math:: \cos\theta = \frac{\lVert X^\top Y \rVert_*}{\lVert X \rVert_F \lVert Y \rVert_F}, \quad
@@ -110,7 +110,7 @@ def procrustes(x: Any, y: Any = None, *, distance: str = "angular") -> Array:
     References: Williams et al., NeurIPS 2021; Ding et al., NeurIPS 2021.
 
     >>> x = np.random.default_rng(0).normal(size=(50, 4))
-    >>> round(float(procrustes(x, 3 * x[:, ::-1] + 1, distance="squared")), 6)
+    >>> round(procrustes(x, 3 * x[:, ::-1] + 1, distance="squared"), 6)
     0.0
     """
     if distance not in DISTANCES:
@@ -232,7 +232,7 @@ def crossed(ax: Axes, ay: Axes, xy: Array) -> np.ndarray:
 
 
 def leading(axes: Axes, variance: float = VARIANCE) -> Axes:
-    """Return as many axes as hold a share of the variance."""
+    """Return the leading axes that hold a share of the variance."""
     share = np.cumsum(axes.values) / np.sum(axes.values)
     kept = int(np.searchsorted(share, variance * (1 - 1e-12))) + 1
     return Axes(axes.values[:kept], axes.vectors[:, :kept])
@@ -260,7 +260,7 @@ def explained(n: float, ax: Axes, ay: Axes, cross: np.ndarray) -> float:
 
 
 def warn_few_rows(n: float, ax: Axes, ay: Axes) -> None:
-    """Warn when there are so few rows that some canonical correlations are 1 whatever the data."""
+    """Warn when rows are too few: some canonical correlations are 1 whatever the data."""
     rx, ry = len(ax.values), len(ay.values)
     forced = min(rx + ry - (int(n) - 1), min(rx, ry))
     if forced > 0:
@@ -271,7 +271,7 @@ def warn_few_rows(n: float, ax: Axes, ay: Axes) -> None:
         )
 
 
-def _unbiased_cka(x: Any, y: Any) -> Array:
+def _unbiased_cka(x: Any, y: Any) -> float:
     if y is None:
         raise ValueError("unbiased CKA needs the rows: pass x and y, or stream them through minibatch_cka.")
     xp = array_namespace(*as_parallel(x=x, y=y))
@@ -307,8 +307,8 @@ def _trace(m: Array) -> Array:
     return array_namespace(m).linalg.trace(m)
 
 
-def _of_dtype(value: Array, x: Any, y: Any) -> Array:
-    """Return the value in the dtype of float32 rows; what comes from a summary stays float64."""
+def _of_dtype(value: Array, x: Any, y: Any) -> float:
+    """Return the value with the precision of float32 rows; what comes from a summary stays float64."""
     xp = array_namespace(value)
     single = y is not None and all(getattr(a, "dtype", None) == xp.float32 for a in (x, y))
-    return xp.astype(value, xp.float32) if single else value
+    return scalar(xp.astype(value, xp.float32) if single else value)

@@ -1,7 +1,7 @@
 """Nearest neighbors: one blocked search for every metric, in memory that does not grow with the spaces.
 
-A block of queries meets a block of the gallery in one matrix product; of the result only the k best per query stay.
-Whatever the metric, the score of a pair is a product plus a number per gallery row, so that one loop serves them all.
+A block of queries is multiplied by a block of the gallery; only the k best scores per query are kept. For every metric
+the score of a pair is an inner product plus a number per gallery row, so that one loop serves them all.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ METHODS = ("auto", "exact", "approximate")
 # A block of scores is QUERY_ROWS × GALLERY_ROWS: 64 MiB in float32, large enough to keep the matrix product busy.
 QUERY_ROWS = 512
 GALLERY_ROWS = 2**15
-# Neighbors that CSLS averages over to tell how crowded the surroundings of a vector are.
-CROWD = 10
-# Pairs beyond which an exact search takes minutes, and an approximate one is used where FAISS is installed.
+# Neighbors that CSLS averages over to measure the density around a vector.
+CSLS_NEIGHBORS = 10
+# Pairs beyond which an exact search takes minutes; then an approximate one is used where FAISS is installed.
 EXACT_PAIRS = 5 * 10**10
-# Columns that share one maximum while the best are looked for.
+# Columns that share one maximum while the best are selected.
 GROUP = 32
 
 
@@ -125,14 +125,14 @@ def _exact(x: Array, gallery: Array, k: int, metric: str, bias: np.ndarray | Non
 
 
 def _exact_csls(x: Array, gallery: Array, k: int) -> Neighbors:
-    crowd_x = _crowding(x, gallery)
-    crowd_gallery = _crowding(gallery, x)
-    found = _exact(x, gallery, k, "cosine", bias=-crowd_gallery / 2)
-    return Neighbors(found.indices, 2 * found.similarities - crowd_x[:, None])
+    density_x = _density(x, gallery)
+    density_gallery = _density(gallery, x)
+    found = _exact(x, gallery, k, "cosine", bias=-density_gallery / 2)
+    return Neighbors(found.indices, 2 * found.similarities - density_x[:, None])
 
 
-def _crowding(x: Array, gallery: Array) -> np.ndarray:
-    found = _exact(x, gallery, min(CROWD, gallery.shape[0]), "cosine")
+def _density(x: Array, gallery: Array) -> np.ndarray:
+    found = _exact(x, gallery, min(CSLS_NEIGHBORS, gallery.shape[0]), "cosine")
     return np.asarray(np.mean(found.similarities, axis=1))
 
 
@@ -208,7 +208,7 @@ def _merge(
 
 
 def _by_distance(x: Array, gallery: Array, indices: np.ndarray) -> Neighbors:
-    """Measure the distances anew, coordinate by coordinate, and order by them."""
+    """Compute the distances again, coordinate by coordinate, and order by them."""
     distance = np.empty(indices.shape, dtype=to_numpy(x[:1]).dtype)
     for rows in row_chunks(len(indices), QUERY_ROWS):
         found = gallery[_as_index(indices[rows], gallery)]
@@ -222,7 +222,7 @@ def _as_index(rows: np.ndarray, gallery: Array) -> Any:
 
 
 def _without_self(found: Neighbors) -> Neighbors:
-    """Drop the query's own row, or the last neighbor where ties have crowded the own row out."""
+    """Drop the query's own row, or the last neighbor where the own row lost a tie."""
     own = found.indices == np.arange(len(found.indices))[:, None]
     own[:, -1] |= ~np.any(own, axis=1)
     shape = (len(own), own.shape[1] - 1)
@@ -247,8 +247,8 @@ def approximate(
     similarities = -np.sqrt(np.maximum(similarities, 0)) if metric == "euclidean" else similarities
     short = np.flatnonzero(np.any(indices < 0, axis=1))
     if len(short):
-        mended = otherwise(x[short], gallery, k, metric)
-        indices[short], similarities[short] = mended.indices, mended.similarities
+        exact = otherwise(x[short], gallery, k, metric)
+        indices[short], similarities[short] = exact.indices, exact.similarities
     return Neighbors(indices, similarities.astype(x.dtype, copy=False))
 
 

@@ -11,12 +11,13 @@ from typing import Any
 
 import numpy as np
 
-from relatent._array import Array, array_namespace, as_parallel, random_generator, suggest, take_rows, to_numpy
+from relatent._array import Array, array_namespace, as_parallel, suggest, take_rows, to_numpy
 from relatent._linalg import unit_norm
-from relatent.evaluate.checks import check_fewer, check_varies
+from relatent.evaluate.checks import check_fewer, check_varies, scalar
 from relatent.evaluate.neighbors import nearest
 from relatent.project.similarity import cosine, euclidean
 from relatent.spaces.normalize import centered
+from relatent.spaces.sample import sample_rows
 
 MAX_ROWS = 4_096
 DISSIMILARITIES = ("cosine", "correlation", "euclidean")
@@ -28,7 +29,7 @@ def alignment(a: Any, b: Any) -> Any:
     return _total(a * b) / (_total(a * a) * _total(b * b)) ** 0.5
 
 
-def kernel_cka(x: Array, y: Array, *, bandwidth: float = 1.0, max_rows: int = MAX_ROWS, seed: int = 0) -> Array:
+def kernel_cka(x: Array, y: Array, *, bandwidth: float = 1.0, max_rows: int = MAX_ROWS, seed: int = 0) -> float:
     r"""Return the centered kernel alignment with the Gaussian kernel.
 
     .. math:: \frac{\langle HKH, HLH \rangle}{\lVert HKH \rVert \lVert HLH \rVert}, \quad
@@ -41,11 +42,11 @@ def kernel_cka(x: Array, y: Array, *, bandwidth: float = 1.0, max_rows: int = MA
     References: Kornblith et al., ICML 2019; Gretton et al., 2005.
 
     >>> x = np.random.default_rng(0).normal(size=(50, 4))
-    >>> round(float(kernel_cka(x, 3 * x[:, ::-1] + 1)), 6)
+    >>> round(kernel_cka(x, 3 * x[:, ::-1] + 1), 6)
     1.0
     """
     x, y = sampled(x, y, max_rows, seed)
-    return alignment(gaussian_relation(x, bandwidth), gaussian_relation(y, bandwidth))
+    return scalar(alignment(gaussian_relation(x, bandwidth), gaussian_relation(y, bandwidth)))
 
 
 def rsa(
@@ -141,7 +142,7 @@ def cknna(x: Array, y: Array, k: int = 10) -> float:
     return float(alignment(*(neighbor_relation(a, k, "cosine", weighted=True) for a in (x, y))))
 
 
-def relative_similarity(x: Array, y: Array, anchor_rows: np.ndarray, *, center: bool = True) -> Array:
+def relative_similarity(x: Array, y: Array, anchor_rows: np.ndarray, *, center: bool = True) -> float:
     r"""Return the mean cosine between the relative representations of the same row in two spaces.
 
     .. math:: \frac1n \sum_i \cos\left(\cos(x_i, A_X), \cos(y_i, A_Y)\right)
@@ -153,14 +154,14 @@ def relative_similarity(x: Array, y: Array, anchor_rows: np.ndarray, *, center: 
     References: Moschella et al., ICLR 2023, section 4.2.
 
     >>> x = np.random.default_rng(0).normal(size=(50, 4))
-    >>> round(float(relative_similarity(x, 1 - 2 * x, np.arange(10))), 6)
+    >>> round(relative_similarity(x, 1 - 2 * x, np.arange(10)), 6)
     1.0
     """
     x, y = _compared(x, y)
     xp = array_namespace(x, y)
     rows = np.asarray(anchor_rows)
     a, b = (relative_relation(z, take_rows(z, rows), center=center) for z in (x, y))
-    return xp.mean(xp.sum(a * b, axis=1))
+    return scalar(xp.mean(xp.sum(a * b, axis=1)))
 
 
 def sampled(x: Array, y: Array, max_rows: int, seed: int) -> tuple[Array, Array]:
@@ -170,7 +171,7 @@ def sampled(x: Array, y: Array, max_rows: int, seed: int) -> tuple[Array, Array]
         raise ValueError(f"max_rows is {max_rows}: expected at least 4.")
     if x.shape[0] <= max_rows:
         return x, y
-    rows = np.sort(random_generator(seed).choice(x.shape[0], max_rows, replace=False))
+    rows = sample_rows(x.shape[0], max_rows, seed)
     return take_rows(x, rows), take_rows(y, rows)
 
 
@@ -195,9 +196,7 @@ def rank_relation(x: Array, dissimilarity: str = "cosine", *, ranked: bool = Tru
     """Return standardized dissimilarities, or their ranks, of all pairs i < j."""
     values = _upper(_dissimilarities(x, dissimilarity)).astype(np.float64)
     if ranked:
-        from scipy.stats import rankdata
-
-        values = rankdata(values)
+        values = _ranks(values)
     relation = np.zeros((x.shape[0], x.shape[0]))
     relation[np.triu_indices(x.shape[0], 1)] = values - np.mean(values)
     return relation + relation.T
@@ -241,6 +240,12 @@ def _dissimilarities(x: Array, kind: str) -> np.ndarray:
     if kind == "correlation":
         x = x - np.mean(x, axis=1, keepdims=True)
     return 1 - to_numpy(cosine(x, x))
+
+
+def _ranks(values: np.ndarray) -> np.ndarray:
+    """Return the rank of each value from 1; equal values share their mean rank."""
+    _, place, counts = np.unique(values, return_inverse=True, return_counts=True)
+    return np.asarray((np.cumsum(counts) - (counts - 1) / 2)[place])
 
 
 def _doubly_centered(relation: Array) -> Array:

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from relatent._array import Array, as_parallel, as_same_space, check_same_width, row_chunks, to_numpy
+from relatent._array import Array, as_parallel, as_same_space, check_same_width, row_chunks, suggest, to_numpy
 from relatent._linalg import unit_norm
 from relatent.evaluate.checks import check_fewer, check_varies
 from relatent.evaluate.interval import Report, column, report
 from relatent.evaluate.neighbors import nearest, score_blocks
-from relatent.spaces.multi_vectors import MultiVectors
+
+if TYPE_CHECKING:
+    from relatent.spaces.multi_vectors import MultiVectors
 
 # One entry per query: a row number, several, or a mapping from row numbers to grades.
 Relevant = Sequence[Any] | np.ndarray
@@ -83,6 +85,14 @@ class Judgments:
         return np.asarray(_discounted(self.grades_of(found)) / _discounted(best))
 
 
+# Measures of judged rows, query by query.
+JUDGED: dict[str, Callable[[Judgments, np.ndarray], np.ndarray]] = {
+    "recall": Judgments.recall,
+    "mrr": Judgments.reciprocal_rank,
+    "ndcg": Judgments.ndcg,
+}
+
+
 def first_hit(hits: np.ndarray) -> np.ndarray:
     """Return 1 / the place of the first hit of each row of (n, k) truth values, 0 where there is none.
 
@@ -103,7 +113,7 @@ def _discounted(grades: np.ndarray) -> np.ndarray:
 
 
 def jaccard(x: Array, y: Array, k: int = 10, metric: str = "cosine") -> float:
-    r"""Return the overlap of the neighbors of each x with those of its y, both looked up in y, themselves included.
+    r"""Return the overlap of the neighbors of each x with those of its y, both searched in y, themselves included.
 
     .. math:: \frac1n \sum_i \frac{|N_i \cap T_i|}{|N_i \cup T_i|}, \quad
               N_i = \operatorname{kNN}_Y(x_i),\; T_i = \operatorname{kNN}_Y(y_i)
@@ -169,7 +179,7 @@ def recall(x: Array, y: Array, k: int = 10, metric: str = "cosine", relevant: Re
     >>> recall(np.asarray([[1.0, 0.1]]), np.eye(3)[:, :2] + 0.1, k=2, relevant=[[0, 2]])
     1.0
     """
-    return float(np.mean(recall_rows(x, y, k, metric, relevant)))
+    return float(np.mean(query_scores(x, y, k, metric, relevant, "recall")))
 
 
 def precision(x: Array, y: Array, k: int = 10, metric: str = "cosine", relevant: Relevant | None = None) -> float:
@@ -197,8 +207,7 @@ def ndcg(x: Array, y: Array, k: int = 10, metric: str = "cosine", relevant: Rele
     >>> ndcg(np.asarray([[1.0, 0.1]]), np.eye(3)[:, :2] + 0.1, k=2, relevant=[{0: 2.0, 2: 1.0}])
     1.0
     """
-    found, judged = _found(x, y, k, metric, relevant)
-    return float(np.mean(judged.ndcg(found)))
+    return float(np.mean(query_scores(x, y, k, metric, relevant, "ndcg")))
 
 
 def top1(x: Array, y: Array, metric: str = "cosine", relevant: Relevant | None = None) -> float:
@@ -237,8 +246,8 @@ def hubness(x: Array, y: Array | None = None, k: int = 10, metric: str = "cosine
 
     .. math:: \operatorname{E}[(N - \mu)^3] / \sigma^3
 
-    Near 0: every row is found about equally often. Above about 1 a few rows, the hubs, crowd out the rest; the metric
-    ``csls`` corrects for them.
+    Near 0: every row is found about equally often. Above about 1 a few rows, the hubs, are among the neighbors of
+    most; the metric ``csls`` corrects for them.
 
     References: Radovanović et al., JMLR 2010.
 
@@ -277,10 +286,12 @@ def retrieval_report(
     return report(np.stack(columns, axis=1), measures, slices, seed=seed)
 
 
-def recall_rows(x: Array, y: Array, k: int, metric: str, relevant: Relevant | None) -> np.ndarray:
-    """Return the recall of every query."""
+def query_scores(x: Array, y: Array, k: int, metric: str, relevant: Relevant | None, measure: str) -> np.ndarray:
+    """Return the score of every query by one of ``JUDGED``."""
+    if measure not in JUDGED:
+        raise ValueError(f"There is no measure {measure!r} of judged rows.{suggest(measure, JUDGED)}")
     found, judged = _found(x, y, k, metric, relevant)
-    return judged.recall(found)
+    return JUDGED[measure](judged, found)
 
 
 def _checked(x: Array, y: Array, k: int) -> tuple[Array, Array]:
@@ -315,7 +326,7 @@ def _ahead(scores: np.ndarray, own: np.ndarray) -> np.ndarray:
     return np.asarray(np.sum(scores > mine, axis=1) + 0.5 * np.sum(scores == mine, axis=1))
 
 
-# Vectors of queries that meet all vectors of the documents at a time.
+# Vectors of queries that are compared with all vectors of the documents at a time.
 BLOCK = 2_048
 
 
@@ -329,6 +340,7 @@ def maxsim(queries: MultiVectors, documents: MultiVectors, *, normalize: bool = 
 
     References: Khattab & Zaharia, SIGIR 2020 (ColBERT).
 
+    >>> from relatent.spaces import MultiVectors
     >>> a, b = MultiVectors.of([np.eye(2)]), MultiVectors.of([np.eye(2)[:1], np.eye(2)])
     >>> maxsim(a, b).tolist()
     [[1.0, 2.0]]

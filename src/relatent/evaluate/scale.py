@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from relatent._array import Array, Keyed, array_namespace, as_labels, as_matrix, suggest, to_numpy
+from relatent._array import Array, array_namespace, as_labels, as_matrix, is_space, suggest, to_numpy
 from relatent._linalg import row_norms, unit_norm
 from relatent._terminal import render
 
@@ -134,7 +134,7 @@ def scale_curve(
     (0.0, 1.0)
     """
     labels = as_labels(labels)
-    x = np.asarray(x) if isinstance(x, Keyed) else x  # a model is given arrays, of any shape
+    x = np.asarray(x) if is_space(x) else x  # a model is given arrays, of any shape
     if len(labels) != x.shape[0]:
         raise ValueError(f"labels has {len(labels)} entries and x {x.shape[0]} rows: expected one label per row.")
     accuracies = []

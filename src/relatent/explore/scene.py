@@ -17,6 +17,7 @@ from relatent.anchors import uniform
 from relatent.evaluate import nearest
 from relatent.spaces import Space, key_hashes
 from relatent.spaces.join import common_rows
+from relatent.spaces.sample import shuffled_rows
 from relatent.translate import Translator
 
 # Columns that are used as labels unless one is named.
@@ -60,7 +61,7 @@ class Scene:
         up to half of the points are kept for them. Without it, the anchors are drawn from half of the items.
         """
         named = _named(spaces)
-        rows = common_rows(named)
+        rows = dict(zip(named, common_rows(*named.values()), strict=True))
         first = next(iter(named))
         keys, total = named[first].keys[rows[first]], len(rows[first])
         if total < MIN_ITEMS:
@@ -138,7 +139,7 @@ class HeldOut:
     @classmethod
     def of(cls, scene: Scene, seed: int = 0) -> HeldOut:
         """Draw items that no translator is fitted on."""
-        rows = np.random.default_rng(seed).permutation(scene.held_out)[:QUERIES]
+        rows = shuffled_rows(scene.held_out, QUERIES, seed)
         own = {name: neighbors_of(x, x, rows) for name, x in scene.vectors.items()}
         target = own[scene.target]
         return cls(rows, target, {name: _shared(own[name], target) for name in scene.sources})
@@ -217,7 +218,7 @@ def _sampled(seen: np.ndarray, points: int, seed: int) -> np.ndarray:
 def _anchors(seen: np.ndarray, seed: int) -> np.ndarray:
     """Return the rows to fit on in a random order, so that k + 1 anchors contain the first k."""
     if seen.any():
-        return np.random.default_rng(seed).permutation(np.flatnonzero(seen))[:MAX_ANCHORS]
+        return shuffled_rows(np.flatnonzero(seen), MAX_ANCHORS, seed)
     return uniform(np.empty((len(seen), 1)), min(MAX_ANCHORS, len(seen) // 2), seed=seed)
 
 

@@ -1,35 +1,26 @@
-"""A store moved to another model: planned, applied, verified, cut over, rolled back and finished, a step at a time."""
+"""Migrate a store to another model: plan, apply, verify, cut over, roll back and finish."""
 
-from relatent.migrate.apply import ApplyResult, apply_migration
-from relatent.migrate.plan import MigrationPlan, Rates, plan_migration
-from relatent.migrate.status import Status, migration_status
-from relatent.migrate.switch import (
-    FinishResult,
-    OldField,
-    SwitchResult,
-    cut_over,
-    finish_migration,
-    old_field,
-    roll_back,
-)
-from relatent.migrate.verify import Check, Verification, verify_migration
+from typing import TYPE_CHECKING
 
-__all__ = [
-    "ApplyResult",
-    "Check",
-    "FinishResult",
-    "MigrationPlan",
-    "OldField",
-    "Rates",
-    "Status",
-    "SwitchResult",
-    "Verification",
-    "apply_migration",
-    "cut_over",
-    "finish_migration",
-    "migration_status",
-    "old_field",
-    "plan_migration",
-    "roll_back",
-    "verify_migration",
-]
+from relatent._lazy import attach
+
+if TYPE_CHECKING:
+    from relatent.migrate.apply import ApplyResult as ApplyResult
+    from relatent.migrate.apply import apply_migration as apply_migration
+    from relatent.migrate.plan import MigrationPlan as MigrationPlan
+    from relatent.migrate.plan import Rates as Rates
+    from relatent.migrate.plan import plan_migration as plan_migration
+    from relatent.migrate.state import Status as Status
+    from relatent.migrate.state import migration_status as migration_status
+    from relatent.migrate.switch import FinishResult as FinishResult
+    from relatent.migrate.switch import OldField as OldField
+    from relatent.migrate.switch import SwitchResult as SwitchResult
+    from relatent.migrate.switch import cut_over as cut_over
+    from relatent.migrate.switch import finish_migration as finish_migration
+    from relatent.migrate.switch import old_field as old_field
+    from relatent.migrate.switch import roll_back as roll_back
+    from relatent.migrate.verify import Check as Check
+    from relatent.migrate.verify import Verification as Verification
+    from relatent.migrate.verify import verify_migration as verify_migration
+
+__getattr__, __dir__, __all__ = attach(__name__)

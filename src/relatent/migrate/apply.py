@@ -1,4 +1,4 @@
-"""`relatent migrate apply`: translate a store's vectors into a new field, shard by shard, from where it was left."""
+"""Apply a migration: translate the vectors of a store into a new field, shard by shard; a killed run is resumed."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from uuid import uuid4
 
+from relatent._errors import with_remedy
 from relatent._saved import load
 from relatent._terminal import Result, progress_bar, wrap
 from relatent.engines import Engine, Serial
@@ -22,17 +23,17 @@ from relatent.migrate.switch import check_not_served
 from relatent.stores import Field, Store, StoreError, open_store
 from relatent.stores.checks import check_no_old
 
-# A run that is killed loses at most the work on so many rows.
+# A run that is killed loses at most the work on this many rows.
 SHARD_ROWS = 50_000
-# The source is looked at again until nothing has changed, and at most so often.
-LOOKS = 5
+# The source is checked for changes until a pass finds none, at most this often.
+MAX_PASSES = 5
 # Shards that a store is asked about at once, whether they have changed.
 ASKED_AT_ONCE = 2
 
 
 @dataclass(frozen=True)
 class ApplyResult(Result):
-    """What an apply has done, and what the new field holds now."""
+    """What a run has done, and what the new field holds now."""
 
     store: str
     work: str
@@ -41,35 +42,35 @@ class ApplyResult(Result):
     """Rows that have a new vector."""
     shards: int
     resumed: int
-    """Shards that an earlier run had done."""
+    """Shards that an earlier run had finished."""
     redone: int
     """Shards that were written again because the source had changed."""
     removed: int
     """New vectors that were removed because their items were deleted meanwhile."""
     skipped: int
     reasons: tuple[str, ...]
-    settled: bool
-    """Whether the last look at the source found nothing that had changed."""
+    converged: bool
+    """Whether the last pass over the source found no change."""
     advice: str
 
     def __str__(self) -> str:
         lines = [f"{self.rows:,} rows of {self.store} have a new vector in {self.field!r}."]
         if self.resumed:
-            lines.append(f"{self.resumed:,} of {self.shards:,} shards were done by an earlier run.")
+            lines.append(f"{self.resumed:,} of {self.shards:,} shards were finished by an earlier run.")
         if self.redone or self.removed:
             lines.append(
                 f"The source changed meanwhile: {self.redone:,} shards were written again, and {self.removed:,} "
                 "vectors of deleted items removed."
             )
         if self.skipped:
-            lines.append(f"{self.skipped:,} rows could not be read and were left out, first {self.reasons[0]}.")
-        if not self.settled:
-            lines.append(wrap(UNSETTLED))
+            lines.append(f"{self.skipped:,} rows could not be read and were skipped, first {self.reasons[0]}.")
+        if not self.converged:
+            lines.append(wrap(NOT_CONVERGED))
         return "\n".join([*lines, f"Next: relatent migrate verify {self.store}", wrap(self.advice)])
 
 
-UNSETTLED = (
-    "The source still changed during the last look: some rows may be missing or out of date. Run apply again when "
+NOT_CONVERGED = (
+    "The source still changed during the last pass: some rows may be missing or out of date. Run apply again when "
     "fewer items are written, right before the cutover."
 )
 
@@ -84,7 +85,7 @@ def apply_migration(
     metric: str | None = None,
     shard_rows: int = SHARD_ROWS,
     rate: float | None = None,
-    looks: int = LOOKS,
+    max_passes: int = MAX_PASSES,
     skip_unreadable: bool = False,
     accept: bool = False,
     engine: Engine | None = None,
@@ -92,12 +93,11 @@ def apply_migration(
 ) -> ApplyResult:
     """Fill a new field of a store with translated vectors. The old field is not modified.
 
-    What is done is remembered in the ``work`` folder, shard by shard, after it is durable in the store; a run that was
-    killed is followed by one that goes on from there. Then the source is looked at again: shards whose rows have
-    changed are written again and vectors of deleted items are removed, until a look finds no change, at most ``looks``
-    times.
+    Each shard is recorded in the ``work`` folder after it is durable in the store; a killed run is resumed from there.
+    Then the source is checked for changes: shards whose rows have changed are written again and vectors of deleted
+    items are removed, until a pass finds no change, at most ``max_passes`` times.
 
-    ``rate`` is the most rows per second to read. ``accept`` lets a store pass whose fingerprint is another's. An
+    ``rate`` is the maximum of rows per second to read. ``accept`` allows a store with another fingerprint. An
     ``engine`` (:mod:`relatent.engines`) lets several workers copy shards; it is not closed.
     """
     folder, engine = work_of(url, work), engine or Serial()
@@ -116,9 +116,9 @@ def apply_migration(
         shards = ShardWork(os.fspath(url), store, plan, side.translate, rate=share, skip=skip_unreadable)
         run = _Run(store, folder, plan, shards, engine, progress)
         resumed = run.first_pass()
-        redone, removed, settled = run.look_again(looks, fresh)
+        redone, removed, converged = run.catch_up(max_passes, fresh)
         store.build_index(plan.field)
-        return _finished(run, side, resumed, redone, removed, settled)
+        return _finished(run, side, resumed, redone, removed, converged)
 
 
 @dataclass(frozen=True)
@@ -133,21 +133,21 @@ class _Run:
     progress: bool | None
 
     def first_pass(self) -> int:
-        """Copy the shards that are not done; return how many were."""
+        """Copy the shards that are not finished; return how many were."""
         done = [one for one in self.work.manifests(self.plan) if one is not None]
         known = {one.shard for one in done}
         todo = [number for number in range(len(self.plan.shards)) if number not in known]
         self._copy(todo, "apply: shards")
         return len(done)
 
-    def look_again(self, most: int, fresh: bool) -> tuple[int, int, bool]:
-        """Follow the source until it has not changed; return shards redone, vectors removed, whether it came to rest.
+    def catch_up(self, max_passes: int, fresh: bool) -> tuple[int, int, bool]:
+        """Copy what has changed until a pass finds no change; return shards redone, vectors removed, whether converged.
 
-        A shard is looked at as a whole, so that rows which came, went or changed are all noticed. A field that was
+        A shard is compared as a whole, so that added, deleted and changed rows are all noticed. A field that was
         added by this run has nothing of deleted items unless a shard has changed.
         """
         redone, removed = 0, 0 if fresh else self.store.remove_orphans(self.plan.field)
-        for _ in range(most):
+        for _ in range(max_passes):
             changed = self._changed()
             if not changed:
                 return redone, removed, True
@@ -161,7 +161,7 @@ class _Run:
         with ThreadPoolExecutor(ASKED_AT_ONCE) as pool:
             unsure = [number for number, same in enumerate(pool.map(self._is_surely_same, manifests)) if not same]
         changed = []
-        with progress_bar(len(unsure), "look for changes: shards", self.progress) as advance:
+        with progress_bar(len(unsure), "apply: shards checked for changes", self.progress) as advance:
             for number, digest in zip(unsure, self.engine.map(self.shards.digest, unsure), strict=True):
                 manifest = manifests[number]
                 if manifest is None or digest != manifest.read:
@@ -176,18 +176,18 @@ class _Run:
         return self.store.state(self.plan.shards[manifest.shard]) == manifest.state
 
     def _copy(self, numbers: list[int], title: str) -> None:
-        """Write shards, and each one's manifest after it; until then it counts as not done."""
+        """Write shards, and each one's manifest after it; until then it counts as not finished."""
         for number in numbers:
             self.work.undo(number)
         with progress_bar(len(numbers), title, self.progress) as advance:
-            alone = type(self.engine) is Serial  # then a shard is read while the one before is written
+            alone = type(self.engine) is Serial  # then a shard is read while the previous one is written
             for manifest in self.shards.copies(numbers) if alone else self.engine.map(self.shards.copy, numbers):
                 self.work.done(manifest)
                 advance(1)
 
 
 def _check_store(store: Store, side: StoredSide, translator: str, accept: bool) -> None:
-    """Refuse a store that is of another model, or that another migration is on its way in."""
+    """Refuse a store of another model, or one with an unfinished migration by another translator."""
     check_not_served(store, translator)
     check_no_old(store.address, store.old)
     check_fingerprint(side, store, accept=accept)
@@ -196,29 +196,37 @@ def _check_store(store: Store, side: StoredSide, translator: str, accept: bool) 
     if new is not None and new.provenance.get("translator") != translator:
         known = [f"{name} {new.provenance[name]}" for name in ("target", "date") if name in new.provenance]
         made = f" ({', '.join(known)})" if known else ""
-        raise StoreError(
-            f"{store.address} has a new field {new.name!r} from another translator{made}: give that one to go on with "
-            "it, or remove the field with relatent migrate rollback --drop."
+        raise _or_drop(
+            f"{store.address} has a new field {new.name!r} from another translator{made}: give that one to resume, or"
         )
 
 
 def _check_chosen(store: Store, chosen: dict[str, str | None]) -> None:
-    """Refuse to go on with a new field that is another than what is asked for."""
+    """Refuse to resume a new field that differs from what is asked for."""
     for what, value in chosen.items():
         if store.new is not None and value not in (None, getattr(store.new, what)):
-            raise StoreError(
+            raise _or_drop(
                 f"{store.address} has a new field of {what} {getattr(store.new, what)}, and {value} was asked for: "
-                "leave that out to go on with the field, or remove it with relatent migrate rollback --drop."
+                f"leave out the {what} to resume, or"
             )
 
 
+def _or_drop(problem: str) -> StoreError:
+    words = "remove the field with {}."
+    return with_remedy(
+        StoreError(problem),
+        python=words.format("roll_back(url, drop=True)"),
+        command=words.format("relatent migrate rollback --drop"),
+    )
+
+
 def _still_holds(plan: Plan, work: Work, store: Store, translator: str) -> bool:
-    """Return whether a plan can be followed: the same translator, and a store that has what the manifests tell of."""
+    """Return whether a plan can be resumed: the same translator, and a store that has the field of the manifests."""
     if (plan.translator, plan.served, plan.field) == (translator, store.served, store.new):
         return True
     if any(work.manifests(plan)):
         warnings.warn(
-            f"{work.folder} tells of a new field that {store.address} does not have any more: it starts afresh.",
+            f"{work.folder} records a new field that {store.address} no longer has: the migration starts over.",
             stacklevel=3,
         )
     return False
@@ -232,7 +240,7 @@ def _new_plan(
     shard_rows: int,
     rate: float | None,
 ) -> Plan:
-    # A field that is there already is gone on with: it is of this translator, and its work folder was lost.
+    # A field that exists already is resumed: it is of this translator, and its work folder was lost.
     field = store.new if store.new is not None else _new_field(side, store, translator, chosen)
     return Plan(
         migration=uuid4().hex,
@@ -252,11 +260,11 @@ def _new_field(side: StoredSide, store: Store, digest: str, chosen: dict[str, st
     return side.new_field(store, digest, about, **chosen)
 
 
-def _finished(run: _Run, side: StoredSide, resumed: int, redone: int, removed: int, settled: bool) -> ApplyResult:
-    """Note that all is done, and say what."""
+def _finished(run: _Run, side: StoredSide, resumed: int, redone: int, removed: int, converged: bool) -> ApplyResult:
+    """Record that the run is complete, and return what it did."""
     plan, work = run.plan, run.work
     manifests = [one for one in work.manifests(plan) if one is not None]
-    work.note("finished", {"settled": settled, "date": datetime.now(UTC).isoformat(timespec="seconds")}, plan)
+    work.note("finished", {"settled": converged, "date": datetime.now(UTC).isoformat(timespec="seconds")}, plan)
     return ApplyResult(
         store=plan.store,
         work=str(work.folder),
@@ -268,6 +276,6 @@ def _finished(run: _Run, side: StoredSide, resumed: int, redone: int, removed: i
         removed=removed,
         skipped=sum(one.skipped for one in manifests),
         reasons=tuple(reason for one in manifests for reason in one.reasons),
-        settled=settled,
+        converged=converged,
         advice=side.advice(run.store, plan.field),
     )

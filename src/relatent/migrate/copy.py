@@ -1,4 +1,4 @@
-"""One shard of a migration: read, translate, write, and what a manifest remembers of it."""
+"""Copy a shard of a migration: read, translate, write, and record it in a manifest."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from relatent.migrate.side import translated
 from relatent.migrate.state import Digest, Manifest, Plan, hashed_keys
 from relatent.spaces.keys import as_column
 from relatent.stores import Shard, Store, StoreError, open_store
-from relatent.stores.prefetch import read_ahead
-from relatent.translate.map import BatchTranslator
+from relatent.stores.base import read_ahead
+from relatent.translate.files import BatchTranslator
 
-# Rows that were left out are all counted, and so many of them named.
-NAMED = 20
+# Skipped rows are all counted, and at most this many of them named.
+MAX_NAMED = 20
 # Chunks that are read and wait to be translated, and that are translated and wait to be written.
 AHEAD = 2
 
 
 @dataclass
 class Pace:
-    """Keeps to at most so many rows per second, by sleeping after each chunk. None: as fast as it goes."""
+    """Limits the rows per second by sleeping after each chunk. None: no limit."""
 
     rate: float | None = None
     rows: int = 0
@@ -49,7 +49,7 @@ class Pace:
 
 @dataclass
 class Skipped:
-    """Rows that were left out: their keys, and the first of them with the reason."""
+    """Rows that were skipped: their keys, and the first of them with the reason."""
 
     keys: list[Any] = field(default_factory=list)
     reasons: list[str] = field(default_factory=list)
@@ -57,7 +57,7 @@ class Skipped:
     def __call__(self, key: Any, reason: str) -> None:
         """Note one more."""
         self.keys.append(key)
-        if len(self.reasons) < NAMED:
+        if len(self.reasons) < MAX_NAMED:
             self.reasons.append(f"{key!r}: {reason}")
 
     @property
@@ -100,13 +100,13 @@ def read_shard(
         keys = pa.chunked_array(chunk.keys).combine_chunks()
         finite = np.isfinite(chunk.vectors).all(axis=1)
         for row in np.flatnonzero(~finite):
-            _leave_out(store, keys[int(row)].as_py(), skipped)
+            _skip(store, keys[int(row)].as_py(), skipped)
         whole = bool(finite.all())
         yield Part(keys if whole else keys.filter(pa.array(finite)), chunk.vectors if whole else chunk.vectors[finite])
 
 
 class ShardWork:
-    """What is done with a shard, by its number in the plan, in whatever process: copied, or looked at.
+    """Copies a shard or computes its digest, by its number in the plan, in any process.
 
     In another process it opens the store again, once. The URL may hold a password, so nothing shows it.
     """
@@ -225,7 +225,7 @@ def _in_turn(store: Store) -> Iterator[Submit]:
         try:
             yield thread.submit
         finally:
-            thread.shutdown(cancel_futures=True)  # after an error, what waits is not written any more
+            thread.shutdown(cancel_futures=True)  # after an error, pending chunks are not written
 
 
 def _done(function: Callable[..., Any], *arguments: Any) -> Future[Any]:
@@ -250,17 +250,14 @@ def _translated(store: Store, plan: Plan, translate: BatchTranslator, part: Part
         key = part.keys[int(np.argmin(fits))].as_py()
         raise StoreError(
             f"The row with key {key!r} of {store.address} becomes infinite in {plan.field.dtype} when it is "
-            "translated: mend or delete it, or choose float32 for the new field."
+            "translated: fix or delete it, or choose float32 for the new field."
         )
     return vectors
 
 
-def _leave_out(store: Store, key: Any, skipped: Skipped | None) -> None:
+def _skip(store: Store, key: Any, skipped: Skipped | None) -> None:
     if skipped is None:
-        error = StoreError(f"The row with key {key!r} of {store.address} holds NaN or infinity: mend or delete it, or")
-        raise with_remedy(
-            error,
-            python="leave such rows out with skip_unreadable=True.",
-            command="leave such rows out with --skip-unreadable.",
-        )
+        error = StoreError(f"The row with key {key!r} of {store.address} holds NaN or infinity: fix or delete it, or")
+        words = "skip such rows with {}."
+        raise with_remedy(error, python=words.format("skip_unreadable=True"), command=words.format("--skip-unreadable"))
     skipped(key, "holds NaN or infinity")

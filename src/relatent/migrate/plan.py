@@ -1,4 +1,4 @@
-"""A trial of a migration on a few rows: how fast a store is read, translated and written."""
+"""Plan a migration: its size, its duration from a trial on a few rows, and the verdict on its quality."""
 
 from __future__ import annotations
 
@@ -16,16 +16,18 @@ import pyarrow as pa
 from relatent._saved import load
 from relatent._terminal import duration, render, stages, wrap
 from relatent.decide.evaluation import evaluate_spaces
+from relatent.decide.options import Option
 from relatent.decide.relevance import Relevance
-from relatent.decide.rule import GO, NO_GO, NO_VERDICT, Cost, Rule
+from relatent.decide.rule import Cost, Outcome, Rule, outcome_of
 from relatent.decide.verdict import Verdict
 from relatent.migrate.copy import ShardWork
 from relatent.migrate.side import StoredSide, check_fingerprint, stored_side
 from relatent.migrate.state import Plan
+from relatent.spaces.quantize import NUMBER_BYTES
 from relatent.spaces.space import Space
 from relatent.stores import Field, Shard, Store, StoreError, open_store
 
-# Chunks that a trial is cut into, so that they are read and written at once as those of apply are.
+# Chunks of a trial, so that reading and writing overlap as they do in apply.
 CHUNKS = 8
 
 
@@ -42,7 +44,7 @@ class Rates:
     """Whether noticing changes takes reading all rows again."""
 
     def seconds(self, rows: int) -> float:
-        """Return how long so many rows take, without building an index."""
+        """Return how long a number of rows takes, without building an index."""
         each = 1 / self.scan + 1 / self.translate if self.copy is None else 1 / self.copy
         return rows * (each + (1 / self.scan if self.read_again else 0.0))
 
@@ -93,14 +95,13 @@ def _rate(rows: int, seconds: float) -> float:
     return rows / max(seconds, 1e-9)
 
 
-# Below about so many rows, with the texts at hand and a cheap embedder, re-embedding is right.
+# Below about this many rows, with the texts at hand and a cheap embedder, re-embedding is right.
 FEW_ROWS = 10_000_000
 TRIAL_ROWS = 10_000
-BYTES = {"float32": 4.0, "float16": 2.0, "int8": 1.0, "uint8": 1.0, "bit": 1 / 8}
 # Links of an HNSW graph per row: twice M = 16 at the lowest layer, in four bytes each.
 GRAPH_BYTES = 2 * 16 * 4
 NO_PAIRS = (
-    "No held-out pairs were given (--sample OLD NEW), so nothing is known about how well translated vectors are found. "
+    "No held-out pairs were given as a sample, so nothing is known about how well translated vectors are found. "
     "Embed a few thousand items with the new model, and give both."
 )
 
@@ -132,24 +133,22 @@ class MigrationPlan:
         return self.rates.seconds(self.rows)
 
     @property
-    def recommended(self) -> str | None:
+    def recommended(self) -> Option | None:
         """What to do: translate, rerank, stay or re-embed; None if nothing is known."""
         if self.verdict is not None and self.verdict.decision.recommended:
-            said = str(self.verdict.decision.recommended)
+            said = self.verdict.decision.recommended
             return "stay" if said == "rerank" and not self.texts else said
         cheap = self.texts and self.rows < FEW_ROWS and self.cost is not None and self.cost.allowed
         return "re-embed" if cheap else None
 
     @property
-    def decision(self) -> str:
+    def decision(self) -> Outcome:
         """GO to migrate, NO-GO, or no verdict."""
-        if self.recommended is None:
-            return NO_VERDICT
-        return GO if self.recommended in ("translate", "rerank") else NO_GO
+        return outcome_of(self.recommended)
 
     def bytes(self, field: Field) -> tuple[int, int]:
         """Return the size of a field: its vectors alone, and with the graph of an HNSW index over a copy of them."""
-        vectors = self.rows * field.dim * BYTES[field.dtype]
+        vectors = self.rows * field.dim * NUMBER_BYTES["binary" if field.dtype == "bit" else field.dtype]
         return int(vectors), int(2 * vectors + self.rows * GRAPH_BYTES)
 
     def __str__(self) -> str:
@@ -172,7 +171,7 @@ class MigrationPlan:
         ]
 
     def sentences(self) -> list[str]:
-        """Return in words how long it takes, and what else there is to do."""
+        """Return how long it takes, and the alternatives."""
         said = [f"Both are kept until the old field is dropped. {self.advice}", self._time(), *self._alternatives()]
         return [*said, RERANK] if self.recommended == "rerank" else said
 
@@ -181,7 +180,7 @@ class MigrationPlan:
         steps = {"read": rates.scan, "translate": rates.translate, "all with writing": rates.copy}
         measured = ", ".join(f"{name} {rate:,.0f}" for name, rate in steps.items() if rate is not None)
         unknown = " Writing was not measured." if rates.copy is None else ""
-        again = " The source is read again, to notice changes." if rates.read_again else ""
+        again = " The source is read a second time, to notice changes." if rates.read_again else ""
         return (
             f"Time: {duration(self.seconds)}, and the time to build an index. Rows per second, measured on "
             f"{rates.rows:,} rows: {measured}.{again}{unknown}"
@@ -192,7 +191,7 @@ class MigrationPlan:
             return ["Re-embedding is not possible without the texts."]
         few = f"With fewer than {FEW_ROWS:,} rows, the texts at hand and a cheap embedder, re-embedding is right"
         if self.cost is None:
-            price = "Give its speed (--embed-rate) or price (--embed-cost) to weigh re-embedding."
+            price = "Give the speed or the price of embedding to weigh re-embedding."
             return [f"{few}. {price}" if self.rows < FEW_ROWS else price]
         said = f"To re-embed, {self.cost}."
         return [f"{said} {few}."] if self.rows < FEW_ROWS and self.cost.allowed else [said]
@@ -232,7 +231,7 @@ def plan_migration(
     trial: bool = True,
     trial_rows: int = TRIAL_ROWS,
     accept: bool = False,
-    progress: bool | None = False,
+    progress: bool | None = None,
 ) -> MigrationPlan:
     """Return what a migration would take: rows, sizes, time from a trial, the cost of re-embedding, and a verdict.
 
@@ -268,11 +267,11 @@ def _verdict(
 ) -> Verdict:
     spaces = sample if side.name == "source" else sample[::-1]
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "This translator moves both sides")  # which the plan says in its own words
+        warnings.filterwarnings("ignore", "This translator")  # the advice of the plan covers its two sides
         return evaluate_spaces(
             side.translator,
             *spaces,
-            side="documents" if side.name == "source" else "queries",
+            role="documents" if side.name == "source" else "queries",
             relevant=relevant,
             rule=Rule(min_overlap=min_overlap),
             cost=cost,

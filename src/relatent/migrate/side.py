@@ -1,4 +1,4 @@
-"""Which of a translator's two spaces a store holds, and so what becomes of its vectors and of the queries."""
+"""Which of a translator's two spaces a store holds, and what that means for its vectors and for queries."""
 
 from __future__ import annotations
 
@@ -13,30 +13,28 @@ from relatent import __version__
 from relatent.spaces.fingerprint import Fingerprint
 from relatent.spaces.space import Space
 from relatent.stores import Field, Store, StoreError
-from relatent.stores.codes import CODES, calibrated, is_coded
+from relatent.stores.fields import CODES, calibrated, is_coded
 from relatent.translate import Translator
-from relatent.translate.endpoints import SpaceMismatchError
-from relatent.translate.files import check_translator
-from relatent.translate.map import BatchTranslator
+from relatent.translate.endpoints import Side, SpaceMismatchError
+from relatent.translate.files import BatchTranslator, check_translator
 
-# Rows that are looked at to tell which model made a store's vectors, from so many places.
+# Rows that tell which model made a store's vectors, and how many places of the store they are read from.
 SAMPLE_ROWS, SAMPLE_PLACES = 1_024, 8
-# Places are the beginnings of shards of so many rows; a store that has too few of them is counted, and cut finer.
+# Places are the beginnings of shards of this many rows; a store with too few shards is divided into smaller ones.
 PLACE_ROWS = 4_096
 
 
 @dataclass(frozen=True, eq=False)
 class StoredSide:
-    """How stored vectors become new ones, and what must happen to the queries that are asked of them.
+    """How stored vectors become new ones, and how queries of the new field are made.
 
     A translator of vectors joins old to new: the store holds its *source*, ``transform`` makes the new vectors, and the
-    new model's queries are asked as they are. A two-sided retrieval translator joins queries to items: the store holds
+    new model's queries are used as they are. A two-sided retrieval translator joins queries to items: the store holds
     its *target*, ``transform_target`` makes the new vectors, and queries go through ``transform``.
     """
 
     translator: Translator
-    name: str
-    """source or target"""
+    name: Side
 
     def __call__(self, vectors: np.ndarray) -> np.ndarray:
         """Return the new vectors of stored ones, as float32."""
@@ -69,12 +67,12 @@ class StoredSide:
         if self.name == "target":
             asked = f"translator.transform({asked})"
         if field.dtype == "bit" or (store.compares_codes and is_coded(field)):
-            return f"After the cutover, ask with x = {asked} coded as {_coding(field)}. Others get wrong answers."
+            return f"After the cutover, query with x = {asked} coded as {_coding(field)}. Others get wrong answers."
         if self.name == "source":
-            return f"After the cutover, ask with {asked}, as they are."
+            return f"After the cutover, query with {asked}, as they are."
         return (
-            f"This translator moves both sides: after the cutover, ask with {asked}, compared by inner product. "
-            "Queries that were not translated get wrong answers."
+            f"This translator maps queries and documents into a shared space: after the cutover, query with {asked}, "
+            "compared by inner product. Queries that were not translated get wrong answers."
         )
 
     def new_field(self, store: Store, translator_hash: str, about: dict[str, Any], **chosen: Any) -> Field:
@@ -127,7 +125,7 @@ def translated(translate: BatchTranslator, vectors: np.ndarray) -> np.ndarray:
 
 
 def sample_vectors(store: Store, rows: int = SAMPLE_ROWS) -> np.ndarray:
-    """Read a few rows from all over the field that is served."""
+    """Read a few rows, spread over the served field."""
     shards = store.shards(PLACE_ROWS)
     if len(shards) < SAMPLE_PLACES:
         shards = store.shards(max(1, -(-store.count(store.served) // SAMPLE_PLACES)))
@@ -162,12 +160,12 @@ def _wrong_way(side: StoredSide, store: Store) -> StoreError:
         return StoreError(
             f"{store.address} holds the target of this translator, whose vectors stay as they are: nothing has to be "
             "written. Send queries through translator.transform; or fit the other way, from the stored model to the "
-            "new one (relatent fit OLD NEW), to move the store."
+            "new one, to migrate the store."
         )
     return StoreError(
-        f"{store.address} holds the source of this translator, which moves both sides and ranks the target's items for "
-        "queries of the source: expected a store of its target. Fit it from the new model to the stored one (relatent "
-        "fit NEW OLD --goal retrieval), or fit vectors (relatent fit OLD NEW)."
+        f"{store.address} holds the source of this translator, which ranks items of the target for queries of the "
+        "source: expected a store of its target. Fit it from the new model to the stored one, or fit vectors from the "
+        "stored model to the new one."
     )
 
 
@@ -178,7 +176,7 @@ def _readable(store: Store, shard: Any, rows: int) -> Any:
 
 
 def _coding(field: Field) -> str:
-    """Return how a query x is coded as the vectors of a field are, in Python."""
+    """Return the Python expression that codes a query x as the vectors of a field are coded."""
     if field.dtype == "bit":
         return "x > 0, a bit for each coordinate"
     norm = ", of x at norm 1" if field.metric == "cosine" else ""

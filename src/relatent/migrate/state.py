@@ -1,9 +1,8 @@
-"""Checksums of rows that add, and do not depend on the order of the rows."""
+"""The state of a migration on disk: its plan, and for each finished shard a manifest with checksums of its rows."""
 
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import re
 import shutil
@@ -18,16 +17,17 @@ from uuid import UUID
 import numpy as np
 import pyarrow as pa
 
-from relatent._files import FileError, atomic_write, writing
+from relatent._errors import with_remedy
+from relatent._files import FileError, Records, dump_checked, writing
 from relatent._saved import load
+from relatent._terminal import Result
 from relatent.spaces.keys import key_hashes
-from relatent.stores import Address, Field, Shard, StoreError
-from relatent.stores.locks import file_lock
+from relatent.spaces.sample import STEP, splitmix64
+from relatent.stores import Address, Field, Shard, Store, StoreError, open_store
+from relatent.stores.checks import lock_file
 from relatent.translate import Translator
 from relatent.translate.files import check_translator
 
-# The constants of splitmix64.
-STEP, FIRST, SECOND = (np.uint64(n) for n in (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB))
 HASHES, BITS = 2, 64
 UNREAD = np.uint64(0x5245_4144)
 
@@ -109,11 +109,8 @@ def _weights(words: int) -> np.ndarray:
 
 
 def _mixed(x: np.ndarray) -> np.ndarray:
-    """Return splitmix64 of each number: a sum of what comes out tells nothing about a sum of what went in."""
-    x = x * STEP
-    x = (x ^ (x >> np.uint64(30))) * FIRST
-    x = (x ^ (x >> np.uint64(27))) * SECOND
-    return np.asarray(x ^ (x >> np.uint64(31)))
+    """Return a hash of each number: a sum of hashes tells nothing about the sum of the numbers."""
+    return splitmix64(x * STEP)
 
 
 @dataclass(frozen=True)
@@ -175,31 +172,6 @@ class Manifest:
         return Manifest(**{**saved, **digests, "reasons": tuple(saved["reasons"])})
 
 
-def sealed(record: Mapping[str, Any]) -> str:
-    """Return a record as JSON with a checksum of itself."""
-    return json.dumps({"sha256": _checksum(record), **record}, ensure_ascii=False, indent=1)
-
-
-def unsealed(text: str) -> dict[str, Any]:
-    """Return the record that :func:`sealed` wrote; raise :class:`FileError` if a bit of it has changed.
-
-    >>> unsealed(sealed({"rows": 3}))
-    {'rows': 3}
-    """
-    try:
-        record = dict(json.loads(text))
-        checksum = record.pop("sha256")
-    except (ValueError, TypeError, KeyError) as error:
-        raise FileError(f"it is no record of a migration ({error})") from error
-    if checksum != _checksum(record):
-        raise FileError("its checksum does not match")
-    return record
-
-
-def _checksum(record: Mapping[str, Any]) -> str:
-    return hashlib.sha256(json.dumps(record, sort_keys=True).encode()).hexdigest()
-
-
 def _plain_field(field: Field) -> dict[str, Any]:
     return asdict(field) | {"provenance": dict(field.provenance)}
 
@@ -244,13 +216,14 @@ def work_folder(store: str | os.PathLike[str]) -> Path:
 
 @dataclass(frozen=True)
 class Work:
-    """A folder with the plan, a copy of the translator, a manifest per shard, and what was found when it was verified.
-
-    Every file appears whole or not at all and carries a checksum of itself. File names are made of numbers here and
-    never read from a record, so that no record can lead out of the folder.
-    """
+    """A folder with the plan, a copy of the translator, a manifest per shard, and the result of verifying it."""
 
     folder: Path
+
+    @property
+    def records(self) -> Records:
+        """The files in the folder, each with a checksum."""
+        return Records(self.folder)
 
     @contextmanager
     def locked(self, store: Address) -> Iterator[None]:
@@ -258,7 +231,7 @@ class Work:
         path = self.folder / "lock"
         with writing(path):
             self.folder.mkdir(parents=True, exist_ok=True)
-        with file_lock(path, store):
+        with lock_file(path, store):
             yield
 
     def is_busy(self, store: str | os.PathLike[str]) -> bool:
@@ -270,16 +243,18 @@ class Work:
             return True
 
     def plan(self) -> Plan | None:
-        """Return the plan, or None where there is none or it is damaged, which is said."""
-        return self._read("plan.json", Plan.from_json, "all of the migration starts")
+        """Return the plan; None if there is none, or, with a warning, if it is damaged."""
+        return self._read("plan.json", Plan.from_json, "the whole migration")
 
     def required_plan(self, store: str | os.PathLike[str]) -> Plan:
-        """Return the plan; say what to do where there is none, or it is that of another store."""
+        """Return the plan; refuse a folder that has none, or that of another store."""
         plan, address = self.plan(), str(Address.parse(store))
         if plan is None:
-            raise StoreError(
-                f"{self.folder} holds no migration of {address}: run relatent migrate apply first, or say where its "
-                "work is kept with --work."
+            words = "{} first, or give the folder of its work with {}."
+            raise with_remedy(
+                StoreError(f"{self.folder} holds no migration of {address}:"),
+                python=words.format("call apply_migration", "work="),
+                command=words.format("run relatent migrate apply", "--work"),
             )
         if plan.store != address:
             raise StoreError(
@@ -288,83 +263,149 @@ class Work:
         return plan
 
     def begin(self, plan: Plan) -> None:
-        """Forget what was here, and keep a new plan."""
+        """Remove an earlier migration, and write a new plan."""
         self.forget()
-        self._write("plan.json", sealed(plan.to_json()).encode())
+        self.records.write("plan.json", plan.to_json())
 
     def keep_translator(self, path: Path) -> None:
         """Keep a copy of the translator, for the steps after apply."""
-        self._write("translator.safetensors", path.read_bytes())
+        self.records.write_bytes("translator.safetensors", path.read_bytes())
 
     def forget(self) -> None:
         """Remove the plan first, and then all that belongs to it."""
-        for name in ("plan.json", "finished.json", "verified.json"):
-            (self.folder / name).unlink(missing_ok=True)
+        self.records.remove("plan.json", "finished.json", "verified.json")
         shutil.rmtree(self.folder / "shards", ignore_errors=True)
 
     def translator(self, plan: Plan) -> Translator:
         """Return the translator that the plan was made for."""
         path = self.folder / "translator.safetensors"
         if hashlib.sha256(path.read_bytes()).hexdigest() != plan.translator:
-            raise FileError(f"{path} is not the translator that this migration began with: run apply with -t again.")
+            raise FileError(f"{path} is not the translator of this migration: apply it again with that one.")
         translator = load(path)
         check_translator(translator)
         return translator  # type: ignore[no-any-return]
 
     def manifest(self, plan: Plan, shard: int) -> Manifest | None:
-        """Return the manifest of a shard; None if it is not done, or its manifest is damaged, which is said."""
-        found = self._read(_name(shard), Manifest.from_json, f"shard {shard} starts")
+        """Return the manifest of a shard; None if it is not finished, or, with a warning, if it is damaged."""
+        found = self._read(_name(shard), Manifest.from_json, f"shard {shard}")
         return found if found is not None and (found.migration, found.shard) == (plan.migration, shard) else None
 
     def manifests(self, plan: Plan) -> list[Manifest | None]:
-        """Return the manifest of each shard, None for those that are not done."""
+        """Return the manifest of each shard, None for those that are not finished."""
         return [self.manifest(plan, shard) for shard in range(len(plan.shards))]
 
     def done(self, manifest: Manifest) -> None:
-        """Remember that a shard is done. Durable when it returns."""
-        self._write(_name(manifest.shard), sealed(manifest.to_json()).encode())
+        """Record that a shard is finished. Durable when it returns."""
+        self.records.write(_name(manifest.shard), manifest.to_json())
 
     def undo(self, shard: int) -> None:
-        """Forget that a shard was done, before it is written again."""
-        (self.folder / _name(shard)).unlink(missing_ok=True)
+        """Remove the record of a shard, before it is written again."""
+        self.records.remove(_name(shard))
 
     def state(self, plan: Plan) -> str | None:
-        """Return a hash of all that was written; None as long as a shard is not done.
+        """Return a hash of all that was written; None as long as a shard is not finished.
 
-        What was found out about one state, such as that it is verified, is not believed of another.
+        A note about one state, such as that it is verified, does not hold for another.
         """
         found = self.manifests(plan)
         if any(one is None for one in found):
             return None
-        texts = (sealed(one.to_json()) for one in found if one is not None)
+        texts = (dump_checked(one.to_json()) for one in found if one is not None)
         return hashlib.sha256("\n".join(texts).encode()).hexdigest()
 
     def note(self, what: str, about: Mapping[str, Any], plan: Plan) -> None:
-        """Remember something about the present state: "finished" or "verified"."""
-        self._write(f"{what}.json", sealed({"state": self.state(plan), **about}).encode())
+        """Record something about the present state: "finished" or "verified"."""
+        self.records.write(f"{what}.json", {"state": self.state(plan), **about})
 
     def noted(self, what: str, plan: Plan) -> dict[str, Any] | None:
-        """Return what :meth:`note` remembered, if the state is still the same."""
-        saved, state = self._read(f"{what}.json", dict, f"what was {what} starts"), self.state(plan)
+        """Return what :meth:`note` recorded, if the state is still the same."""
+        saved, state = self._read(f"{what}.json", dict, what), self.state(plan)
         return saved if saved is not None and state is not None and saved.pop("state") == state else None
 
-    def _write(self, name: str, content: bytes) -> None:
-        path = self.folder / name
-        with writing(path):
-            path.parent.mkdir(parents=True, exist_ok=True)
-        with atomic_write(path) as aside:
-            aside.write_bytes(content)
-
-    def _read(self, name: str, parse: Callable[[dict[str, Any]], R], what_starts: str) -> R | None:
-        path = self.folder / name
+    def _read(self, name: str, parse: Callable[[dict[str, Any]], R], what: str) -> R | None:
         try:
-            return parse(unsealed(path.read_text(encoding="utf8")))
-        except FileNotFoundError:
-            return None
+            found = self.records.read(name)
+            return None if found is None else parse(found)
         except (ValueError, KeyError, TypeError) as error:
-            warnings.warn(f"{path} is damaged: {error}. So {what_starts} afresh.", stacklevel=4)
+            warnings.warn(f"{self.folder / name} is damaged: {error}. So {what} starts over.", stacklevel=4)
             return None
 
 
 def _name(shard: int) -> str:
     return f"shards/{shard:06d}.json"
+
+
+def is_cut_over(store: Store, plan: Plan) -> bool:
+    """Return whether the store serves what this migration has written."""
+    return store.served == plan.field
+
+
+@dataclass(frozen=True)
+class Status(Result):
+    """The progress of a migration, from its work folder and its store."""
+
+    store: str
+    work: str
+    stage: str
+    """applying, applied, verified or cut over"""
+    running: bool
+    """Whether a process is working on it now."""
+    shards_done: int
+    shards: int
+    rows_done: int
+    rows: int | None
+    skipped: int
+    field: str
+    provenance: dict[str, Any]
+    problem: str | None
+    """Why the store could not be read."""
+
+    def __str__(self) -> str:
+        of = "" if self.rows is None else f" of {self.rows:,}"
+        made = ", ".join(f"{name} {value}" for name, value in self.provenance.items())
+        lines = [
+            f"{self.store}: {self.stage}{', running now' if self.running else ''}.",
+            f"{self.rows_done:,}{of} rows, {self.shards_done:,} of {self.shards:,} shards are in {self.field!r}.",
+            f"{self.skipped:,} rows were skipped because they could not be read." if self.skipped else "",
+            f"Made with: {made}.",
+            "" if self.problem is None else f"The store could not be read: {self.problem}",
+        ]
+        return "\n".join(line for line in lines if line)
+
+
+def migration_status(url: str | os.PathLike[str], *, work: str | os.PathLike[str] | None = None) -> Status:
+    """Return the progress of a migration. Reads only, also while it runs and while the store is down."""
+    folder = work_of(url, work)
+    plan = folder.required_plan(url)
+    done = [one for one in folder.manifests(plan) if one is not None]
+    rows, switched, problem = _asked(url, plan)
+    return Status(
+        store=plan.store,
+        work=str(folder.folder),
+        stage="cut over" if switched else _stage(folder, plan),
+        running=folder.is_busy(url),
+        shards_done=len(done),
+        shards=len(plan.shards),
+        rows_done=sum(one.written.rows for one in done),
+        rows=rows,
+        skipped=sum(one.skipped for one in done),
+        field=plan.field.name,
+        provenance=dict(plan.field.provenance),
+        problem=problem,
+    )
+
+
+def _stage(work: Work, plan: Plan) -> str:
+    verified = work.noted("verified", plan)
+    if verified is not None and verified["passed"]:
+        return "verified"
+    return "applying" if work.noted("finished", plan) is None else "applied"
+
+
+def _asked(url: str | os.PathLike[str], plan: Plan) -> tuple[int | None, bool, str | None]:
+    """Return the rows of the store and whether it was cut over; or why it could not be read."""
+    try:
+        with open_store(url) as store:
+            return store.count(plan.served), is_cut_over(store, plan), None
+    except StoreError as error:
+        return None, False, str(error)

@@ -1,4 +1,4 @@
-"""`relatent migrate cutover` and `rollback`: which field a store serves."""
+"""Which field a store serves: cut over to the new one, roll back, and drop the old one."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from relatent._errors import with_remedy
 from relatent._terminal import Result, wrap
 from relatent.migrate.side import stored_side
-from relatent.migrate.state import Plan, Work, work_of
+from relatent.migrate.state import Plan, Work, is_cut_over, work_of
 from relatent.stores import Field, Store, StoreError, open_store
 
 
@@ -31,7 +31,7 @@ def cut_over(
     """Serve the new field, in one step for every reader. The old one is kept.
 
     Refused unless :func:`verify_migration` has passed since the last write and the rows are as many as then, or
-    ``force``. Doing it again is no error.
+    ``force``. Idempotent.
     """
     folder = work_of(url, work)
     with open_store(url) as store, folder.locked(store.address), store.lock():
@@ -68,22 +68,16 @@ def roll_back(
             done.append(f"The new field {name!r} was removed.")
         if not done:
             raise _nothing_to_do(store)
-        kept = "" if store.new is None else f" {store.new.name!r} is kept; --drop removes it."
+        kept = "" if store.new is None else f" {store.new.name!r} is kept."
         return SwitchResult(str(store.address), store.served.name, " ".join(done) + kept)
 
 
-def is_cut_over(store: Store, plan: Plan) -> bool:
-    """Return whether the store serves what this migration has written."""
-    return store.served == plan.field
-
-
 def check_not_served(store: Store, translator: str) -> None:
-    """Refuse to go on with a migration whose field is served already; ``translator`` is the hash of its translator."""
+    """Refuse to resume a migration whose field is served already; ``translator`` is the hash of its translator."""
     if store.served.provenance.get("translator") == translator:
         undo = "" if store.old is None else " To go back, run relatent migrate rollback."
         raise StoreError(
-            f"{store.address} serves what this translator has written, in {store.served.name!r}: there is nothing left "
-            f"to do.{undo}"
+            f"{store.address} already serves what this translator has written, in {store.served.name!r}.{undo}"
         )
 
 
@@ -91,18 +85,18 @@ def _check_verified(store: Store, work: Work, plan: Plan) -> None:
     verified = work.noted("verified", plan)
     if verified is None or not verified["passed"]:
         what = "has not been verified since the last write" if verified is None else "did not pass verify"
-        raise _refused(f"The new field of {store.address} {what}: run relatent migrate verify first.")
+        raise _refused(f"The new field of {store.address} {what}: verify it first.")
     now = [store.count(plan.served), store.count(plan.field)]
     if now != list(verified["rows"]):
         raise _refused(
             f"{store.address} had {verified['rows'][0]:,} rows and {verified['rows'][1]:,} new vectors when it was "
-            f"verified, and has {now[0]:,} and {now[1]:,} now: run relatent migrate apply and verify again."
+            f"verified, and has {now[0]:,} and {now[1]:,} now: apply and verify the migration again."
         )
 
 
 def _refused(why: str) -> StoreError:
     return with_remedy(
-        StoreError(why), python="To cut over anyway, say force=True.", command="To cut over anyway, add --force."
+        StoreError(why), python="To cut over anyway, give force=True.", command="To cut over anyway, add --force."
     )
 
 
@@ -111,7 +105,7 @@ def _nothing_to_do(store: Store) -> StoreError:
         return StoreError(f"{store.address} has no field of a migration: there is nothing to roll back.")
     return with_remedy(
         StoreError(f"{store.address} has not been cut over and serves its old field {store.served.name!r}."),
-        python=f"Say drop=True to remove {store.new.name!r}.",
+        python=f"Give drop=True to remove {store.new.name!r}.",
         command=f"Add --drop to remove {store.new.name!r}.",
     )
 
@@ -134,19 +128,19 @@ class OldField:
     def __str__(self) -> str:
         lost = f"{self.old.name!r} of {self.store} holds {self.rows[0]:,} vectors of {self.old.dim:,} coordinates."
         kept = f"{self.served.name!r} is served, with {self.rows[1]:,}."
-        return wrap(f"{lost} {kept} Once it is dropped, there is no rollback any more.")
+        return wrap(f"{lost} {kept} After it is dropped, no rollback is possible.")
 
 
 @dataclass(frozen=True)
 class FinishResult(Result):
-    """What is served now, and what was dropped; None where an earlier run had done it."""
+    """What is served now, and what was dropped; None if an earlier run had dropped it."""
 
     store: str
     served: str
     dropped: str | None
 
     def __str__(self) -> str:
-        gone = "The old field was dropped before" if self.dropped is None else f"{self.dropped!r} was dropped"
+        gone = "The old field was dropped earlier" if self.dropped is None else f"{self.dropped!r} was dropped"
         return wrap(f"{gone}: {self.store} serves {self.served!r} alone, and can be migrated again.")
 
 
@@ -159,11 +153,11 @@ def old_field(url: str | os.PathLike[str]) -> OldField | None:
 def finish_migration(
     url: str | os.PathLike[str], *, work: str | os.PathLike[str] | None = None, force: bool = False
 ) -> FinishResult:
-    """Drop the field that was served before the cutover: there is no rollback any more.
+    """Drop the field that was served before the cutover: no rollback is possible after that.
 
-    Refused where the old field has more vectors than the one that is served (rows that apply left out, or that were
-    added to the old field since), unless ``force``. Needs nothing but the store. A run that was killed is followed by
-    one that ends it, and doing it again is no error as long as the work folder is there.
+    Refused where the old field has more vectors than the one that is served (rows that apply skipped, or that were
+    added to the old field since), unless ``force``. Needs nothing but the store. A killed run is completed by the
+    next one. Idempotent as long as the work folder exists.
     """
     folder = work_of(url, work)
     with open_store(url) as store, folder.locked(store.address), store.lock():
@@ -181,7 +175,7 @@ def _old_field(store: Store) -> OldField | None:
     if store.old is None:
         return None
     rows = 0
-    with suppress(StoreError):  # of a field that is dropped by half, nothing can be counted
+    with suppress(StoreError):  # a field that is partly dropped cannot be counted
         rows = store.count(store.old)
     return OldField(str(store.address), store.old, store.served, (rows, store.count(store.served)))
 
@@ -193,7 +187,7 @@ def _check_complete(found: OldField, force: bool) -> None:
                 f"{found.old.name!r} of {found.store} has {found.rows[0]:,} vectors and {found.served.name!r}, which "
                 f"is served, {found.rows[1]:,}: what is missing there would be lost."
             ),
-            python="Write the missing ones, or say force=True.",
+            python="Write the missing ones, or give force=True.",
             command="Write the missing ones, or add --force.",
         )
 
@@ -202,7 +196,9 @@ def _check_finished(store: Store, work: Work) -> None:
     """Refuse to finish what was not cut over."""
     plan = work.plan()
     if plan is None or not is_cut_over(store, plan):
-        raise StoreError(
-            f"{store.address} has no old field: there is nothing to finish. What was added and is not served is "
-            "removed with relatent migrate rollback --drop."
+        words = "A new field that is not served is removed with {}."
+        raise with_remedy(
+            StoreError(f"{store.address} has no old field: there is nothing to finish."),
+            python=words.format("roll_back(url, drop=True)"),
+            command=words.format("relatent migrate rollback --drop"),
         )

@@ -1,4 +1,4 @@
-"""How far a stored vector may be from what was written: as far as the numbers that the field keeps require."""
+"""Verify a migration: counts, rows against their translations, and the index against exact search."""
 
 from __future__ import annotations
 
@@ -18,9 +18,10 @@ from relatent.migrate.state import Digest, Manifest, Plan, Work, work_of
 from relatent.migrate.switch import check_not_served
 from relatent.spaces.keys import key_texts
 from relatent.spaces.probe import SpaceWarning
+from relatent.spaces.sample import shuffled_rows
 from relatent.spaces.space import Space
 from relatent.stores import Field, Hits, Store, open_store
-from relatent.stores.codes import is_coded, quantizer, uncoded
+from relatent.stores.fields import is_coded, quantizer, uncoded
 
 # Relative to the norm: a few units in the last place.
 TOLERANCE = {"float32": 1e-5, "float16": 2e-3}
@@ -51,12 +52,12 @@ def relative_errors(of: Field, expected: np.ndarray, stored: np.ndarray) -> np.n
     return np.asarray(np.linalg.norm(expected - stored, axis=1) / norms)
 
 
-def threshold(of: Field, expected: np.ndarray) -> int:
+def clipped(of: Field, expected: np.ndarray) -> int:
     """Count the coordinates that lie more than a step beyond the largest and the smallest code of a field."""
     if not is_coded(of):
         return 0
     x, (low, high) = uncoded(of, expected), quantizer(of).range
-    step = quantizer(of).scale  # so much is only rounded
+    step = quantizer(of).scale  # less than that is only rounded
     return int(np.count_nonzero((x < low - step) | (x > high + step)))
 
 
@@ -73,8 +74,8 @@ def _of_bits(expected: np.ndarray, stored: np.ndarray) -> tuple[np.ndarray, np.n
     return differs.mean(axis=1), differs.any(axis=1)
 
 
-# Rows of each shard that may ask, in the old field and in the new one.
-KEPT = 128
+# Rows of each shard that may serve as queries, in the old field and in the new one.
+MAX_QUERIES = 128
 
 
 @dataclass
@@ -84,15 +85,15 @@ class Compared:
     rows: int = 0
     worst: float = 0.0
     """The largest error, relative to the norm; of bits, the largest share that differs."""
-    cut: int = 0
+    clipped: int = 0
     """Coordinates that the scale of codes does not reach."""
     wrong: list[str] = field(default_factory=list)
-    """Rows that are not as they should be, in words."""
+    """Rows with a wrong vector, described."""
     changed: list[int] = field(default_factory=list)
     """Shards whose source is not what was read."""
     old: list[np.ndarray] = field(default_factory=list)
     new: list[np.ndarray] = field(default_factory=list)
-    """Vectors of the same items in both fields, to ask with."""
+    """Vectors of the same items in both fields, to query with."""
 
 
 def compare_shard(store: Store, plan: Plan, side: StoredSide, manifest: Manifest, found: Compared) -> None:
@@ -129,10 +130,10 @@ def _compare(
     errors, wrong = deviations(of, expected, stored)
     found.wrong += [f"key {keys[there[i]]!r}" for i in np.flatnonzero(wrong)]
     found.worst = max(found.worst, float(errors.max()))
-    found.cut += threshold(of, expected)
+    found.clipped += clipped(of, expected)
     if keep:
-        found.old.append(part.vectors[there][:KEPT])
-        found.new.append(stored[:KEPT])
+        found.old.append(part.vectors[there][:MAX_QUERIES])
+        found.new.append(stored[:MAX_QUERIES])
 
 
 def _texts(keys: list[pa.Array]) -> list[str]:
@@ -144,12 +145,12 @@ SHARDS, QUERIES = 8, 100
 # How much less than the old index the new one may find: two standard errors of 1,000 neighbors at a recall of 0.9.
 MARGIN = 0.02
 # Share of the coordinates that the scale of codes may miss.
-MAX_CUT = 0.01
+MAX_CLIPPED = 0.01
 
 
 @dataclass(frozen=True)
 class Check:
-    """One thing that was looked at: whether it is as it should be, and what was found."""
+    """One property that was checked: whether it holds, and what was found."""
 
     name: str
     passed: bool
@@ -158,7 +159,7 @@ class Check:
 
 @dataclass(frozen=True)
 class Verification:
-    """What was found about a migrated store."""
+    """The checks of a migrated store."""
 
     store: str
     checks: tuple[Check, ...]
@@ -195,7 +196,7 @@ def verify_migration(
     k: int = 10,
     margin: float = MARGIN,
     seed: int = 0,
-    progress: bool | None = False,
+    progress: bool | None = None,
 ) -> Verification:
     """Compare counts, the rows of some shards, and searches of the index that will be served with exact ones.
 
@@ -213,7 +214,7 @@ def verify_migration(
             counted = store.count(plan.served), store.count(plan.field)
             manifests = [one for one in folder.manifests(plan) if one is not None]
             side, found = stored_side(folder.translator(plan)), Compared()
-            for number in np.random.default_rng(seed).permutation(len(manifests))[:shards]:
+            for number in shuffled_rows(len(manifests), shards, seed):
                 stage(f"comparing shard {number:,}")
                 compare_shard(store, plan, side, manifests[number], found)
             stage("searching")
@@ -226,14 +227,14 @@ def verify_migration(
 
 
 def _complete(work: Work, plan: Plan) -> Check:
-    """Look whether an apply came to its end, and whether the source was still changing then."""
+    """Check that a run of apply is complete, and that the source was not changing any more."""
     finished, total = work.noted("finished", plan), len(plan.shards)
     if finished is None:
         done = sum(one is not None for one in work.manifests(plan))
-        return Check("complete", False, f"{done:,} of {total:,} shards are done, and apply has not ended: run it again")
+        return Check("complete", False, f"{done:,} of {total:,} shards are finished: run apply again")
     if not finished["settled"]:
         return Check("complete", False, "the source was still changing when apply ended: run it again")
-    return Check("complete", True, f"{_shards(total)}, and no change at the last look")
+    return Check("complete", True, f"{_shards(total)}, and no change in the last pass")
 
 
 def _shards(n: int) -> str:
@@ -241,22 +242,23 @@ def _shards(n: int) -> str:
 
 
 def _counts(counted: tuple[int, int], manifests: list[Manifest]) -> Check:
-    """Look whether the new field has as many vectors as the old one, without those left out."""
+    """Check that the new field has as many vectors as the old one, without those skipped."""
     old, new = counted
     written, skipped = sum(one.written.rows for one in manifests), sum(one.skipped for one in manifests)
     right = new == written and 0 <= old - new <= skipped
-    found = f"{old:,} rows in the old field, {new:,} in the new one" + (f", {skipped:,} left out" if skipped else "")
+    found = f"{old:,} rows in the old field, {new:,} in the new one" + (f", {skipped:,} skipped" if skipped else "")
     return Check("counts", right, found if right else f"{found}; apply wrote {written:,}: run it again")
 
 
 def _rows(found: Compared, of: Field, shards: int) -> list[Check]:
-    """Say what the comparison row by row has found."""
-    looked = f"{found.rows:,} rows of {_shards(shards)}"
-    source, vectors = f"checksums of {looked} are those that apply read", f"{looked} are translations of the old ones"
+    """Return the checks of the row-by-row comparison."""
+    compared = f"{found.rows:,} rows of {_shards(shards)}"
+    source = f"checksums of {compared} are those that apply read"
+    vectors = f"{compared} are translations of the old ones"
     if found.changed:
         source = f"shard {found.changed[0]} has changed since: run apply again"
     if found.wrong:
-        vectors = f"{len(found.wrong):,} of {looked} are wrong, first {found.wrong[0]}"
+        vectors = f"{len(found.wrong):,} of {compared} are wrong, first {found.wrong[0]}"
     unit = "bits" if of.dtype == "bit" else "norm"
     checks = [
         Check("source", not found.changed, source),
@@ -266,10 +268,10 @@ def _rows(found: Compared, of: Field, shards: int) -> list[Check]:
 
 
 def _scale(found: Compared, of: Field) -> Check:
-    """Look whether the scale of codes, which a sample has given, is right for the rest."""
-    share = found.cut / max(1, found.rows * of.dim)
-    words = f"{share:.2%} of the coordinates lie beyond the scale of the {of.dtype} codes and are cut off"
-    fine = share <= MAX_CUT
+    """Check that the scale of codes, which comes from a sample, fits the rest."""
+    share = found.clipped / max(1, found.rows * of.dim)
+    words = f"{share:.2%} of the coordinates lie beyond the scale of the {of.dtype} codes and are clipped"
+    fine = share <= MAX_CLIPPED
     return Check("scale", fine, words if fine else f"{words}: choose float16")
 
 
@@ -283,15 +285,15 @@ def _searches(
     k: int,
     margin: float,
 ) -> list[Check]:
-    """Ask both indexes, and compare with exact search over the same vectors."""
+    """Query both indexes, and compare with exact search over the same vectors."""
     if not found.new:
-        return [Check("search", False, "there is no row to ask with")]
+        return [Check("search", False, "there is no row to query with")]
     old, new = _spread(np.concatenate(found.old), sample), _spread(np.concatenate(found.new), sample)
     asked = new if queries is None else side.queries(_spread(queries.vectors, sample))
     old_hits, new_hits = _both_ways(store, plan.served, old, k), _both_ways(store, plan.field, asked, k)
     before, after = recall(*old_hits), recall(*new_hits)
-    who = "stored vectors" if queries is None else "queries of the new model"
-    words = f"recall@{k} of the new index against exact search {after:.3f}, of the old one {before:.3f} ({who} ask)"
+    who = "stored vectors" if queries is None else "the new model's"
+    words = f"recall@{k} against exact search: new index {after:.3f}, old index {before:.3f} (queries: {who})"
     checks = [Check("search", after >= before - margin, words)]
     if queries is None:
         same = recall(new_hits[1], old_hits[1])
@@ -313,6 +315,6 @@ def recall(found: Hits, exact: Hits) -> float:
     return float(np.mean(shares))
 
 
-def _spread(x: np.ndarray, most: int) -> np.ndarray:
-    """Return rows from all over an array."""
-    return np.asarray(x[np.linspace(0, len(x) - 1, min(len(x), most)).astype(np.intp)], dtype=np.float32)
+def _spread(x: np.ndarray, max_rows: int) -> np.ndarray:
+    """Return evenly spaced rows."""
+    return np.asarray(x[np.linspace(0, len(x) - 1, min(len(x), max_rows)).astype(np.intp)], dtype=np.float32)

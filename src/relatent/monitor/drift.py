@@ -1,14 +1,15 @@
-"""`relatent watch`: whether new batches still look like the space that a translator was fitted on."""
+"""Drift: whether new batches still look like the space that a translator was fitted on."""
 
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from relatent._array import as_matrix
 from relatent._files import FileError, writing
+from relatent._terminal import Result
 from relatent.evaluate.fidelity import fidelity_report
 from relatent.evaluate.interval import Estimate
 from relatent.spaces.join import match_keys
@@ -16,15 +17,15 @@ from relatent.spaces.probe import drift
 from relatent.spaces.space import Space
 from relatent.translate import Translator
 
-STABLE, DRIFTING, REFIT, FOREIGN, TOO_FEW = "stable", "drifting", "refit", "another space", "too few"
-# Shifts of the mean, in standard deviations: random batches of one space stay below the first, a new kind of item goes
-# beyond the second (python -m experiments.trust.drift).
-DRIFTS_FROM, REFIT_FROM = 0.1, 0.2
+DriftOutcome = Literal["stable", "drifting", "refit", "another space", "too few"]
+# Shifts of the mean, in standard deviations: random batches of one space stay below the first, new kinds of items
+# exceed the second (python -m experiments.trust.drift).
+MIN_DRIFT, MIN_REFIT = 0.1, 0.2
 MIN_ROWS = 100
 
 
 @dataclass(frozen=True)
-class DriftReport:
+class DriftReport(Result):
     """What a batch looks like beside the space that a translator was fitted on.
 
     ``shift`` is how far the mean moved, in standard deviations, less what chance gives; ``spread`` how far the
@@ -32,7 +33,7 @@ class DriftReport:
     and ``first`` what it was in the first line of the log.
     """
 
-    outcome: str
+    outcome: DriftOutcome
     reason: str
     rows: int
     shift: float | None = None
@@ -43,20 +44,20 @@ class DriftReport:
     @property
     def ok(self) -> bool:
         """Whether nothing has to be done."""
-        return self.outcome in (STABLE, DRIFTING)
+        return self.outcome in ("stable", "drifting")
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain values, for JSON."""
-        return {**asdict(self), "ok": self.ok}
+        """Return the fields as plain values, for JSON, and whether nothing has to be done."""
+        return {**super().to_dict(), "ok": self.ok}
 
     def __str__(self) -> str:
         return f"{self.outcome}: {self.reason}."
 
 
-def watch_batch(
+def check_drift(
     translator: Translator, batch: Space, truth: Space | None = None, *, log: Path | None = None
 ) -> DriftReport:
-    """Compare a batch of source vectors with the space that a translator was fitted on, and say when to refit.
+    """Compare a batch of source vectors with the space that a translator was fitted on, and report when to refit.
 
     A shift of the mean of 0.1 standard deviations is drift, of 0.2 a new kind of item, on which a translator does
     worse. With ``truth``, vectors of the target for some of the keys, the translation itself is measured. Each call
@@ -69,10 +70,10 @@ def watch_batch(
     if not match or None in probes:
         unknown = "the translator has no probe" if probes[0] is None else f"{len(batch)} rows tell nothing"
         why = match.reason if not match else unknown
-        return _logged(DriftReport(FOREIGN if not match else TOO_FEW, why, len(batch)), log)
+        return _logged(DriftReport("another space" if not match else "too few", why, len(batch)), log)
     if len(batch) < MIN_ROWS:
         return _logged(
-            DriftReport(TOO_FEW, f"{len(batch)} rows tell little: give at least {MIN_ROWS}", len(batch)), log
+            DriftReport("too few", f"{len(batch)} rows tell little: give at least {MIN_ROWS}", len(batch)), log
         )
     shift, spread = drift(*probes)  # type: ignore[arg-type]
     kept = None if truth is None else _cosine(translator, batch, truth)
@@ -81,22 +82,22 @@ def watch_batch(
     return _logged(DriftReport(outcome, reason, len(batch), shift, spread, kept, first), log)
 
 
-def _outcome(shift: float, kept: Estimate | None, first: Estimate | None) -> tuple[str, str]:
+def _outcome(shift: float, kept: Estimate | None, first: Estimate | None) -> tuple[DriftOutcome, str]:
     moved = f"the mean moved by {shift:.2f} standard deviations"
     if kept is not None and first is not None and kept.high < first.low:
-        return REFIT, f"the cosine to true vectors fell from {first.value:.3f} to {kept.value:.3f}; {moved}"
-    if shift >= REFIT_FROM:
-        return REFIT, f"{moved}: items of a new kind. Fit again with pairs of them among the anchors"
-    if shift >= DRIFTS_FROM:
-        return DRIFTING, f"{moved}; from {REFIT_FROM:g} on, fit again"
-    return STABLE, moved
+        return "refit", f"the cosine to true vectors fell from {first.value:.3f} to {kept.value:.3f}; {moved}"
+    if shift >= MIN_REFIT:
+        return "refit", f"{moved}: items of a new kind. Fit again with pairs of them among the anchors"
+    if shift >= MIN_DRIFT:
+        return "drifting", f"{moved}; from {MIN_REFIT:g} on, fit again"
+    return "stable", moved
 
 
 def _cosine(translator: Translator, batch: Space, truth: Space) -> Estimate:
     if translator.target_map_ is not None:
         raise ValueError(
-            "This translator moves both sides, so that translated vectors are near to no true ones: leave the truth "
-            "out, and measure its rankings with relatent evaluate."
+            "This translator maps queries and documents into a shared space, where translated vectors are not near "
+            "true ones: leave the truth out, and measure its rankings (relatent.decide.evaluate_spaces)."
         )
     matched = match_keys(batch, truth)
     translated = translator.transform(batch.take(matched.x_rows))
@@ -111,14 +112,14 @@ def _first(log: Path) -> Estimate | None:
         try:
             found = json.loads(line).get("cosine")
         except (ValueError, AttributeError):
-            raise FileError(f"Line {number} of {log} is no entry of relatent watch: give another log.") from None
+            raise FileError(f"Line {number} of {log} is not an entry of a drift log: give another log.") from None
         if found is not None:
             return Estimate(**found)
     return None
 
 
-def _logged(watched: DriftReport, log: Path | None) -> DriftReport:
+def _logged(report: DriftReport, log: Path | None) -> DriftReport:
     if log is not None:
         with writing(log), log.open("a", encoding="utf8") as file:
-            file.write(json.dumps(watched.to_dict()) + "\n")
-    return watched
+            file.write(json.dumps(report.to_dict()) + "\n")
+    return report

@@ -3,27 +3,27 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
-from pyarrow import csv, parquet
-from scipy.linalg import solve_triangular
-from sklearn.covariance import ledoit_wolf
 
-from relatent._array import as_same_space, row_chunks, to_numpy
+from relatent._array import as_matrix, check_same_width, is_space, row_chunks, to_numpy
 from relatent._files import FileError, atomic_write
-from relatent.spaces.space import Space
+from relatent._terminal import Result
 
 # A row whose log-likelihood ratio is within this of zero may be of either space.
 UNSURE = 5.0
 # A covariance of fewer rows says nothing about directions.
 MIN_ROWS = 20
+# Rows of a sample that are used; the covariance of more is hardly better.
+SAMPLE = 10_000
+WRITERS = {".parquet": ("pyarrow.parquet", "write_table"), ".csv": ("pyarrow.csv", "write_csv")}
 
 
 @dataclass(frozen=True)
-class Origin:
+class Origin(Result):
     """Where each row comes from: ``ratio`` is the log-likelihood of the new space less that of the old one."""
 
     ratio: np.ndarray
@@ -44,12 +44,12 @@ class Origin:
         return f"{said}: {n - new:,} rows of the old and {new:,} of the new one; {unsure:,} of these may be of either"
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain values, for JSON."""
+        """Return how many rows are of each space, and of either."""
         new = int(self.is_new.sum())
         return {"old": len(self.ratio) - new, "new": new, "unsure": int(self.unsure.sum())}
 
 
-def tell_apart(x: Any, old: Any, new: Any) -> Origin:
+def tell_apart(x: Any, old: Any, new: Any, path: str | Path | None = None, *, overwrite: bool = False) -> Origin:
     r"""Return which of two spaces of equal dimension each row of x is of, given a sample of either.
 
     Each sample is described by a normal distribution, :math:`\mathcal N(\mu, \Sigma)`, with a covariance that is shrunk
@@ -58,26 +58,59 @@ def tell_apart(x: Any, old: Any, new: Any) -> Origin:
 
     .. math:: \log p_\text{new}(x) - \log p_\text{old}(x) > 0
 
+    All three are arrays or spaces; a space x is read chunk by chunk, and of a sample at most 10,000 rows are used. A
+    table of keys, spaces and log-likelihood ratios is written to ``path``, a .parquet or .csv.
+
     Not changed by an affine change of coordinates of all three arguments up to the shrinkage. Two spaces with equal
     means and covariances cannot be told apart, such as a space and its own permuted rows; neither can two models whose
     coordinates are both whitened. ``python -m experiments.migration.mixed`` measures it on real encoders.
 
     >>> rng = np.random.default_rng(0)
-    >>> a, b = rng.normal(size=(200, 3)), rng.normal(size=(200, 3)) * [1, 5, 9]
-    >>> bool(tell_apart(b, a, b).is_new.mean() > 0.8)
-    True
+    >>> a, b = rng.normal(size=(50, 3)), rng.normal(size=(50, 3)) + 9
+    >>> print(tell_apart(np.concatenate([a, b]), a, b))
+    two spaces: 50 rows of the old and 50 of the new one; 0 of these may be of either
     """
-    given = as_same_space(x=x, old=old, new=new)
-    rows, *samples = (to_numpy(array) for array in given)
-    for name, sample in zip(("old", "new"), samples, strict=True):
-        if len(sample) < MIN_ROWS:
-            raise ValueError(f"The sample of the {name} space has {len(sample)} rows: expected at least {MIN_ROWS}.")
-    before, after = (_Normal.of(sample) for sample in samples)
+    if path is not None and Path(path).suffix not in WRITERS:
+        raise FileError(f"{path} ends in {Path(path).suffix!r}: expected one of {', '.join(WRITERS)}.")
+    x = x if is_space(x) else as_matrix(x)
+    samples = {"old": _sample(old, "old"), "new": _sample(new, "new")}
+    check_same_width(x=x, **samples)
+    before, after = (_Normal.of(sample, name) for name, sample in samples.items())
+    parts = (as_matrix(chunk.vectors) for chunk in x.chunks() if len(chunk)) if is_space(x) else (x,)
+    ratios = [_log_ratio(to_numpy(part), before, after) for part in parts]
+    found = Origin(np.concatenate(ratios) if ratios else np.empty(0))
+    if path is not None:
+        _write(found, x.key_column() if is_space(x) else None, Path(path), overwrite)
+    return found
+
+
+def _sample(sample: Any, name: str) -> np.ndarray:
+    """Return the rows of a sample; of a space, some that are spread over it."""
+    if is_space(sample):
+        sample = sample.take(np.linspace(0, len(sample) - 1, min(len(sample), SAMPLE)).astype(np.intp))
+    return to_numpy(as_matrix(sample, name))
+
+
+def _log_ratio(rows: np.ndarray, before: _Normal, after: _Normal) -> np.ndarray:
     ratio = np.empty(len(rows))
     for block in row_chunks(len(rows)):
         part = rows[block].astype(np.float64)
         ratio[block] = after.log_likelihood(part) - before.log_likelihood(part)
-    return Origin(ratio)
+    return ratio
+
+
+def _write(found: Origin, keys: Any, path: Path, overwrite: bool) -> None:
+    import pyarrow as pa
+
+    table = pa.table(
+        {
+            "key": pa.array(np.arange(len(found.ratio))) if keys is None else keys,
+            "space": np.where(found.is_new, "new", "old"),
+            "log_likelihood_ratio": found.ratio,
+        }
+    )
+    with atomic_write(path, overwrite=overwrite) as tmp:
+        getattr(import_module(WRITERS[path.suffix][0]), WRITERS[path.suffix][1])(table, str(tmp))
 
 
 @dataclass(frozen=True)
@@ -88,7 +121,11 @@ class _Normal:
     factor: np.ndarray
 
     @staticmethod
-    def of(sample: np.ndarray) -> _Normal:
+    def of(sample: np.ndarray, name: str) -> _Normal:
+        from sklearn.covariance import ledoit_wolf
+
+        if len(sample) < MIN_ROWS:
+            raise ValueError(f"The sample of the {name} space has {len(sample)} rows: expected at least {MIN_ROWS}.")
         sample = sample.astype(np.float64)
         covariance, _ = ledoit_wolf(sample)
         # A coordinate that never varies has no variance to divide by.
@@ -97,43 +134,7 @@ class _Normal:
 
     def log_likelihood(self, x: np.ndarray) -> np.ndarray:
         """Return it up to a constant that all distributions share."""
+        from scipy.linalg import solve_triangular
+
         z = solve_triangular(self.factor, (x - self.mean).T, lower=True)
         return np.asarray(-0.5 * np.sum(z**2, axis=0) - np.sum(np.log(np.diag(self.factor))))
-
-
-WRITERS = {".parquet": parquet.write_table, ".csv": csv.write_csv}
-# Rows of a sample that are looked at; the covariance of more is hardly better.
-SAMPLE = 10_000
-
-
-def list_origins(collection: Space, old: Space, new: Space, out: str | Path | None = None) -> Origin:
-    """Return the origin of every row, chunk by chunk; ``out`` lists keys, spaces and log-likelihood ratios.
-
-    >>> rng = np.random.default_rng(0)
-    >>> a, b = rng.normal(size=(50, 3)), rng.normal(size=(50, 3)) + 9
-    >>> print(list_origins(Space(np.concatenate([a, b])), Space(a), Space(b)))
-    two spaces: 50 rows of the old and 50 of the new one; 0 of these may be of either
-    """
-    if out is not None and Path(out).suffix not in WRITERS:
-        raise FileError(f"{out} ends in {Path(out).suffix!r}: expected one of {', '.join(WRITERS)}.")
-    samples = [_some(space) for space in (old, new)]
-    ratios = [tell_apart(chunk.vectors, *samples).ratio for chunk in collection.chunks() if len(chunk)]
-    found = Origin(np.concatenate(ratios) if ratios else np.empty(0))
-    if out is not None:
-        keys = collection.key_column()
-        table = pa.table(
-            {
-                "key": pa.array(np.arange(len(found.ratio))) if keys is None else keys,
-                "space": np.where(found.is_new, "new", "old"),
-                "log_likelihood_ratio": found.ratio,
-            }
-        )
-        with atomic_write(out, overwrite=False) as aside:
-            WRITERS[Path(out).suffix](table, str(aside))
-    return found
-
-
-def _some(space: Space) -> np.ndarray:
-    """Return rows of a sample, spread over it."""
-    rows = np.linspace(0, len(space) - 1, min(len(space), SAMPLE)).astype(np.intp)
-    return np.asarray(space.vectors)[rows]

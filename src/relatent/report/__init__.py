@@ -1,38 +1,8 @@
-"""Reports: what was found about a translation, as one page that stands alone, as markdown and as JSON."""
+"""REPORT: what is known about a translation, as one HTML page, Markdown or JSON."""
 
 from relatent.report.answer import headline_of
-from relatent.report.data import (
-    Anchors,
-    Closeness,
-    Findings,
-    Geometry,
-    Provenance,
-    Similarity,
-    SpaceFacts,
-    Spread,
-    WorstRow,
-    command_line,
-)
-from relatent.report.make import report_comparison, report_plan, report_spaces, report_translator, report_verification
-from relatent.report.write import check_report_path, write_report
+from relatent.report.data import Findings, command_line
+from relatent.report.make import make_report
+from relatent.report.render import check_report_path, write_report
 
-__all__ = [
-    "Anchors",
-    "Closeness",
-    "Findings",
-    "Geometry",
-    "Provenance",
-    "Similarity",
-    "SpaceFacts",
-    "Spread",
-    "WorstRow",
-    "check_report_path",
-    "command_line",
-    "headline_of",
-    "report_comparison",
-    "report_plan",
-    "report_spaces",
-    "report_translator",
-    "report_verification",
-    "write_report",
-]
+__all__ = ["Findings", "check_report_path", "command_line", "headline_of", "make_report", "write_report"]

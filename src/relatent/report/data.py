@@ -1,12 +1,11 @@
-"""Where a report comes from: files, fingerprints, versions and the command, without a password."""
+"""What a report tells: its findings, and their provenance (files, fingerprints, versions, the command)."""
 
 from __future__ import annotations
 
-import hashlib
 import platform
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import urlsplit
@@ -21,17 +20,15 @@ from relatent.evaluate.comparison import Comparison
 from relatent.evaluate.interval import Estimate, Report
 from relatent.evaluate.scale import NormDistribution
 from relatent.migrate import MigrationPlan, Verification
-from relatent.spaces.fingerprint import Fingerprint
-from relatent.spaces.io.schemes import is_store
 from relatent.spaces.space import Space
-from relatent.stores.address import Address
-from relatent.translate.fit import FitReport
+from relatent.stores import Address, is_store
+from relatent.translate.joined import FitReport
 from relatent.translate.overview import Overview
 
 
 @dataclass(frozen=True)
 class SpaceFacts:
-    """What is known about a space without reading its vectors, and a hash of its fingerprint."""
+    """What is known about a space without reading all of its vectors."""
 
     role: str
     name: str
@@ -44,16 +41,15 @@ class SpaceFacts:
 
     @staticmethod
     def of(role: str, space: Space) -> SpaceFacts:
-        """Describe a space. Its fingerprint is measured on some rows where none was recorded."""
+        """Describe a space. If it has no recorded fingerprint, one is measured on a sample of rows."""
         path = None if space.path is None else without_secrets(str(space.path))
-        known = space.fingerprint
-        name = space.name or (path or role)
-        return SpaceFacts(role, name, path, len(space), space.dim, str(space.dtype), known.model, short_hash(known))
+        name, known = space.name or path or role, space.fingerprint
+        return SpaceFacts(role, name, path, len(space), space.dim, str(space.dtype), known.model, known.id)
 
 
 @dataclass(frozen=True)
 class Provenance:
-    """Which files and versions a report was made from, when, and by which command."""
+    """The files and versions behind a report, its date, and the command that made it."""
 
     spaces: tuple[SpaceFacts, ...]
     command: str | None
@@ -62,18 +58,14 @@ class Provenance:
     seed: int
 
     @staticmethod
-    def of(spaces: Mapping[str, Space], command: str | None = None, seed: int = 0) -> Provenance:
-        """Describe spaces by their roles, and this moment and machine."""
+    def of(spaces: Sequence[Space], command: str | None = None, seed: int = 0) -> Provenance:
+        """Describe spaces (the source, the target, then others) and this environment."""
         from relatent import __version__
 
+        roles = ["source", "target", *(f"other {i}" for i in range(1, len(spaces)))]
+        facts = tuple(SpaceFacts.of(role, space) for role, space in zip(roles, spaces, strict=False))
         versions = {"relatent": __version__, "Python": platform.python_version(), "NumPy": np.__version__}
-        facts = tuple(SpaceFacts.of(role, space) for role, space in spaces.items())
         return Provenance(facts, command, datetime.now(UTC).isoformat(timespec="seconds"), versions, seed)
-
-
-def short_hash(fingerprint: Fingerprint) -> str:
-    """Return twelve hexadecimal digits that tell one fingerprint from another."""
-    return hashlib.sha256(fingerprint.to_json().encode()).hexdigest()[:12]
 
 
 def command_line(words: Sequence[str]) -> str:
@@ -86,7 +78,7 @@ def command_line(words: Sequence[str]) -> str:
 
 
 def without_secrets(word: str) -> str:
-    """Return a word of a command as it may be shown: a URL without its password, and without options that may be one.
+    """Return an argument of a command without the password and the query string of a URL.
 
     >>> without_secrets("--out=s3://key:secret@bucket/a.parquet?token=x")
     '--out=s3://key@bucket/a.parquet'
@@ -104,7 +96,7 @@ def without_secrets(word: str) -> str:
 
 @dataclass(frozen=True)
 class PairsCurve:
-    """The MRR of held-out items at each number of ``pairs``, the last being all, and what twice as many would add."""
+    """The MRR of held-out items at each number of ``pairs``, the last being all, and the gain of doubling them."""
 
     pairs: tuple[int, ...]
     mrr: tuple[Estimate, ...]
@@ -119,14 +111,14 @@ class PairsCurve:
 
 @dataclass(frozen=True)
 class Spread:
-    """How values are spread: the share of each named series between consecutive edges."""
+    """A histogram: the share of each named series between consecutive edges."""
 
     edges: tuple[float, ...]
     shares: Mapping[str, tuple[float, ...]]
 
     @staticmethod
     def of(values: Mapping[str, np.ndarray], bins: int = 40) -> Spread:
-        """Count values of several series between common edges.
+        """Count the values of several series between common edges.
 
         >>> Spread.of({"a": np.asarray([0.0, 1.0, 1.0, 1.0])}, bins=2).shares["a"]
         (0.25, 0.75)
@@ -138,7 +130,7 @@ class Spread:
 
 @dataclass(frozen=True)
 class WorstRow:
-    """An item that fares badly: its score under the translation, what it is measured against, and its text if asked."""
+    """An item with a low score: its score when translated, the score to compare with, and its text if requested."""
 
     key: str
     value: float
@@ -148,9 +140,9 @@ class WorstRow:
 
 @dataclass(frozen=True)
 class Closeness:
-    """How close translated vectors of held-out items come to the true ones.
+    """How close translated vectors of held-out items are to the true ones.
 
-    ``untranslated`` is the cosine of the old vectors themselves, None where the dimensions differ.
+    ``untranslated`` is the cosine of the source vectors themselves, None if the dimensions differ.
     """
 
     rows: int
@@ -162,7 +154,7 @@ class Closeness:
 
 @dataclass(frozen=True)
 class Anchors:
-    """The anchors that a translator was fitted on, ``looked_at`` of ``known``, and what can be said of them."""
+    """The number of anchors a translator was fitted on, how many were examined, and their diagnosis."""
 
     known: int
     looked_at: int
@@ -171,9 +163,9 @@ class Anchors:
 
 @dataclass(frozen=True)
 class Geometry:
-    """The shape of spaces by their names: singular values of the centered rows, the largest being 1, and norms.
+    """The shape of spaces by name: singular values of the centered rows, relative to the largest, and norms.
 
-    ``norm_spread`` is of norms over the mean norm of their space, without spaces in which all norms are the same.
+    ``norm_spread`` is of norms divided by the mean norm of their space, without spaces of constant norm.
     """
 
     rows: int
@@ -184,7 +176,7 @@ class Geometry:
 
 @dataclass(frozen=True)
 class Similarity:
-    """How similar several spaces are to one another, by the names of the measures."""
+    """The similarity of every two of several spaces, as one matrix per measure."""
 
     rows: int
     names: tuple[str, ...]
@@ -193,7 +185,7 @@ class Similarity:
 
 @dataclass(frozen=True)
 class Findings:
-    """Everything that a report tells; what was not looked at is None."""
+    """Everything that a report tells. What was not measured is None."""
 
     title: str
     provenance: Provenance
@@ -213,18 +205,13 @@ class Findings:
     verification: Verification | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain values, for JSON; what was not looked at is left out."""
-        found = {
-            name: getattr(self, name)
-            for name in (*SUMMED_UP, *WHOLE)
-            if getattr(self, name) is not None and getattr(self, name) != ()
-        }
-        told = {name: value.to_dict() for name, value in found.items() if name in SUMMED_UP}
-        whole = {name: plain(value) for name, value in found.items() if name in WHOLE}
-        thresholds = {name: table.to_dict() for name, table in (self.thresholds or {}).items()}
-        return {"title": self.title} | told | whole | ({"thresholds": thresholds} if thresholds else {})
+        """Return plain values, for JSON, without what was not measured."""
+        found = {field.name: getattr(self, field.name) for field in fields(self)}
+        return {name: _plain(value) for name, value in found.items() if value is not None and value != ()}
 
 
-# Findings that say themselves what JSON is to hold, and findings that it holds whole.
-SUMMED_UP = ("translator", "fit", "verdict", "curve", "comparison", "plan", "verification")
-WHOLE = ("closeness", "worst_queries", "anchors", "geometry", "similarity", "provenance")
+def _plain(value: Any) -> Any:
+    """Return a result by its own ``to_dict``, and everything else field by field."""
+    if isinstance(value, Mapping):
+        return {name: _plain(one) for name, one in value.items()}
+    return value.to_dict() if hasattr(value, "to_dict") else plain(value)

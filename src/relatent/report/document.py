@@ -2,41 +2,37 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 
-# A command, or an option of one, within a sentence.
-CODE = re.compile(r"(relatent [a-z]+(?: --[a-z-]+)*|--[a-z][a-z-]+)")
+
+class Code(str):
+    """A part of a sentence that is shown as code, such as a command."""
+
+    __slots__ = ()
 
 
-def code_in(text: str) -> list[tuple[str, bool]]:
-    """Return a sentence in parts, and whether each is a command or an option.
-
-    >>> code_in("Judge some (--relevant).")
-    [('Judge some (', False), ('--relevant', True), (').', False)]
-    """
-    parts = CODE.split(text)
-    return [(part, bool(i % 2)) for i, part in enumerate(parts) if part]
+# A sentence, or its parts in order, of which those of type Code are shown as code.
+Text = str | tuple[str, ...]
 
 
 @dataclass(frozen=True)
 class Paragraph:
     """Sentences. A ``small`` one explains how something was measured."""
 
-    text: str
+    text: Text
     small: bool = False
 
 
 @dataclass(frozen=True)
 class Bullets:
-    """Sentences that stand beside one another."""
+    """A list of sentences."""
 
-    items: tuple[str, ...]
+    items: tuple[Text, ...]
 
 
 @dataclass(frozen=True)
 class Table:
-    """Cells under a header; the columns in ``numbers`` are set to the right, the row ``best`` stands out."""
+    """Cells under a header; the columns in ``numbers`` are right-aligned, the row ``best`` is highlighted."""
 
     title: str
     header: tuple[str, ...]
@@ -46,8 +42,20 @@ class Table:
 
 
 @dataclass(frozen=True)
-class Band:
-    """A point of a line, and the interval around it."""
+class Chart:
+    """A picture of numbers. ``description`` says in words what it shows."""
+
+    title: str
+    description: str
+
+    def table(self) -> Table:
+        """Return the numbers, for Markdown and for readers who do not see the picture."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class Point:
+    """A point of a line, with its interval if it has one."""
 
     x: float
     y: float
@@ -57,29 +65,40 @@ class Band:
 
 @dataclass(frozen=True)
 class Line:
-    """Points that are joined; ``expected`` ones were not measured."""
+    """Connected points; ``expected`` ones are extrapolated, not measured."""
 
     name: str
-    points: tuple[Band, ...]
+    points: tuple[Point, ...]
     expected: bool = False
 
 
-@dataclass(frozen=True)
-class LineChart:
-    """Lines over a common axis. ``description`` says in words what is to be seen."""
+# Points per line in a table; a spectrum has hundreds.
+MAX_POINTS = 24
 
-    title: str
-    description: str
+
+@dataclass(frozen=True)
+class LineChart(Chart):
+    """Lines over common axes."""
+
     x_label: str
     y_label: str
     lines: tuple[Line, ...]
     log_x: bool = False
     log_y: bool = False
 
+    def table(self) -> Table:
+        """Return the points, at most 24 of each line."""
+        rows = tuple(
+            (line.name, number(p.x), *map(_cell, (p.y, p.low, p.high)))
+            for line in self.lines
+            for p in line.points[:: -(-len(line.points) // MAX_POINTS)]
+        )
+        return Table(self.title, ("", self.x_label, self.y_label, "low", "high"), rows, (1, 2, 3, 4))
+
 
 @dataclass(frozen=True)
 class Bar:
-    """A named value, perhaps with its interval, and the value that chance gives; one that is ``chosen`` stands out."""
+    """A named value, with its interval and the value of a random pairing if known; a ``chosen`` bar is highlighted."""
 
     name: str
     value: float
@@ -90,45 +109,56 @@ class Bar:
 
 
 @dataclass(frozen=True)
-class BarChart:
-    """Bars from zero, with their intervals."""
+class BarChart(Chart):
+    """Horizontal bars from zero. ``in_table``: a table beside the chart has the same numbers."""
 
-    title: str
-    description: str
     label: str
     bars: tuple[Bar, ...]
     in_table: bool = False
-    """Whether a table beside it holds the same numbers."""
+
+    def table(self) -> Table:
+        """Return the values and their intervals."""
+        rows = tuple((bar.name, *map(_cell, (bar.value, bar.low, bar.high))) for bar in self.bars)
+        return Table(self.title, ("", self.label, "low", "high"), rows, (1, 2, 3))
 
 
 @dataclass(frozen=True)
-class Histogram:
-    """How often values fall between consecutive ``edges``, for one or more named series of counts."""
+class Histogram(Chart):
+    """The share of values between consecutive ``edges``, for one or more named series."""
 
-    title: str
-    description: str
     label: str
     edges: tuple[float, ...]
     series: tuple[tuple[str, tuple[float, ...]], ...]
 
+    def table(self) -> Table:
+        """Return the share of each bin that is not empty."""
+        names, shares = zip(*self.series, strict=True)
+        bins = zip(self.edges, self.edges[1:], zip(*shares, strict=True), strict=False)
+        rows = tuple(
+            (f"{low:.3g} to {high:.3g}", *(f"{share:.1%}" for share in row)) for low, high, row in bins if any(row)
+        )
+        return Table(self.title, (self.label, *names), rows, tuple(range(1, len(names) + 1)))
+
 
 @dataclass(frozen=True)
-class HeatMap:
-    """A square of values between named things, from 0 to 1."""
+class HeatMap(Chart):
+    """A square matrix of values from 0 to 1, with the same names along both sides."""
 
-    title: str
-    description: str
     names: tuple[str, ...]
     values: tuple[tuple[float, ...], ...]
 
+    def table(self) -> Table:
+        """Return the matrix."""
+        rows = tuple((name, *(f"{v:.3f}" for v in row)) for name, row in zip(self.names, self.values, strict=True))
+        return Table(self.title, ("", *self.names), rows, tuple(range(1, len(self.names) + 1)))
 
-Chart = LineChart | BarChart | Histogram | HeatMap
+
 Block = Paragraph | Bullets | Table | Chart
 
 
 @dataclass(frozen=True)
 class Section:
-    """A part of the document with a title of its own; ``name`` is what links point to."""
+    """A titled part of the document; ``name`` is the target of links."""
 
     name: str
     title: str
@@ -137,7 +167,7 @@ class Section:
 
 @dataclass(frozen=True)
 class Figure:
-    """One number that matters, with what it is and how sure it is."""
+    """One number that matters, with its meaning and its interval."""
 
     value: str
     label: str
@@ -146,10 +176,7 @@ class Figure:
 
 @dataclass(frozen=True)
 class Headline:
-    """What the reader came for: the answer in a word, what it means, and the numbers behind it.
-
-    ``tone`` is "good", "bad" or "open".
-    """
+    """The answer: a word, what it means, and the numbers behind it. ``tone`` is "good", "bad" or "open"."""
 
     word: str
     sentence: str
@@ -162,11 +189,23 @@ class Headline:
 
 @dataclass(frozen=True)
 class Document:
-    """A whole report."""
+    """A whole report. ``note`` says what the file reveals, for whoever passes it on."""
 
     title: str
     subtitle: str
     headline: Headline | None
     sections: tuple[Section, ...]
     note: str
-    """What the file holds and what it does not, for whoever is about to pass it on."""
+
+
+def number(value: float) -> str:
+    """Return a number as short text.
+
+    >>> number(0.25), number(20_000), number(1e-5)
+    ('0.25', '20,000', '1e-05')
+    """
+    return f"{value:,.0f}" if abs(value) >= 1_000 else f"{value:.4g}"
+
+
+def _cell(value: float | None) -> str:
+    return "" if value is None else f"{value:.4g}"

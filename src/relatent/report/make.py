@@ -1,50 +1,76 @@
-"""`relatent report`: from two spaces, or from what another command found, to findings."""
+"""From results, a translator and spaces to the findings of a report: everything that is measured for it."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
-from relatent._terminal import stages
-from relatent.decide.evaluation import evaluate_spaces, side_of, slice_labels
+from relatent._array import suggest
+from relatent._linalg import row_norms, unit_norm
+from relatent._terminal import Stage, stages
+from relatent.decide.anchors import diagnose_anchors
+from relatent.decide.evaluation import Role, evaluate_spaces, role_of, slice_labels
 from relatent.decide.relevance import Relevance
 from relatent.decide.rule import Cost, Rule
-from relatent.decide.threshold import GROUPS, Thresholds, thresholds
+from relatent.decide.threshold import GROUPS, thresholds
 from relatent.decide.verdict import Verdict
 from relatent.evaluate.comparison import Comparison
+from relatent.evaluate.fidelity import fidelity_report
+from relatent.evaluate.interval import bootstrap
+from relatent.evaluate.linear import cka
+from relatent.evaluate.pairwise import mutual_knn
+from relatent.evaluate.scale import norms
 from relatent.migrate import MigrationPlan, Verification
-from relatent.report.data import Findings, Provenance
-from relatent.report.measure import (
-    drawn,
-    measure_anchors,
-    measure_closeness,
-    measure_curve,
-    measure_geometry,
-    measure_similarity,
-    with_texts,
-    worst_queries,
+from relatent.report.data import (
+    Anchors,
+    Closeness,
+    Findings,
+    Geometry,
+    PairsCurve,
+    Provenance,
+    Similarity,
+    Spread,
+    WorstRow,
 )
-from relatent.spaces.join import Matched, match_keys
+from relatent.spaces.join import common_rows, match_keys
 from relatent.spaces.keys import key_hashes
+from relatent.spaces.sample import sample_rows
 from relatent.spaces.space import Space
 from relatent.translate import Translator
-from relatent.translate.fit import FitReport, fit_spaces
+from relatent.translate.joined import FitReport
+from relatent.translate.quality import learning_curve
 
-# Pairs to fit on and held-out rows to look at: enough for narrow intervals, and seconds of work.
+# Pairs to fit on and held-out rows to measure: narrow intervals within seconds.
 MAX_PAIRS, MAX_ROWS = 20_000, 2_000
+# Items that are listed, the worst first.
+MAX_LISTED = 10
+# Anchors that are diagnosed: coverage needs many, and decomposing this many takes a second.
+MAX_ANCHORS = 4_000
+# Norms whose standard deviation is below this share of their mean are constant.
+CONSTANT = 1e-3
+# Singular values that are kept of each space.
+MAX_SINGULAR = 400
+MEASURES = {"cka": cka, "mutual_knn": mutual_knn}
+# The field of the findings that a result goes to.
+FIELDS: dict[type, str] = {
+    FitReport: "fit",
+    Verdict: "verdict",
+    Comparison: "comparison",
+    MigrationPlan: "plan",
+    Verification: "verification",
+}
 
 
-def report_spaces(
-    source: Space,
-    target: Space,
-    others: Sequence[Space] = (),
-    *,
-    translator: Translator | None = None,
-    goal: str = "vectors",
-    side: str | None = None,
+def make_report(
+    result: Translator | FitReport | Verdict | Comparison | MigrationPlan | Verification,
+    *spaces: Space,
+    fit: FitReport | None = None,
+    verdict: Verdict | None = None,
+    role: Role | None = None,
     relevant: Relevance | None = None,
     slices: str | None = None,
     texts: str | None = None,
@@ -56,195 +82,227 @@ def report_spaces(
     accept: bool = False,
     seed: int = 0,
     command: str | None = None,
-    progress: bool | None = False,
+    progress: bool | None = None,
 ) -> Findings:
-    """Return everything there is to know about moving from one space to another, to be written as a report.
+    """Return the findings of a report on a translator, or on the result of another function.
 
-    Without a ``translator`` one is fitted for the ``goal``, on at most ``max_pairs`` pairs, and part of the keys is
-    held out (:func:`relatent.translate.fit_spaces`). At most ``max_rows`` keys that it was not fitted on are looked at,
-    so that the work does not grow with the files. ``others`` are further spaces of the same items; they appear in the
-    similarity matrix only. ``slices`` names a column to give figures by, ``texts`` one to show beside the items that
-    fare worst; without it the findings hold keys, and no text or vector. The other arguments are those of
-    :func:`relatent.decide.evaluate_spaces`.
+    ``spaces`` are the source, the target, and others of the same items, which appear in the similarity matrix only.
+
+    A translator is measured on at most ``max_rows`` keys that it was not fitted on, so that the work does not grow with
+    the files. One that is not fitted yet is fitted here, on at most ``max_pairs`` pairs. Give what is known about it as
+    ``fit`` or ``verdict``; without either it is evaluated (:func:`relatent.decide.evaluate_spaces`, which takes
+    ``role``, ``relevant``, ``k``, ``rule``, ``cost`` and ``accept``). A loaded translator has no pairs to measure a
+    learning curve with.
+
+    ``slices`` names a column to group figures by, ``texts`` a column to show beside the worst items; without it the
+    findings contain keys, and no texts or vectors.
     """
-    fit = None
-    if translator is None:
-        translator = Translator(goal, seed=seed)
-        fit = fit_spaces(translator, source, target, max_pairs=max_pairs, progress=progress)
-    verdict = evaluate_spaces(
-        translator,
-        source,
-        target,
-        side=side,
-        relevant=relevant,
-        slices=slices,
-        k=k,
-        max_rows=max_rows,
-        rule=rule,
-        cost=cost,
-        accept=accept,
-        seed=seed,
-        progress=progress,
-    )
-    found = report_translator(
-        translator,
-        source,
-        target,
-        fit=fit,
-        verdict=verdict,
-        side=side,
-        slices=slices,
-        texts=texts,
-        max_rows=max_rows,
-        seed=seed,
-        command=command,
-        progress=progress,
-    )
-    spaces = _labeled([source, target, *others])
-    with stages(progress) as stage:
-        stage("comparing the spaces")
-        similar = measure_similarity(spaces, max_rows, seed)
-    return replace(found, similarity=similar, provenance=Provenance.of(_roles(source, target, others), command, seed))
+    found: dict[str, Any]
+    seed = result.seed if isinstance(result, Comparison) else seed
+    if isinstance(result, Translator):
+        if len(spaces) < 2:
+            raise ValueError(f"{len(spaces)} spaces were given with a translator: expected its source and its target.")
+        source, target, *_ = spaces
+        known = fit is not None or verdict is not None
+        if not hasattr(result, "map_"):
+            fit = result.fit(source, target, held_out=0.2, max_pairs=max_pairs, progress=progress).fit_report_
+        if not known:
+            verdict = evaluate_spaces(
+                result,
+                source,
+                target,
+                role=role,
+                relevant=relevant,
+                slices=slices,
+                k=k,
+                max_rows=max_rows,
+                rule=rule,
+                cost=cost,
+                accept=accept,
+                seed=seed,
+                progress=progress,
+            )
+        with stages(progress) as stage:
+            found = measure_translator(result, source, target, role, slices, texts, max_rows, seed, stage)
+            stage("comparing the spaces")
+            found |= {"fit": fit, "verdict": verdict, "similarity": measure_similarity(spaces, max_rows, seed)}
+    else:
+        found = _found_in(result, spaces, max_rows, seed)
+    judged = found.get("verdict")
+    worst = () if judged is None else with_texts(worst_queries(judged), spaces, texts)
+    return Findings(_title(result, spaces), Provenance.of(spaces, command, seed), worst_queries=worst, **found)
 
 
-def report_translator(
+def _found_in(result: Any, spaces: Sequence[Space], max_rows: int, seed: int) -> dict[str, Any]:
+    """Return a result by the name of its field, and what else can be measured."""
+    if type(result) not in FIELDS:
+        expected = ", ".join(kind.__name__ for kind in FIELDS)
+        raise ValueError(f"A {type(result).__name__} was given: expected a Translator, or one of {expected}.")
+    found = {FIELDS[type(result)]: result}
+    if isinstance(result, MigrationPlan):
+        found["verdict"] = result.verdict
+    if isinstance(result, Comparison) and spaces:
+        found["geometry"] = measure_geometry(_common_sample(spaces, max_rows, seed))
+    return found
+
+
+def _common_sample(spaces: Sequence[Space], max_rows: int, seed: int) -> dict[str, np.ndarray]:
+    """Read a sample of the items that all spaces share, by the names of the spaces."""
+    shared = common_rows(*spaces)
+    kept = sample_rows(len(shared[0]), max_rows, seed)
+    named = zip(_labeled(spaces).items(), shared, strict=True)
+    return {name: space.take(rows[kept]) for (name, space), rows in named}
+
+
+def _title(result: Any, spaces: Sequence[Space]) -> str:
+    if isinstance(result, MigrationPlan | Verification):
+        return f"{'Migration' if isinstance(result, MigrationPlan) else 'Verification'} of {result.store}"
+    names = [space.name or role for space, role in zip(spaces, ("old", "new"), strict=False)]
+    return (" and " if isinstance(result, Comparison) else " → ").join(names) or "Translation"
+
+
+def _labeled(spaces: Sequence[Space]) -> dict[str, Space]:
+    """Return spaces by distinct names."""
+    found: dict[str, Space] = {}
+    for i, space in enumerate(spaces, start=1):
+        name = space.name or f"space {i}"
+        found[f"{name} ({i})" if name in found else name] = space
+    return found
+
+
+def measure_translator(
     translator: Translator,
     source: Space,
     target: Space,
-    *,
-    fit: FitReport | None = None,
-    verdict: Verdict | None = None,
-    side: str | None = None,
-    slices: str | None = None,
-    texts: str | None = None,
-    max_rows: int = MAX_ROWS,
-    seed: int = 0,
-    command: str | None = None,
-    progress: bool | None = False,
-) -> Findings:
-    """Return what can be told of a translator on keys that it was not fitted on, and of its fit and its verdict.
-
-    The learning curve needs the pairs of a translator that was fitted just now; a loaded one has none.
-    """
-    with stages(progress) as stage:
-        stage("reading held-out rows")
-        trial = _Trial.of(translator, source, target, max_rows, seed)
-        stage("looking at cosines, anchors and norms")
-        x, translated = trial.x, trial.translated
-        labels = None if slices is None else slice_labels(slices, source, target, trial.matched, trial.rows)
-        close = None
-        if translated is not None:
-            close = measure_closeness(translated, x, trial.y, trial.keys, labels, seed)
-            close = replace(close, worst=with_texts(close.worst, (source, target), texts))
-        anchors = measure_anchors(source, trial.anchor_rows, x, seed)
-        geometry = measure_geometry(trial.spaces()) if len(x) > 1 else None
-        stage("matching thresholds")
-        thresholds = trial.thresholds(side_of(translator, side) == "queries", seed)
-        stage("drawing the learning curve")
-        curve = measure_curve(translator, x, trial.y, seed)
-    return Findings(
-        title=f"{_name(source, 'old')} → {_name(target, 'new')}",
-        provenance=Provenance.of(_roles(source, target), command, seed),
-        translator=translator.summary(),
-        fit=fit,
-        verdict=verdict,
-        curve=curve,
-        closeness=close,
-        worst_queries=() if verdict is None else with_texts(worst_queries(verdict), (source, target), texts),
-        thresholds=thresholds,
-        anchors=anchors,
-        geometry=geometry,
-    )
+    role: Role | None,
+    slices: str | None,
+    texts: str | None,
+    max_rows: int,
+    seed: int,
+    stage: Stage,
+) -> dict[str, Any]:
+    """Measure a translator on keys that it was not fitted on. Return findings by the names of their fields."""
+    stage("reading held-out rows")
+    matched = match_keys(source, target)
+    seen = np.isin(key_hashes(matched.keys), translator.seen_keys_)
+    rows = sample_rows(np.flatnonzero(~seen), max_rows, seed)
+    x, y = source.take(matched.x_rows[rows]), target.take(matched.y_rows[rows])
+    # A two-sided translator maps into a space of its own, where there are no true vectors.
+    one_sided = translator.target_map_ is None and len(x) > 1
+    spaces = dict(zip(_labeled([source, target]), (x, y), strict=True))
+    close = None
+    stage("measuring cosines, anchors and norms")
+    if one_sided:
+        spaces["translated"] = np.asarray(translator.transform(x))
+        labels = None if slices is None else slice_labels(slices, source, target, matched, rows)
+        close = measure_closeness(spaces["translated"], x, y, matched.keys[rows], labels, seed)
+        close = replace(close, worst=with_texts(close.worst, (source, target), texts))
+    anchors = measure_anchors(source, matched.x_rows[seen], x, seed)
+    geometry = measure_geometry(spaces) if len(x) > 1 else None
+    stage("matching thresholds")
+    old, new = (y, x) if role_of(translator, role) == "queries" else (x, y)
+    compared = {"new model": new} | ({"translated": spaces["translated"]} if one_sided and old is x else {})
+    table = {name: thresholds(old, z, seed=seed) for name, z in compared.items()} if len(rows) >= GROUPS else None
+    stage("measuring the learning curve")
+    return {
+        "translator": translator.summary(),
+        "closeness": close,
+        "anchors": anchors,
+        "geometry": geometry,
+        "thresholds": table,
+        "curve": measure_curve(translator, x, y, seed),
+    }
 
 
-def report_comparison(
-    comparison: Comparison, x: Space, y: Space, *, max_rows: int = MAX_ROWS, command: str | None = None
-) -> Findings:
-    """Return what a comparison found, and the norms and singular values of both spaces."""
-    matched, seed = match_keys(x, y), comparison.seed
-    rows = drawn(np.arange(len(matched)), max_rows, seed)
-    vectors = x.take(matched.x_rows[rows]), y.take(matched.y_rows[rows])
-    return Findings(
-        title=f"{_name(x, 'old')} and {_name(y, 'new')}",
-        provenance=Provenance.of(_roles(x, y), command, seed),
-        comparison=comparison,
-        geometry=measure_geometry(dict(zip(_labeled([x, y]), vectors, strict=True))),
-    )
+def measure_closeness(
+    translated: np.ndarray, x: np.ndarray, y: np.ndarray, keys: np.ndarray, slices: Any, seed: int
+) -> Closeness:
+    """Compare translated vectors with true ones, row by row, and list the items with the lowest cosine."""
+    rows = _cosines(translated, y)
+    series, untranslated = {"translated": rows}, None
+    if x.shape[1] == y.shape[1]:
+        series["untranslated"] = _cosines(x, y)
+        untranslated = bootstrap(series["untranslated"], seed=seed)
+    worst = [WorstRow(str(keys[i]), float(rows[i])) for i in np.argsort(rows, kind="stable")[:MAX_LISTED]]
+    fidelity = fidelity_report(translated, y, slices, seed=seed)
+    return Closeness(len(rows), fidelity, untranslated, Spread.of(series), tuple(worst))
 
 
-def report_plan(
-    plan: MigrationPlan, sample: tuple[Space, Space] | None = None, *, command: str | None = None
-) -> Findings:
-    """Return what a plan of a migration says, and its verdict on the sample, if there was one."""
-    return Findings(
-        title=f"Migration of {plan.store}",
-        provenance=Provenance.of({} if sample is None else _roles(*sample), command),
-        verdict=plan.verdict,
-        worst_queries=() if plan.verdict is None else worst_queries(plan.verdict),
-        plan=plan,
-    )
+def _cosines(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    return np.asarray(np.sum(unit_norm(x) * unit_norm(y), axis=1, dtype=np.float64))
 
 
-def report_verification(verification: Verification, *, command: str | None = None) -> Findings:
-    """Return what the verification of a migrated store found."""
-    about = Provenance.of({}, command)
-    return Findings(title=f"Verification of {verification.store}", provenance=about, verification=verification)
+def worst_queries(verdict: Verdict) -> tuple[WorstRow, ...]:
+    """Return the queries that lose most by translating instead of staying."""
+    if verdict.keys is None:
+        return ()
+    kept, before = (verdict.query_scores(option) for option in ("translate", "stay"))
+    order = np.argsort(kept - before, kind="stable")[:MAX_LISTED]
+    return tuple(WorstRow(str(verdict.keys[i]), float(kept[i]), float(before[i])) for i in order if kept[i] < before[i])
 
 
-@dataclass(frozen=True, eq=False)
-class _Trial:
-    """A translator on rows that it was not fitted on; ``translated`` is None where it leads to no space of vectors."""
-
-    labels: tuple[str, str]
-    matched: Matched
-    rows: np.ndarray
-    anchor_rows: np.ndarray
-    """Rows of the source that it was fitted on."""
-    x: np.ndarray
-    y: np.ndarray
-    translated: np.ndarray | None
-
-    @staticmethod
-    def of(translator: Translator, source: Space, target: Space, most: int, seed: int) -> _Trial:
-        matched = match_keys(source, target)
-        seen = np.isin(key_hashes(matched.keys), translator.seen_keys_)
-        rows = drawn(np.flatnonzero(~seen), most, seed)
-        x, y = source.take(matched.x_rows[rows]), target.take(matched.y_rows[rows])
-        moved = np.asarray(translator.transform(x)) if len(x) > 1 and translator.target_map_ is None else None
-        old, new = _labeled([source, target])
-        return _Trial((old, new), matched, rows, matched.x_rows[seen], x, y, moved)
-
-    @property
-    def keys(self) -> np.ndarray:
-        return np.asarray(self.matched.keys[self.rows])
-
-    def spaces(self) -> dict[str, np.ndarray]:
-        named = dict(zip(self.labels, (self.x, self.y), strict=True))
-        return named if self.translated is None else {**named, "translated": self.translated}
-
-    def thresholds(self, queries: bool, seed: int) -> dict[str, Thresholds] | None:
-        """Return new thresholds for those of the old model, which is the target where queries are translated."""
-        if len(self.rows) < GROUPS:
-            return None
-        old, new = (self.y, self.x) if queries else (self.x, self.y)
-        found = {"new model": thresholds(old, new, seed=seed)}
-        if not queries and self.translated is not None:
-            found["translated"] = thresholds(old, self.translated, seed=seed)
-        return found
+def with_texts(rows: tuple[WorstRow, ...], spaces: Sequence[Space], column: str | None) -> tuple[WorstRow, ...]:
+    """Return items with their texts, from the first space that has the column, if one is requested."""
+    if column is None or not rows:
+        return rows
+    for space in spaces:
+        if column in space.others.column_names:
+            places = space.rows_of([row.key for row in rows])
+            texts = space.others.column(column).take(pa.array(places)).to_pylist()
+            return tuple(replace(row, text=str(text)) for row, text in zip(rows, texts, strict=True))
+    every = dict.fromkeys(name for space in spaces for name in space.others.column_names)
+    raise ValueError(f"There is no column {column!r} of texts.{suggest(column, every)}")
 
 
-def _name(space: Space, otherwise: str) -> str:
-    return space.name or otherwise
+def measure_anchors(source: Space, rows: np.ndarray, x: np.ndarray, seed: int) -> Anchors | None:
+    """Diagnose the anchors in some rows of the source, centered, and how well they cover the rows of x."""
+    if len(rows) < 2 or not len(x):
+        return None
+    anchors = source.take(sample_rows(rows, MAX_ANCHORS, seed)).astype(np.float64)
+    center = np.mean(anchors, axis=0)
+    return Anchors(len(rows), len(anchors), diagnose_anchors(anchors - center, x - center))
 
 
-def _roles(source: Space, target: Space, others: Sequence[Space] = ()) -> Mapping[str, Space]:
-    return {"source": source, "target": target, **{f"other {i}": space for i, space in enumerate(others, start=1)}}
+def measure_geometry(spaces: Mapping[str, np.ndarray]) -> Geometry:
+    """Return singular values and norms of the rows of each space."""
+    norm = {name: norms(x) for name, x in spaces.items()}
+    varied = {name: x for name, x in spaces.items() if norm[name].std > CONSTANT * norm[name].mean}
+    relative = {name: np.asarray(row_norms(x)) / norm[name].mean for name, x in varied.items()}
+    singular = {name: _singular(x) for name, x in spaces.items()}
+    return Geometry(max(map(len, spaces.values())), singular, norm, Spread.of(relative) if relative else None)
 
 
-def _labeled(spaces: Sequence[Space]) -> dict[str, Any]:
-    """Return spaces by names that differ, whatever they are called."""
-    found: dict[str, Any] = {}
-    for i, space in enumerate(spaces, start=1):
-        name = _name(space, f"space {i}")
-        found[f"{name} ({i})" if name in found else name] = space
-    return found
+def _singular(x: np.ndarray) -> tuple[float, ...]:
+    """Return the singular values of the centered rows relative to the largest, without rounding noise."""
+    centered = x.astype(np.float64) - np.mean(x, axis=0, dtype=np.float64)
+    values = np.linalg.eigvalsh(centered.T @ centered)[::-1][: min(*x.shape, MAX_SINGULAR)]
+    live = values[values > values[0] * 1e-12]
+    return tuple(np.sqrt(live / values[0]).tolist())
+
+
+def measure_similarity(spaces: Sequence[Space], max_rows: int, seed: int) -> Similarity:
+    """Compare every two of several spaces on a sample of the items that all of them share."""
+    sample = _common_sample(spaces, max_rows, seed)
+    vectors = list(sample.values())
+    if len(vectors[0]) < 2:
+        raise ValueError(f"The {len(spaces)} spaces have 1 key in common: expected at least 2, and hundreds.")
+    return Similarity(len(vectors[0]), tuple(sample), {name: _matrix(m, vectors) for name, m in MEASURES.items()})
+
+
+def _matrix(measure: Any, vectors: Sequence[np.ndarray]) -> tuple[tuple[float, ...], ...]:
+    """Score every two spaces by a symmetric measure that is 1 of a space with itself."""
+    square = np.eye(len(vectors))
+    for i, x in enumerate(vectors):
+        for j, y in enumerate(vectors[:i]):
+            square[i, j] = square[j, i] = float(measure(x, y))
+    return tuple(map(tuple, square.tolist()))
+
+
+def measure_curve(translator: Translator, x: np.ndarray, y: np.ndarray, seed: int) -> PairsCurve | None:
+    """Return how held-out pairs are ranked by fewer pairs and by all, and what twice as many would add."""
+    curve = learning_curve(translator, x, y, seed=seed)
+    if curve is None:
+        return None
+    n, room = curve.anchors[-1], 1 - curve.values[-1]
+    scores = tuple(bootstrap(column, seed=seed) for column in curve.scores.T)
+    return PairsCurve(curve.anchors, scores, curve.gain(n, 2 * n, limit=room), len(y))

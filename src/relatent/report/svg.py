@@ -1,4 +1,4 @@
-"""Axes: where their marks stand and what they say."""
+"""Charts as SVG elements, and markup that is safe by its type: whatever is not markup yet is escaped."""
 
 from __future__ import annotations
 
@@ -7,25 +7,24 @@ from functools import singledispatch
 from html import escape
 from math import ceil, floor, isfinite, log10
 
-from relatent.report.document import (
-    Bar,
-    BarChart,
-    Chart,
-    HeatMap,
-    Histogram,
-    Line,
-    LineChart,
-)
+from relatent.report.document import Bar, BarChart, Chart, HeatMap, Histogram, Line, LineChart, number
 
 VOID = ("br", "hr", "meta")
-
-
-# Steps between marks that people read at a glance, in units of a power of ten.
+# Steps between ticks that are easy to read, in units of a power of ten.
 STEPS = (1, 2, 2.5, 5, 10)
+WIDTH, HEIGHT = 760, 300
+LEFT, RIGHT, TOP, BOTTOM = 64, 20, 34, 52
+# Of a bar chart: the height of a bar, the gap below it, and about the width of a letter, for names.
+BAR, GAP, LETTER = 22, 14, 7.5
+# Of a heat map: the side of a cell, and the margin for names.
+CELL, MARGIN = 64, 150
+# Colors of a heat map at 0 and 1, and the luminance at which black and white text have the same contrast, 4.58.
+PALE, DEEP = (240, 246, 252), (8, 48, 107)
+BLACK_SHOWS = 0.179
 
 
 class Markup(str):
-    """Text that is markup: it was made by :func:`tag`, or stands in this package."""
+    """Text that is markup: made by :func:`tag`, or a file of this package."""
 
     __slots__ = ()
 
@@ -33,22 +32,18 @@ class Markup(str):
 def tag(name: str, /, *children: object, **attributes: object) -> Markup:
     """Return an element. Children that are not :class:`Markup` are escaped, and so is every attribute.
 
-    An underscore in the name of an attribute stands for a hyphen; one at its end is dropped (``class_``). An attribute
-    that is None is left out.
+    Underscores in names of attributes become hyphens, except the last (``class_``). None omits an attribute.
 
     >>> tag("td", "<script>", class_="key")
     '<td class="key">&lt;script&gt;</td>'
     """
-    said = "".join(
-        f' {key.rstrip("_").replace("_", "-")}="{escape(str(value))}"'
-        for key, value in attributes.items()
-        if value is not None
-    )
-    return Markup(f"<{name}{said}>" if name in VOID else f"<{name}{said}>{joined(*children)}</{name}>")
+    given = {key.rstrip("_").replace("_", "-"): value for key, value in attributes.items() if value is not None}
+    start = f"<{name}" + "".join(f' {key}="{escape(str(value))}"' for key, value in given.items()) + ">"
+    return Markup(start if name in VOID else f"{start}{joined(*children)}</{name}>")
 
 
 def joined(*children: object) -> Markup:
-    """Return children one after the other, those that are not markup escaped.
+    """Concatenate children, and escape those that are not markup.
 
     >>> joined(tag("b", "a"), " & ", 3)
     '<b>a</b> &amp; 3'
@@ -58,18 +53,17 @@ def joined(*children: object) -> Markup:
 
 @dataclass(frozen=True)
 class Axis:
-    """A range of values that is laid out over a range of pixels, with a mark every ``step``, or by logarithm."""
+    """A range of values over a range of pixels, with ticks every ``step``; None: logarithmic."""
 
     low: float
     high: float
     start: float
     end: float
     step: float | None = None
-    """None: by logarithm."""
 
     @staticmethod
     def over(values: list[float], start: float, end: float, *, log: bool = False, zero: bool = False) -> Axis:
-        """Return an axis on which all values lie, between marks; with ``zero``, zero too.
+        """Return an axis that holds all values between its ticks; with ``zero``, zero too.
 
         >>> Axis.over([0.12, 0.87], 0, 100).ticks()
         [0.0, 0.2, 0.4, 0.6, 0.8, 1.0]
@@ -88,7 +82,7 @@ class Axis:
         return round(self.start + (self.end - self.start) * (value - low) / (high - low), 2)
 
     def ticks(self) -> list[float]:
-        """Return the values to mark."""
+        """Return the values of the ticks."""
         if self.step is None:
             powers = range(floor(log10(self.low)), ceil(log10(self.high)) + 1)
             marks = [m * 10.0**p for p in powers for m in ((1,) if len(powers) > 4 else (1, 2, 5))]
@@ -97,35 +91,15 @@ class Axis:
         return [round(i * self.step, 12) for i in range(first, last + 1)]
 
 
-def number(value: float) -> str:
-    """Return a mark as text, as short as it can be.
-
-    >>> number(0.25), number(20_000), number(1e-5)
-    ('0.25', '20,000', '1e-05')
-    """
-    return f"{value:,.0f}" if abs(value) >= 1_000 else f"{value:.4g}"
-
-
 def _step(low: float, high: float) -> float:
-    """Return the step that cuts a range into about five."""
+    """Return the step that divides a range into about five."""
     rough = ((high - low) or abs(high) or 1.0) / 5
     power = 10.0 ** floor(log10(rough))
     return next(step for step in STEPS if step * power >= rough * 0.999) * power
 
 
-WIDTH, HEIGHT = 760, 300
-LEFT, RIGHT, TOP, BOTTOM = 64, 20, 34, 52
-# Of a bar chart: the height of a bar with the gap below it. About as wide as a letter, to make room for names.
-BAR, GAP, LETTER = 22, 14, 7.5
-# Of a heat map: the side of a cell, and the room for names.
-CELL, MARGIN = 64, 150
-# Colors of a heat map at 0 and 1, and the luminance at which black and white text have the same contrast, 4.58.
-PALE, DEEP = (240, 246, 252), (8, 48, 107)
-BLACK_SHOWS = 0.179
-
-
 def draw(chart: Chart, name: str) -> Markup:
-    """Return a chart as an SVG element; ``name`` tells its parts from those of other charts in the page."""
+    """Return a chart as an SVG element; ``name`` makes its ids unique in the page."""
     width, height, shapes = _shapes(chart)
     return tag(
         "svg",
@@ -141,8 +115,8 @@ def draw(chart: Chart, name: str) -> Markup:
 
 @singledispatch
 def _shapes(chart: Chart) -> tuple[float, float, Markup]:
-    """Return the width and height of a chart, and what it is drawn of."""
-    raise TypeError(f"{type(chart).__name__} is no chart that can be drawn.")
+    """Return the width and the height of a chart, and its shapes."""
+    raise TypeError(f"{type(chart).__name__} cannot be drawn.")
 
 
 @_shapes.register
@@ -158,7 +132,7 @@ def _line_chart(chart: LineChart) -> tuple[float, float, Markup]:
 
 
 def _line(line: Line, i: int, x: Axis, y: Axis) -> Markup:
-    """Return the band of a line, the line, and its points where they are few."""
+    """Return the interval of a line as a band, the line, and its points if they are few."""
     kind = f"series s{i}" + (" expected" if line.expected else "")
     banded = [p for p in line.points if p.low is not None and p.high is not None]
     edge = [(p.x, p.high) for p in banded] + [(p.x, p.low) for p in reversed(banded)]
@@ -174,7 +148,7 @@ def _path(points: list[tuple[float, float | None]], x: Axis, y: Axis) -> str:
 
 
 def _grid(x: Axis, y: Axis, x_label: str, y_label: str) -> Markup:
-    """Return both axes: marks with their numbers, lines across, and what is shown along each."""
+    """Return both axes: ticks with their numbers, grid lines and labels."""
     across = [
         joined(
             tag("line", x1=LEFT, x2=WIDTH - RIGHT, y1=y.at(v), y2=y.at(v), class_="grid"),
@@ -192,7 +166,7 @@ def _grid(x: Axis, y: Axis, x_label: str, y_label: str) -> Markup:
 
 
 def _legend(names: list[str]) -> Markup:
-    """Return a key to the colors, right-aligned above the chart, where there is more than one to tell apart."""
+    """Return the names of the colors, right-aligned above the chart, if there are several."""
     if len(names) < 2:
         return Markup("")
     parts, right = [], float(WIDTH - RIGHT)
@@ -223,17 +197,16 @@ def _bar_chart(chart: BarChart) -> tuple[float, float, Markup]:
 
 
 def _bar(bar: Bar, top: float, x: Axis) -> Markup:
-    """Return a bar with its name before it, its interval across its end, and its value behind it."""
-    ends = sorted((x.at(0.0), x.at(bar.value)))
+    """Return a bar with its name, its interval and its value."""
+    ends, color = sorted((x.at(0.0), x.at(bar.value))), "bar s0" if bar.chosen else "bar other"
     middle, behind = top + BAR / 2, max(x.at(v) for v in (bar.value, bar.high, 0.0) if v is not None)
     parts = [
         tag("text", bar.name, x=x.start - 12, y=middle + 4, text_anchor="end", class_="name"),
-        tag("rect", x=ends[0], y=top, width=round(ends[1] - ends[0], 2), height=BAR, rx=2, class_=_bar_class(bar)),
+        tag("rect", x=ends[0], y=top, width=round(ends[1] - ends[0], 2), height=BAR, rx=2, class_=color),
         tag("text", f"{bar.value:.3f}", x=behind + 8, y=middle + 4, class_="value"),
     ]
     if bar.chance is not None:
-        place = x.at(bar.chance)
-        parts.append(tag("path", d=f"M{place} {top - 3} V{top + BAR + 3}", class_="whisker"))
+        parts.append(tag("path", d=f"M{x.at(bar.chance)} {top - 3} V{top + BAR + 3}", class_="whisker"))
     if bar.low is not None and bar.high is not None:
         low, high = x.at(bar.low), x.at(bar.high)
         d = f"M{low} {middle} H{high} M{low} {middle - 5} v10 M{high} {middle - 5} v10"
@@ -241,22 +214,17 @@ def _bar(bar: Bar, top: float, x: Axis) -> Markup:
     return joined(*parts)
 
 
-def _bar_class(bar: Bar) -> str:
-    return "bar s0" if bar.chosen else "bar other"
-
-
 @_shapes.register
 def _histogram(chart: Histogram) -> tuple[float, float, Markup]:
-    most = max(max(counts) for _, counts in chart.series)
     x = Axis.over(list(chart.edges), LEFT, WIDTH - RIGHT)
-    y = Axis.over([0.0, most], HEIGHT - BOTTOM, TOP, zero=True)
+    y = Axis.over([count for _, counts in chart.series for count in counts], HEIGHT - BOTTOM, TOP, zero=True)
     steps = [_steps(chart.edges, counts, i, x, y) for i, (_, counts) in enumerate(chart.series)]
     legend = _legend([name for name, _ in chart.series])
     return WIDTH, HEIGHT, joined(_grid(x, y, chart.label, "share of items"), *steps, legend)
 
 
 def _steps(edges: tuple[float, ...], counts: tuple[float, ...], i: int, x: Axis, y: Axis) -> Markup:
-    """Return the outline of a histogram, filled: outlines can lie over one another and still be told apart."""
+    """Return the outline of a histogram and its transparent area: several can overlap."""
     filled = [j for j, count in enumerate(counts) if count]
     inside = range(filled[0], filled[-1] + 1)
     tops = "".join(f" V{y.at(counts[j])} H{x.at(edges[j + 1])}" for j in inside)
@@ -284,10 +252,7 @@ def _heat_map(chart: HeatMap) -> tuple[float, float, Markup]:
 
 
 def _cell(value: float, left: float, top: float) -> Markup:
-    """Return a cell that is the darker the larger its value, which stands in it in whichever of black and white shows.
-
-    The colors are the same on a light and on a dark page, so that the contrast is too.
-    """
+    """Return a cell that is darker for a larger value; the colors are the same on a light and on a dark page."""
     share = min(max(value, 0.0), 1.0)
     fill = [round(pale + share * (deep - pale)) for pale, deep in zip(PALE, DEEP, strict=True)]
     ink = "#000" if luminance(fill) > BLACK_SHOWS else "#fff"
@@ -300,7 +265,7 @@ def _cell(value: float, left: float, top: float) -> Markup:
 
 
 def luminance(color: list[int]) -> float:
-    """Return how light a color of three bytes is, from 0 to 1 (WCAG 2.2).
+    """Return the relative luminance of an RGB color in bytes, from 0 to 1 (WCAG 2.2).
 
     >>> luminance([0, 0, 0]), luminance([255, 255, 255])
     (0.0, 1.0)
@@ -309,5 +274,5 @@ def luminance(color: list[int]) -> float:
     return float(sum(weight * c for weight, c in zip((0.2126, 0.7152, 0.0722), linear, strict=True)))
 
 
-def _short(name: str, most: int = 18) -> str:
-    return name if len(name) <= most else f"{name[: most - 1]}…"
+def _short(name: str, length: int = 18) -> str:
+    return name if len(name) <= length else f"{name[: length - 1]}…"

@@ -1,6 +1,12 @@
 """SEARCH: ask an index with queries of another model."""
 
-from relatent.search.mixed import MixedIndex
-from relatent.search.rerank import Found, Reranker, as_lookup
+from typing import TYPE_CHECKING
 
-__all__ = ["Found", "MixedIndex", "Reranker", "as_lookup"]
+from relatent._lazy import attach
+
+if TYPE_CHECKING:
+    from relatent.search.mixed import MixedIndex as MixedIndex
+    from relatent.search.rerank import Reranker as Reranker
+    from relatent.search.rerank import RerankResult as RerankResult
+else:
+    __getattr__, __dir__, __all__ = attach(__name__)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -11,7 +11,9 @@ from relatent._array import Array, as_matrix, as_parallel, check_count, suggest,
 from relatent._linalg import unit_norm
 from relatent.evaluate.neighbors import Neighbors, nearest
 from relatent.monitor.origin import tell_apart
-from relatent.translate.translator import Translator
+
+if TYPE_CHECKING:
+    from relatent.translate.translator import Translator
 
 # Of the anchors, the share nearest to a query that its scores are measured against.
 TAIL = 0.1
@@ -30,7 +32,7 @@ class MixedIndex:
     ===================  =======================================================================================
     ``calibrated``       :math:`(s - \mu_q) / \sigma_q` by the mean and standard deviation of the scores of the
                          tenth of the anchors that is nearest to the query. The anchors are the same items in both
-                         spaces, so that this measures both parts by the same yardstick
+                         spaces, so that both parts are on one scale
     ``share``            the rank within the part over the size of the part; needs no anchors
     ``rank``             reciprocal rank fusion, :math:`1 / (60 + \text{rank})`; needs no anchors, and knows nothing
                          of how large the parts are
@@ -49,6 +51,7 @@ class MixedIndex:
     References: Cormack et al., SIGIR 2009 (reciprocal rank fusion); Auckenthaler et al., Digital Signal Processing 2000
     (scores normalized per query by a cohort).
 
+    >>> from relatent import Translator
     >>> rng = np.random.default_rng(0)
     >>> y = rng.normal(size=(300, 4)); x = y @ rng.normal(size=(4, 4))
     >>> t = Translator(goal="retrieval", frozen_target=True).fit(y[:100], x[:100])
@@ -81,7 +84,9 @@ class MixedIndex:
         )
         for name, part, where in zip(("old", "new"), (self.old, self.new), self.rows, strict=True):
             if len(part) != len(where):
-                raise ValueError(f"The {name} part has {len(part)} vectors and {len(where)} rows: expected as many.")
+                raise ValueError(
+                    f"The {name} part has {len(part)} vectors and {len(where)} rows: expected one row per vector."
+                )
 
     @classmethod
     def of_collection(

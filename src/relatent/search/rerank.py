@@ -1,20 +1,22 @@
-"""What can be searched: arrays, spaces, FAISS indexes, stores, or a function of one's own, all asked in one way."""
+"""Retrieve candidates from an old index of any kind, and rerank them by a new model."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pyarrow as pa
 
+from relatent._array import is_space
 from relatent._linalg import unit_norm
 from relatent.decide.options import CANDIDATES
 from relatent.evaluate.neighbors import nearest
-from relatent.spaces.space import Space
-from relatent.translate import Translator
+
+if TYPE_CHECKING:
+    from relatent.spaces.space import Space
+    from relatent.translate import Translator
 
 Lookup = Callable[[np.ndarray, int], list[list[Any]]]
 """A function of queries (n, d) and k that returns the keys of each query's nearest items, nearest first."""
@@ -26,7 +28,7 @@ def as_lookup(index: Any) -> Lookup:
     >>> as_lookup(np.eye(3))(np.asarray([[0.0, 2.0, 0.1]]), 2)
     [[1, 2]]
     """
-    if isinstance(index, Space):
+    if is_space(index):
         return lambda queries, k: _nearest_keys(index.vectors, index.keys, queries, k)
     if isinstance(index, np.ndarray):
         return lambda queries, k: _nearest_keys(index, np.arange(len(index)), queries, k)
@@ -49,7 +51,7 @@ def _nearest_keys(vectors: np.ndarray, keys: np.ndarray, queries: np.ndarray, k:
 
 
 def _faiss_ids(index: Any, queries: np.ndarray, k: int) -> list[list[Any]]:
-    """Search a FAISS index as it is; −1 fills up where it found less."""
+    """Search a FAISS index as it is; it pads with −1 where it found fewer."""
     _, ids = index.search(np.ascontiguousarray(queries, dtype=np.float32), min(k, index.ntotal))
     return [[int(i) for i in row if i >= 0] for row in ids]
 
@@ -58,8 +60,8 @@ Embed = Callable[[Sequence[Any]], Any]
 
 
 @dataclass(frozen=True)
-class Found:
-    """What a search found: for each query its keys, the best first, and the cosines under the new model.
+class RerankResult:
+    """The keys of each query, the best first, and their cosines under the new model.
 
     ``embedded`` is how many items had to be embedded for it; the others were in the cache.
     """
@@ -71,18 +73,19 @@ class Found:
 
 @dataclass
 class Reranker:
-    """Search an old index with queries of a new model, and let the new model have the last word.
+    """Retrieve from an old index with queries of a new model, and rerank by the new model.
 
-    The translator takes queries of the new model into the space of the index (``Translator("retrieval",
-    frozen_target=True).fit(new, old)``). The index, which is not touched, gives ``candidates``; ``embed`` takes their
+    The translator maps queries of the new model into the space of the index (``Translator("retrieval",
+    frozen_target=True).fit(new, old)``). The index, which is not changed, gives ``candidates``; ``embed`` takes their
     keys and returns the new model's vectors of these items; the cosine to them decides. What was embedded once stays
-    in a cache, which grows into the vectors of a new index, the items that people look for first.
+    in a cache, which grows into the vectors of a new index, the most retrieved items first.
 
     ``index`` is an array or a Space in memory (keys or row numbers), a FAISS index (its ids), a store, or any function
     of (vectors, k) that returns keys.
 
     What breaks it: an item that the translated search does not find among its candidates cannot be ranked.
 
+    >>> from relatent import Translator
     >>> rng = np.random.default_rng(0)
     >>> new = rng.normal(size=(300, 6))
     >>> old = new @ np.linalg.qr(rng.normal(size=(6, 6)))[0] + 0.3 * rng.normal(size=(300, 6))
@@ -106,28 +109,34 @@ class Reranker:
         """Refuse a translator whose queries the index does not understand."""
         if self.translator.target_map_ is not None:
             raise ValueError(
-                "This translator moves both sides, and the index holds vectors that were not moved: fit it with "
-                'Translator("retrieval", frozen_target=True), or translate the index first.'
+                "This translator maps queries and documents into a shared space, and the index holds the documents as "
+                'they were: fit it with Translator("retrieval", frozen_target=True), or translate the index first.'
             )
         if self.candidates < 1:
             raise ValueError(f"{self.candidates} candidates were asked for: expected at least 1.")
         self._lookup: Lookup = as_lookup(self.index)
 
-    def search(self, queries: Any, k: int = 10) -> Found:
+    def search(self, queries: Any, k: int = 10) -> RerankResult:
         """Return the k best items for each query, which is a vector of the new model."""
         if not 1 <= k <= self.candidates:
-            raise ValueError(f"{k} items were asked for of {self.candidates} candidates: expected from 1 to as many.")
+            raise ValueError(
+                f"{k} items were asked for of {self.candidates} candidates: expected from 1 to {self.candidates}."
+            )
         asked = np.atleast_2d(np.asarray(queries))
         found = self._lookup(np.asarray(self.translator.transform(asked)), self.candidates)
         embedded = self._fill([key for keys in found for key in keys])
         self.asked.update(key for keys in found for key in keys)
         ranked = [self._ranked(query, keys, k) for query, keys in zip(unit_norm(asked), found, strict=True)]
-        return Found([keys for keys, _ in ranked], [scores for _, scores in ranked], embedded)
+        return RerankResult([keys for keys, _ in ranked], [scores for _, scores in ranked], embedded)
 
     def backfilled(self) -> Space:
         """Return the new vectors of everything embedded so far, with their keys: the beginning of a new index."""
         if not self.cache:
             raise ValueError("Nothing was embedded yet: search first.")
+        import pyarrow as pa
+
+        from relatent.spaces.space import Space
+
         return Space(np.stack(list(self.cache.values())), keys=pa.array(list(self.cache)))
 
     def remember(self, known: Space) -> None:

@@ -9,14 +9,17 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
-import pyarrow as pa
 
+from relatent._lazy import LazyModule
 from relatent.spaces.fingerprint import Fingerprint
 from relatent.spaces.probe import SpaceWarning
 
 if TYPE_CHECKING:
-    from relatent.spaces.quantize import Quantizer
+    import pyarrow as pa
 
+    from relatent.spaces.quantize import Quantizer
+else:
+    pa = LazyModule("pyarrow")
 
 # A chunk of about this size fills the caches of a matrix product and leaves room for several in memory.
 CHUNK_BYTES = 32 * 2**20

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import PurePosixPath
@@ -54,6 +55,18 @@ class Fingerprint:
         if self.probe is None or other.probe is None:
             return Match("same", "the dimensions are equal; nothing else is known")
         return compare_probes(self.probe, other.probe, self.dim)
+
+    @property
+    def id(self) -> str:
+        """A short hash that names the space, the same in reports, model cards, services and caches.
+
+        It depends on what is recorded; on the probe only where no model is, as there is nothing else to tell by.
+
+        >>> Fingerprint(384, "all-MiniLM-L6-v2").id
+        '412e168f8cbc4e06'
+        """
+        known = self if self.model is None else self.recorded()
+        return hashlib.sha256(known.to_json().encode()).hexdigest()[:16]
 
     def recorded(self) -> Fingerprint:
         """Return the same without the probe: what was said about the vectors, not what was measured."""

@@ -9,20 +9,26 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 
 from relatent._array import Array, as_parallel
 from relatent._errors import with_remedy
 from relatent._files import writing
+from relatent._lazy import LazyModule
 from relatent.spaces.keys import key_texts, key_values, repeated_keys, without_nulls
 from relatent.spaces.space import Space
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+else:
+    pa, pc = LazyModule("pyarrow"), LazyModule("pyarrow.compute")
 
 
 @dataclass(frozen=True, eq=False)
@@ -124,25 +130,25 @@ def align(spaces: Mapping[str, Array | Space]) -> Aligned:
             f"{' and '.join(keyed)} have keys and {without[0]} has none: expected keys in all or in none. Give "
             f"{without[0]} as a Space with keys."
         )
-    rows = common_rows(keyed)
-    vectors = as_parallel(**{name: space.take(rows[name]) for name, space in keyed.items()})
-    first = next(iter(keyed))
-    return Aligned(dict(zip(keyed, vectors, strict=True)), keyed[first].keys[rows[first]])
+    rows = common_rows(*keyed.values(), names=list(keyed))
+    taken = {name: space.take(part) for (name, space), part in zip(keyed.items(), rows, strict=True)}
+    keys = next(iter(keyed.values())).keys[rows[0]]
+    return Aligned(dict(zip(keyed, as_parallel(**taken), strict=True)), keys)
 
 
-def common_rows(spaces: Mapping[str, Space]) -> dict[str, np.ndarray]:
+def common_rows(first: Space, *others: Space, names: Sequence[str] = ()) -> tuple[np.ndarray, ...]:
     """Return the rows of each space whose keys are in all of them, in the order of the first. Reads no vector.
 
     >>> a, b = Space([[1.0], [2.0]], keys=["a", "b"]), Space([[2.0], [3.0]], keys=["b", "c"])
-    >>> {name: rows.tolist() for name, rows in common_rows({"a": a, "b": b}).items()}
-    {'a': [1], 'b': [0]}
+    >>> [rows.tolist() for rows in common_rows(a, b)]
+    [[1], [0]]
     """
-    first, *others = spaces
-    matched = {name: match_keys(spaces[first], spaces[name]) for name in others}
-    kept = reduce(np.intersect1d, (m.x_rows for m in matched.values()))
-    if not len(kept):
-        raise ValueError(f"No key is in all of {', '.join(spaces)}: expected anchors that all of them have.")
-    return {first: kept, **{name: m.y_rows[np.searchsorted(m.x_rows, kept)] for name, m in matched.items()}}
+    matches = [match_keys(first, other) for other in others]
+    kept = reduce(np.intersect1d, [one.x_rows for one in matches]) if matches else np.arange(len(first))
+    if len(matches) > 1 and not len(kept):
+        listed = names or [space.name or f"space {i}" for i, space in enumerate((first, *others))]
+        raise ValueError(f"No key is in all of {', '.join(listed)}: expected keys that all of them have.")
+    return kept, *(one.y_rows[np.searchsorted(one.x_rows, kept)] for one in matches)
 
 
 def duplicate_keys(space: Space) -> np.ndarray:

@@ -8,18 +8,20 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.types as kinds
 
 from relatent._array import to_numpy
+from relatent._lazy import LazyModule
 
-TEXT = pa.large_string()
-# Arrow's own type of UUIDs, which pyarrow has since version 18.
-UUID: Any = getattr(pa, "UuidType", ())
+if TYPE_CHECKING:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+    import pyarrow.types as kinds
+else:
+    pa, pc, kinds = (LazyModule(name) for name in ("pyarrow", "pyarrow.compute", "pyarrow.types"))
+
 # Whole floats up to here are exact integers.
 EXACT = 2.0**53
 
@@ -43,8 +45,8 @@ def key_texts(keys: Iterable[Any] | pa.Array | pa.ChunkedArray) -> pa.Array:
     ['7', '7', '7', '7']
     """
     column = _one_array(keys if isinstance(keys, pa.Array | pa.ChunkedArray) else as_column(keys))
-    if isinstance(column.type, UUID):
-        return pa.array([None if value is None else str(value) for value in column.to_pylist()], TEXT)
+    if _is_uuid(column.type):
+        return pa.array([None if value is None else str(value) for value in column.to_pylist()], pa.large_string())
     column = _decoded(column)
     for fits, read in _READERS:
         if fits(column.type):
@@ -62,7 +64,7 @@ def key_values(keys: Iterable[Any] | pa.Array | pa.ChunkedArray) -> pa.Array:
 
 def is_key_type(kind: pa.DataType) -> bool:
     """Return whether values of an Arrow type can be keys."""
-    if isinstance(kind, UUID):
+    if _is_uuid(kind):
         return True
     if isinstance(kind, pa.BaseExtensionType):
         kind = kind.storage_type
@@ -139,7 +141,7 @@ def as_column(keys: Iterable[Any]) -> pa.Array:
     try:
         return pa.array(values)
     except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError):
-        return pa.array([_text_of_one(value) for value in values], TEXT)
+        return pa.array([_text_of_one(value) for value in values], pa.large_string())
 
 
 def _text_of_one(value: Any) -> str | None:
@@ -155,20 +157,20 @@ def _one_array(column: pa.Array | pa.ChunkedArray) -> pa.Array:
 
 def _decoded(column: pa.Array) -> pa.Array:
     """Return dictionary-encoded keys as what they stand for, and those of an extension type as they are stored."""
-    if isinstance(column, pa.ExtensionArray) and not isinstance(column.type, UUID):
+    if isinstance(column, pa.ExtensionArray) and not _is_uuid(column.type):
         column = column.storage
     return column.cast(column.type.value_type) if kinds.is_dictionary(column.type) else column
 
 
 def _from_text(column: pa.Array) -> pa.Array:
-    texts = column.cast(TEXT)
+    texts = column.cast(pa.large_string())
     ascii_only = pc.all(pc.string_is_ascii(texts)).as_py() is not False
     return texts if ascii_only else pc.utf8_normalize(texts, form="NFC")
 
 
 def _from_bytes(column: pa.Array) -> pa.Array:
     try:
-        return _from_text(column.cast(pa.large_binary()).cast(TEXT))
+        return _from_text(column.cast(pa.large_binary()).cast(pa.large_string()))
     except pa.ArrowInvalid:
         return _from_text(pa.array([None if value is None else _utf8_or_hex(value) for value in column.to_pylist()]))
 
@@ -183,17 +185,22 @@ def _utf8_or_hex(value: bytes) -> str:
 def _from_floats(column: pa.Array) -> pa.Array:
     values = column.cast(pa.float64()).to_numpy(zero_copy_only=False)
     exact = (np.trunc(values) == values) & (np.abs(values) < EXACT)
-    integers = pa.array(np.where(exact, values, 0).astype(np.int64)).cast(TEXT)
-    texts = pc.if_else(pa.array(exact), integers, column.cast(TEXT))
-    return pc.if_else(pa.array(np.isnan(values)), pa.scalar(None, TEXT), texts)
+    integers = pa.array(np.where(exact, values, 0).astype(np.int64)).cast(pa.large_string())
+    texts = pc.if_else(pa.array(exact), integers, column.cast(pa.large_string()))
+    return pc.if_else(pa.array(np.isnan(values)), pa.scalar(None, pa.large_string()), texts)
 
 
 def _from_digits(column: pa.Array) -> pa.Array:
     """Write decimals, dates and times without the zeros behind a decimal point."""
     if kinds.is_timestamp(column.type) and column.type.tz is not None:
         column = column.cast(pa.timestamp(column.type.unit, "UTC"))
-    texts = pc.replace_substring_regex(column.cast(TEXT), pattern=r"\.0+(Z?)$", replacement=r"\1")
+    texts = pc.replace_substring_regex(column.cast(pa.large_string()), pattern=r"\.0+(Z?)$", replacement=r"\1")
     return pc.replace_substring_regex(texts, pattern=r"(\.\d*[1-9])0+(Z?)$", replacement=r"\1\2")
+
+
+def _is_uuid(kind: pa.DataType) -> bool:
+    """Return whether a type is Arrow's own type of UUIDs, which pyarrow has since version 18."""
+    return isinstance(kind, getattr(pa, "UuidType", ()))
 
 
 def _is_text(kind: pa.DataType) -> bool:
@@ -214,9 +221,9 @@ def _first(keys: pa.Array) -> str:
 
 
 _READERS: tuple[tuple[Callable[[pa.DataType], bool], Callable[[pa.Array], pa.Array]], ...] = (
-    (lambda kind: kinds.is_integer(kind) or kinds.is_null(kind), lambda column: column.cast(TEXT)),
+    (lambda kind: kinds.is_integer(kind) or kinds.is_null(kind), lambda column: column.cast(pa.large_string())),
     (_is_text, _from_text),
     (_is_bytes, _from_bytes),
-    (kinds.is_floating, _from_floats),
+    (lambda kind: kinds.is_floating(kind), _from_floats),
     (_is_digits, _from_digits),
 )

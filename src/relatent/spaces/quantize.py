@@ -5,16 +5,20 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pyarrow as pa
 
 from relatent._array import as_matrix, suggest, to_numpy
 from relatent.spaces.chunks import Chunk, Rows
 from relatent.spaces.fingerprint import Fingerprint
 
+if TYPE_CHECKING:
+    import pyarrow as pa
+
 KINDS = ("int8", "uint8", "binary")
+# Bytes of one coordinate, by how vectors are stored.
+NUMBER_BYTES = {"float32": 4.0, "float16": 2.0, "int8": 1.0, "uint8": 1.0, "binary": 1 / 8}
 # The smallest and the largest code.
 LIMITS = {"int8": (-127, 127), "uint8": (0, 255)}
 # Coordinates beyond this quantile are cut off, so that one outlier does not spoil the scale of all.

@@ -1,4 +1,4 @@
-"""A sample of parallel rows that does not depend on how they were sharded: those of smallest seeded hash."""
+"""Samples of rows: seeded draws, and samples of pairs by smallest hash, which do not depend on the sharding."""
 
 from __future__ import annotations
 
@@ -6,6 +6,32 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+
+from relatent._array import random_generator
+
+# What the state of splitmix64 grows by.
+STEP = np.uint64(0x9E3779B97F4A7C15)
+
+
+def sample_rows(rows: int | np.ndarray, max_rows: int, seed: int | np.random.Generator | None) -> np.ndarray:
+    """Return at most ``max_rows`` of some rows, or of the first n, drawn by the seed, in order.
+
+    >>> sample_rows(3, 5, seed=0).tolist(), len(sample_rows(np.arange(10, 20), 5, seed=0))
+    ([0, 1, 2], 5)
+    """
+    given = np.arange(rows) if isinstance(rows, int) else rows
+    if len(given) <= max_rows:
+        return given
+    return np.sort(random_generator(seed).choice(given, max_rows, replace=False))
+
+
+def shuffled_rows(rows: int | np.ndarray, max_rows: int, seed: int | np.random.Generator | None) -> np.ndarray:
+    """Return at most ``max_rows`` of some rows, or of the first n, in random order: fewer rows are the first of more.
+
+    >>> shuffled_rows(5, 2, seed=0).tolist() == shuffled_rows(5, 5, seed=0)[:2].tolist()
+    True
+    """
+    return random_generator(seed).permutation(rows)[:max_rows]
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,13 +72,18 @@ class Sample:
         """Return the pairs of smallest seeded hash: of a union of samples, those that the whole would have kept."""
         if len(self) <= size:
             return self
-        return self.part(np.sort(np.argpartition(_hashed(self.ids, seed), size)[:size]))
+        return self.part(np.sort(np.argpartition(hashed(self.ids, seed), size)[:size]))
 
 
-def _hashed(ids: np.ndarray, seed: int) -> np.ndarray:
-    """Return a seeded 64-bit hash of each id (splitmix64): as good as random, the same on every machine."""
+def hashed(ids: np.ndarray, seed: int) -> np.ndarray:
+    """Return a seeded 64-bit hash of each id: as good as random, the same on every machine."""
     with np.errstate(over="ignore"):
-        z = ids + np.uint64((0x9E3779B97F4A7C15 * (2 * seed + 1)) % 2**64)
+        return splitmix64(ids + np.uint64((int(STEP) * (2 * seed + 1)) % 2**64))
+
+
+def splitmix64(z: np.ndarray) -> np.ndarray:
+    """Mix the bits of 64-bit numbers, one to one: the output function of splitmix64 (Steele et al., 2014)."""
+    with np.errstate(over="ignore"):
         z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
         z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
         return np.asarray(z ^ (z >> np.uint64(31)))
@@ -85,8 +116,8 @@ def merged(samples: list[Sample], size: int, seed: int) -> Sample:
             "(start=) or hashes of its keys (ids=), so that rows can be told apart."
         )
     if len(ids) > size:
-        last = np.partition(_hashed(ids, seed), size - 1)[size - 1]
-        samples = [s.part(np.flatnonzero(_hashed(s.ids, seed) <= last)) for s in samples]
+        last = np.partition(hashed(ids, seed), size - 1)[size - 1]
+        samples = [s.part(np.flatnonzero(hashed(s.ids, seed) <= last)) for s in samples]
         ids = np.concatenate([s.ids for s in samples])
     weighted = any(s.weights is not None for s in samples)
     weights = [np.ones(len(s)) if s.weights is None else s.weights for s in samples] if weighted else None

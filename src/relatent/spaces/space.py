@@ -5,13 +5,13 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property, reduce
-from typing import Any
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pyarrow as pa
 
 from relatent._array import to_numpy
+from relatent._lazy import LazyModule
 from relatent.spaces.chunks import (
     ArrayRows,
     Chunk,
@@ -26,6 +26,11 @@ from relatent.spaces.chunks import (
 from relatent.spaces.fingerprint import Fingerprint
 from relatent.spaces.keys import as_column, key_values, rows_of
 from relatent.spaces.probe import Probe, ProbeBuilder, SpaceWarning, find_change, probed_ranges
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+else:
+    pa = LazyModule("pyarrow")
 
 
 class Space:
@@ -236,12 +241,10 @@ class Space:
 
     def aligned_with(self, *others: Space) -> tuple[np.ndarray, ...]:
         """Return the vectors of the keys that all these spaces share, in the order of this one."""
-        from relatent.spaces.join import match_keys
+        from relatent.spaces.join import common_rows
 
-        matches = [match_keys(self, other) for other in others]
-        rows = reduce(np.intersect1d, [matched.x_rows for matched in matches], np.arange(len(self)))
-        partners = [matched.y_rows[np.searchsorted(matched.x_rows, rows)] for matched in matches]
-        return (self.take(rows), *(other.take(part) for other, part in zip(others, partners, strict=True)))
+        spaces = (self, *others)
+        return tuple(space.take(rows) for space, rows in zip(spaces, common_rows(*spaces), strict=True))
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         """Return all vectors: NumPy's conversion of a space to an array."""

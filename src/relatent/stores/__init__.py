@@ -1,31 +1,52 @@
-"""Vectors where they live: one small module per store, found by the scheme of a URL or the suffix of a path."""
+"""Vectors where they live: one small module per store, found by the scheme of a URL or the suffix of a path.
+
+Nothing that a store needs is imported before it is opened.
+"""
 
 from __future__ import annotations
 
 import os
-from importlib import import_module
+from functools import partial
 
-from relatent.spaces.io.schemes import SCHEMES, is_store
-from relatent.stores.address import Address, StoreError
-from relatent.stores.codes import calibrated
-from relatent.stores.store import Field, Hits, Shard, Store
+from relatent._errors import StoreError
+from relatent._schemes import is_store, register
+from relatent.stores.address import Address
+from relatent.stores.base import Hits, Shard, Store
+from relatent.stores.chroma import ChromaStore
+from relatent.stores.faiss import FaissStore
+from relatent.stores.fields import Field, Roles, calibrated
+from relatent.stores.lance import LanceStore
+from relatent.stores.pgvector import PgvectorStore
+from relatent.stores.qdrant import EdgeStore, QdrantStore
+from relatent.stores.rows import open_rows
 
-__all__ = ["Address", "Field", "Hits", "Shard", "Store", "StoreError", "calibrated", "is_store", "open_store"]
+__all__ = [
+    "STORES",
+    "Address",
+    "Field",
+    "Hits",
+    "Roles",
+    "Shard",
+    "Store",
+    "StoreError",
+    "calibrated",
+    "is_store",
+    "open_store",
+]
+
+# Every store, in the order of the documentation.
+STORES: tuple[type[Store], ...] = (PgvectorStore, QdrantStore, EdgeStore, LanceStore, ChromaStore, FaissStore)
 
 
 def open_store(url: str | os.PathLike[str] | Address) -> Store:
-    """Open a store by its URL, or by an address that was parsed.
+    """Open a store by its URL, by a path that ends as a store does, or by an address that was parsed.
 
-    ============================================  ===================================================
-    ``postgresql://user@host/database/table``     PostgreSQL with pgvector; ``?vector=`` and ``?key=``
-    ``qdrant://host:6333/collection``             Qdrant; ``qdrant+edge:///folder`` its embedded engine
-    ``lance:///folder/table.lance``               Lance and LanceDB
-    ``chroma://host:8000/collection``             Chroma; ``chroma:///folder/collection`` embedded
-    ``faiss:///folder/index.faiss``               a FAISS index file, with its keys beside it
-    ============================================  ===================================================
-
-    A password is better given in the environment than in the URL: see each store's module.
+    ``postgresql://user@host/database/table`` is a table with pgvector, ``index.faiss`` an index file; the page on
+    stores lists the URLs of each. Passwords are better given in the environment than in a URL: see each store's module.
     """
     address = url if isinstance(url, Address) else Address.parse(url)
-    store: Store = import_module(f"relatent.stores.{SCHEMES[address.scheme]}").open_store(address)
-    return store
+    return next(store for store in STORES if address.scheme in store.schemes).at(address)
+
+
+for _store in STORES:
+    register(_store.schemes, _store.suffixes, partial(open_rows, _store))

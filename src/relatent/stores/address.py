@@ -8,14 +8,11 @@ from pathlib import Path
 from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
 
 from relatent._array import suggest
-from relatent.spaces.io.schemes import SCHEMES, SUFFIXES
+from relatent._errors import StoreError
+from relatent._schemes import known_schemes, scheme_of
 
 # Options that must not be in a URL, which is shown, logged and saved.
 SECRETS = ("api_key", "apikey", "api-key", "token", "sslpassword")
-
-
-class StoreError(ValueError):
-    """A store that cannot do what was asked; the message names the store, without its password, and what to do."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -46,10 +43,15 @@ class Address:
         url = os.fspath(url)
         if "://" not in url:
             file = Path(url).absolute()
-            return Address(SUFFIXES[file.suffix.lower()], "", None, str(file.parent), file.name)
+            scheme = scheme_of(url)
+            if scheme is None:
+                raise StoreError(
+                    f"{url} names no store: give a URL such as {known_schemes()[0]}://…, or a path to a store."
+                )
+            return Address(scheme, "", None, str(file.parent), file.name)
         parts = urlsplit(url)
-        if parts.scheme not in SCHEMES:
-            raise StoreError(f"No store is known by {parts.scheme!r}.{suggest(parts.scheme, SCHEMES)}")
+        if parts.scheme not in known_schemes():
+            raise StoreError(f"No store is known by {parts.scheme!r}.{suggest(parts.scheme, known_schemes())}")
         options = dict(parse_qsl(parts.query))
         password = options.pop("password", unquote(parts.password or ""))
         folder, _, name = parts.path.rstrip("/").rpartition("/")

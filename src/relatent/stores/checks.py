@@ -1,196 +1,134 @@
-"""What every store checks in the same words: roles, dimensions, vectors that cannot be read."""
+"""What every store checks, in the same words: roles, names, dimensions, keys."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from types import TracebackType
-from typing import Any, Protocol, Self
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
 
 from relatent._array import suggest
+from relatent._errors import StoreError, with_remedy
+from relatent._files import locked
 from relatent.spaces.keys import key_texts
-from relatent.stores.address import Address, StoreError
-from relatent.stores.codes import CODES, encoded, is_coded
-from relatent.stores.store import Field, Shard, Unreadable
-
-# What vectors of numbers are compared by, in every store.
-NUMERIC_METRICS = ("cosine", "inner", "l2")
+from relatent.stores.address import Address
+from relatent.stores.fields import CODES, NUMERIC_METRICS, Field, Roles, encoded, is_coded
 
 
-class Closing:
-    """A store that is closed at the end of a ``with`` block."""
+class Checks:
+    """The checks of one store; an error is a :class:`StoreError` that names ``str(address)``, never the password."""
 
-    def close(self) -> None:
-        """Close the connection or file."""
+    address: Address
+    holds: ClassVar[Mapping[str, tuple[str, ...]]] = {"float32": NUMERIC_METRICS}
+    """The dtypes that a new field can have, and the metrics of each."""
+    no_codes: ClassVar[str] = ""
+    """What to choose instead, where it holds no codes."""
 
-    def __enter__(self) -> Self:
-        return self
+    def _find(self, roles: Roles, given: Field) -> Field:
+        """Return the field of the store that has the name given."""
+        if given.name not in roles.fields:
+            raise StoreError(f"{self.address} has no vector field {given.name!r}.{suggest(given.name, roles.fields)}")
+        return roles.fields[given.name]
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
+    def _new(self, roles: Roles, given: Field | None = None) -> Field:
+        """Return the new field if there is one, and if it is the one given."""
+        if roles.new is None:
+            raise StoreError(f"{self.address} has no new field: add one first.")
+        if given is not None and given.name != roles.new.name:
+            raise StoreError(
+                f"{given.name!r} is not the new field of {self.address}: only {roles.new.name!r} can be written."
+            )
+        return roles.new
 
+    def _old(self, roles: Roles) -> Field:
+        if roles.old is None:
+            raise StoreError(f"{self.address} has no old field: nothing was switched, or it was dropped since.")
+        return roles.old
 
-class HasRoles(Protocol):
-    """Fields by what they are for."""
+    def _check_kind(self, new: Field) -> None:
+        """Refuse a field that the store cannot hold or compare."""
+        if new.metric not in self.holds.get(new.dtype, ()):
+            kinds = "; ".join(f"{any_of(dtypes)} with {any_of(metrics)}" for dtypes, metrics in alike(self.holds))
+            remedy = self.no_codes if self.no_codes and new.dtype in CODES else "Choose one of these."
+            raise StoreError(
+                f"{self.address} was asked for {new.dtype} vectors and the metric {new.metric}: expected {kinds}. "
+                f"{remedy}"
+            )
+        if new.dtype in CODES and new.scale is None:
+            raise StoreError(
+                f"{new.name!r} is to hold {new.dtype} codes, and what they stand for is not known: give the field a "
+                "scale (relatent.stores.calibrated)."
+            )
 
-    @property
-    def served(self) -> Field: ...  # noqa: D102
-    @property
-    def new(self) -> Field | None: ...  # noqa: D102
-    @property
-    def old(self) -> Field | None: ...  # noqa: D102
+    def _check_addable(self, roles: Roles, asked: Field) -> None:
+        """Refuse a field beside another new one, or before an earlier migration is finished."""
+        if roles.new is not None:
+            raise StoreError(
+                f"{self.address} has a new field {roles.new.name!r} already, of {roles.new.dim} coordinates: expected "
+                f"none or the same as {asked.name!r}. Resume that migration, or drop its field first."
+            )
+        check_no_old(self.address, roles.old)
 
+    def _check_name(self, new: Field, taken: Iterable[str]) -> None:
+        if new.name in taken:
+            raise StoreError(f"{new.name!r} of {self.address} is taken: give the new field another name.")
 
-class RoleKeeper(Closing):
-    """A store that keeps which of its fields is served, is new, or was served before, and looks it up each time."""
+    def _as_vectors(self, into: Field, vectors: Any) -> np.ndarray:
+        """Return finite vectors of the dimension of a field, as they are kept."""
+        array: np.ndarray = np.asarray(vectors)
+        if array.ndim != 2 or array.shape[1] != into.dim:
+            raise StoreError(
+                f"The vectors have shape {array.shape} and {into.name!r} of {self.address} takes {into.dim} "
+                "coordinates: expected the same last axis. Translate them first, or add another field."
+            )
+        if not np.isfinite(array).all():
+            row = int(np.argmin(np.isfinite(array).all(axis=1)))
+            raise StoreError(f"The vector in row {row} is not finite: {self.address} takes none such. Leave it out.")
+        if into.dtype == "bit":
+            return np.asarray(array > 0)
+        if is_coded(into):
+            return encoded(into, array)
+        return array.astype(np.float16 if into.dtype == "float16" else np.float32, copy=False)
 
-    writes_while_read = False
-    compares_codes = False
+    def _as_queries(self, of: Field, vectors: Any) -> np.ndarray:
+        """Return queries of the dimension of a field."""
+        array = np.asarray(vectors, dtype=np.float32)
+        if array.ndim != 2 or array.shape[1] != of.dim:
+            raise StoreError(
+                f"The queries have shape {array.shape} and {of.name!r} of {self.address} has {of.dim} coordinates: "
+                "expected the same last axis. Encode them with the model of these vectors."
+            )
+        return array
 
-    def state(self, shard: Shard) -> str | None:
-        """Return None: only reading tells whether something has changed."""
-        return None
-
-    def flush(self) -> None:
-        """Do nothing: every write is durable when it returns."""
-        return
-
-    def _current(self) -> HasRoles:
-        """Return the roles as the store has them now."""
-        raise NotImplementedError
-
-    @property
-    def served(self) -> Field:
-        """The field that searches read."""
-        return self._current().served
-
-    @property
-    def new(self) -> Field | None:
-        """The field that was added and is not served yet."""
-        return self._current().new
-
-    @property
-    def old(self) -> Field | None:
-        """The field that was served before the last switch."""
-        return self._current().old
-
-
-def check_kind(address: Address, new: Field, held: Mapping[str, tuple[str, ...]], no_codes: str = "") -> None:
-    """Refuse a field that a store cannot hold or compare.
-
-    ``held`` are the metrics that it has for each dtype; ``no_codes`` says what to do where it holds no codes.
-    """
-    if new.metric not in held.get(new.dtype, ()):
-        alike = {metrics: [dtype for dtype in held if held[dtype] == metrics] for metrics in held.values()}
-        kinds = "; ".join(f"{_any_of(dtypes)} with {_any_of(metrics)}" for metrics, dtypes in alike.items())
-        raise StoreError(
-            f"{address} was asked for {new.dtype} vectors and the metric {new.metric}: expected {kinds}. "
-            f"{no_codes if no_codes and new.dtype in CODES else 'Choose one of these.'}"
-        )
-    if new.dtype in CODES and new.scale is None:
-        raise StoreError(
-            f"{new.name!r} is to hold {new.dtype} codes, and what they stand for is not said: give the field a scale "
-            "(relatent.stores.calibrated)."
-        )
-
-
-def _any_of(names: Sequence[str]) -> str:
-    """Return names as they are listed in a sentence.
-
-    >>> _any_of(["cosine", "inner", "l2"])
-    'cosine, inner or l2'
-    """
-    return " or ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
-
-
-def check_addable(address: Address, asked: Field, new: Field | None, old: Field | None) -> bool:
-    """Return whether a field is still to be added: not where it is there already. Refuse one beside another."""
-    if new == asked:
-        return False
-    if new is not None:
-        raise StoreError(
-            f"{address} has a new field {new.name!r} already, of {new.dim} coordinates: expected none or the same as "
-            f"{asked.name!r}. Go on with that migration, or drop its field first."
-        )
-    check_no_old(address, old)
-    return True
+    def _check_keys(self, keys: pa.Array, kind: pa.DataType) -> None:
+        """Refuse keys of another kind than the store's."""
+        if keys.type != kind:
+            raise StoreError(
+                f"The keys are {keys.type} and those of {self.address} are {kind}: give keys of that kind."
+            )
 
 
 def check_no_old(address: Address, old: Field | None) -> None:
     """Refuse to begin a migration before an earlier one is finished."""
     if old is not None:
-        raise StoreError(
-            f"{address} still keeps {old.name!r}, which was served before: go back to it (relatent migrate rollback) "
-            "or drop it (relatent migrate finish) before another field is added."
+        raise with_remedy(
+            StoreError(f"{address} still keeps {old.name!r}, which was served before."),
+            python="Serve it again (switch_back) or drop it (drop_old) before another field is added.",
+            command="Go back to it (relatent migrate rollback) or drop it (relatent migrate finish) first.",
         )
 
 
-def check_new(address: Address, new: Field | None, given: Field | None = None) -> Field:
-    """Return the new field if there is one, and if it is the one given."""
-    if new is None:
-        raise StoreError(f"{address} has no new field: add one first.")
-    if given is not None and given.name != new.name:
-        raise StoreError(f"{given.name!r} is not the new field of {address}, which is {new.name!r}: only that changes.")
-    return new
+def busy(address: Address) -> StoreError:
+    """Return the error for a store that another migration has locked."""
+    return StoreError(f"Another migration of {address} is running: wait for it to end, or stop it.")
 
 
-def check_old(address: Address, old: Field | None) -> Field:
-    """Return the old field if there is one."""
-    if old is None:
-        raise StoreError(f"{address} has no old field: nothing was switched, or it was dropped since.")
-    return old
-
-
-def check_whole(address: Address, old: Field | None, dropping: bool) -> Field:
-    """Return the old field if there is one that can be served again."""
-    field = check_old(address, old)
-    if dropping:
-        raise StoreError(
-            f"Dropping {field.name!r} of {address} was begun, so it cannot be served again: drop it to the end "
-            "(relatent migrate finish)."
-        )
-    return field
-
-
-def check_one_of(address: Address, given: Field, *known: Field | None) -> Field:
-    """Return the field of the store that has the name given."""
-    names = {field.name: field for field in known if field is not None}
-    if given.name not in names:
-        raise StoreError(f"{address} has no vector field {given.name!r}.{suggest(given.name, names)}")
-    return names[given.name]
-
-
-def as_vectors(address: Address, into: Field, vectors: Any) -> np.ndarray:
-    """Return finite vectors of the dimension of a field, as they are kept."""
-    array: np.ndarray = np.asarray(vectors)
-    if array.ndim != 2 or array.shape[1] != into.dim:
-        raise StoreError(
-            f"The vectors have shape {array.shape} and {into.name!r} of {address} takes {into.dim} coordinates: "
-            "expected the same last axis. Translate them first, or add another field."
-        )
-    if not np.isfinite(array).all():
-        row = int(np.argmin(np.isfinite(array).all(axis=1)))
-        raise StoreError(f"The vector in row {row} is not finite: {address} takes none such. Leave it out.")
-    if into.dtype == "bit":
-        return np.asarray(array > 0)
-    if is_coded(into):
-        return encoded(into, array)
-    return array.astype(np.float16 if into.dtype == "float16" else np.float32, copy=False)
-
-
-def as_queries(address: Address, of: Field, vectors: Any) -> np.ndarray:
-    """Return queries of the dimension of a field."""
-    array = np.asarray(vectors, dtype=np.float32)
-    if array.ndim != 2 or array.shape[1] != of.dim:
-        raise StoreError(
-            f"The queries have shape {array.shape} and {of.name!r} of {address} has {of.dim} coordinates: expected the "
-            "same last axis. Encode them with the model of these vectors."
-        )
-    return array
+def lock_file(path: Path, address: Address) -> AbstractContextManager[bool]:
+    """Lock a file for a migration of a store, or refuse. The file is made if it is not there."""
+    return locked(path, create=True, refusal=busy(address))
 
 
 def key_column(keys: pa.Array | pa.ChunkedArray) -> pa.Array:
@@ -204,30 +142,17 @@ def key_column(keys: pa.Array | pa.ChunkedArray) -> pa.Array:
     return column.cast(pa.large_string()) if text else key_texts(column)
 
 
-def same_kind(address: Address, keys: pa.Array | pa.ChunkedArray, kind: pa.DataType) -> pa.Array:
-    """Return keys of the kind that the store has."""
-    column = key_column(keys)
-    if column.type != kind:
-        raise StoreError(f"The keys are {column.type} and those of {address} are {kind}: give keys of that kind.")
-    return column
+def alike(holds: Mapping[str, tuple[str, ...]]) -> list[tuple[list[str], tuple[str, ...]]]:
+    """Return the dtypes that a store holds, together where they have the same metrics."""
+    return [
+        ([dtype for dtype in holds if holds[dtype] == metrics], metrics) for metrics in dict.fromkeys(holds.values())
+    ]
 
 
-def readable(address: Address, keys: pa.Array, vectors: np.ndarray, unreadable: Unreadable | None) -> np.ndarray:
-    """Return which rows hold finite vectors; name the first that does not, or tell of each."""
-    fine: np.ndarray = np.isfinite(vectors).all(axis=1)
-    for row in np.flatnonzero(~fine):
-        cannot_read(address, keys[int(row)].as_py(), "it is not finite", unreadable)
-    return fine
+def any_of(names: Sequence[str]) -> str:
+    """Return names as they are listed in a sentence.
 
-
-def cannot_read(address: Address, key: Any, reason: str, unreadable: Unreadable | None) -> None:
-    """Tell of a row that cannot be read, or raise."""
-    if unreadable is None:
-        raise StoreError(f"The vector of {key!r} in {address} cannot be read: {reason}. Mend it, or skip such rows.")
-    unreadable(key, reason)
-
-
-def cut(keys: pa.Array, rows: int) -> list[Shard]:
-    """Cut sorted keys into shards of about so many rows; the first and the last have no outer bound."""
-    bounds = [keys[at].as_py() for at in range(rows, len(keys), rows)]
-    return [Shard(low, high) for low, high in zip([None, *bounds], [*bounds, None], strict=True)]
+    >>> any_of(["cosine", "inner", "l2"])
+    'cosine, inner or l2'
+    """
+    return " or ".join(filter(None, [", ".join(names[:-1]), names[-1]]))

@@ -1,4 +1,4 @@
-"""What was written to a new field: a folder with one Arrow file per write, each whole or absent."""
+"""What was written to a new field: a folder with one Arrow file per write, each written atomically."""
 
 from __future__ import annotations
 
@@ -63,8 +63,8 @@ class Parts:
     def _save(self, file: Path, keys: pa.Array, vectors: np.ndarray) -> None:
         table = pa.table({"key": keys, "vector": as_lists(vectors)})
         with (
-            atomic_write(file) as aside,
-            pa.OSFile(str(aside), "wb") as out,
+            atomic_write(file) as tmp,
+            pa.OSFile(str(tmp), "wb") as out,
             pa.ipc.new_file(out, table.schema) as writer,
         ):
             writer.write_table(table)

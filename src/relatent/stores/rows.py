@@ -10,32 +10,33 @@ from functools import cached_property
 import numpy as np
 import pyarrow as pa
 
+from relatent._errors import StoreError
 from relatent.spaces.chunks import Chunk, Layout
 from relatent.spaces.fingerprint import Fingerprint
 from relatent.spaces.io.columns import ReadOptions
-from relatent.stores import open_store
-from relatent.stores.address import Address, StoreError
-from relatent.stores.store import Field, Shard
+from relatent.stores.address import Address
+from relatent.stores.base import Shard, Store
+from relatent.stores.fields import Field
 
-# Rows are found by number from the keys at every so many rows.
+# Rows are found by number from the keys at every BLOCK rows.
 BLOCK = 8_192
 
 
-def open_rows(url: str | os.PathLike[str], options: ReadOptions) -> StoreRows:
+def open_rows(kind: type[Store], url: str | os.PathLike[str], options: ReadOptions) -> StoreRows:
     """Open a store by its URL; the columns that are named take the place of those in the URL."""
     if options.keys is not None:
-        raise ValueError("keys= names the ids of an .npy file: a store has its own. Say key= for a column of it.")
+        raise ValueError("keys= names the ids of an .npy file: a store has its own. Name a column of it with key=.")
     address = Address.parse(url)
     named = {name: value for name, value in (("vector", options.vector), ("key", options.key)) if value is not None}
-    return StoreRows(replace(address, options=address.options | named), options.dtype)
+    return StoreRows(kind, replace(address, options=address.options | named), options.dtype)
 
 
 class StoreRows:
     """Rows in order of their keys. The store is open only while it is read, so that nothing is left to close."""
 
-    def __init__(self, address: Address, dtype: np.dtype | None = None) -> None:
-        self.address = address
-        with open_store(address) as store:
+    def __init__(self, kind: type[Store], address: Address, dtype: np.dtype | None = None) -> None:
+        self._kind, self.address = kind, address
+        with self._opened() as store:
             self._field: Field = store.served
             first = next(store.scan(self._field, rows=1, columns=None), None)
             if first is None:
@@ -44,6 +45,9 @@ class StoreRows:
         self.layout: Layout = first.layout
         self.schema: pa.Schema = first.others.schema
         self.dtype = np.dtype(dtype or first.vectors.dtype)
+
+    def _opened(self) -> Store:
+        return self._kind.at(self.address)
 
     @property
     def fingerprint(self) -> Fingerprint:
@@ -54,7 +58,7 @@ class StoreRows:
 
     @cached_property
     def _bounds(self) -> list[Shard]:
-        with open_store(self.address) as store:
+        with self._opened() as store:
             return store.shards(BLOCK)
 
     def chunks(self, start: int, stop: int, size: int) -> Iterator[Chunk]:
@@ -64,7 +68,7 @@ class StoreRows:
             return
         block = start // BLOCK
         low, row, at = self._bounds[block].low if block else None, block * BLOCK, start
-        with open_store(self.address) as store:
+        with self._opened() as store:
             for chunk in store.scan(self._field, shard=Shard(low, None), rows=min(size, BLOCK), columns=None):
                 part = slice(max(at - row, 0), stop - row)
                 row += len(chunk)
@@ -79,7 +83,7 @@ class StoreRows:
 
     def others(self, names: list[str] | None = None) -> pa.Table:
         """Read every column but the vectors, or some of them."""
-        with open_store(self.address) as store:
+        with self._opened() as store:
             tables = [chunk.others for chunk in store.scan(self._field, columns=names)]
         table = pa.concat_tables(tables) if tables else self._empty().others
         return table if names is None else table.select(names)

@@ -29,7 +29,7 @@ from relatent._array import (
 from relatent._linalg import map_rows, rows_per_chunk, unit_norm
 from relatent._saved import Saved, read_saved, understood, write_saved
 from relatent.evaluate.neighbors import Neighbors
-from relatent.project.coded_map import needs_matrix_target
+from relatent.project.codes import needs_matrix_target
 from relatent.project.relative import sparse_codes
 from relatent.spaces.join import align
 from relatent.spaces.normalize import Normalizer
@@ -187,12 +187,13 @@ class ASIF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         other.source_, other.target_ = self.target_, self.source_
         return other._count()
 
-    def save(self, path: str | os.PathLike[str]) -> None:
+    def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
         """Write a safetensors file. It holds the coupled vectors themselves: share it as you would share them."""
         check_is_fitted(self)
         arrays = {"source": to_numpy(self.source_.vectors), "target": to_numpy(self.target_.vectors)}
         about = {"top": self.top, "power": self.power, "normalize": self.normalize, "temperature": self.temperature}
-        write_saved(path, Saved(self.kind, arrays, {"options": about, "holds": "the coupled vectors of both sides"}))
+        saved = Saved(self.kind, arrays, {"options": about, "holds": "the coupled vectors of both sides"})
+        write_saved(path, saved, overwrite=overwrite)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:

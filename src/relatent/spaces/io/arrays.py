@@ -13,15 +13,16 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, BinaryIO, Protocol
 
 import numpy as np
 import pyarrow as pa
 
-from relatent._files import FileError
+from relatent._errors import with_remedy
+from relatent._files import FileError, dump_checked
 from relatent.spaces.chunks import Chunk, Layout, empty_others
 from relatent.spaces.fingerprint import Fingerprint
-from relatent.spaces.io.checksums import BLOCK, array_sum, damaged, read_note, readable, signed_note
+from relatent.spaces.io.checksums import BLOCK, BlockSums, array_sum, damaged, read_checks, readable
 from relatent.spaces.io.columns import META, VECTOR_NAMES, ReadOptions, choose, conform, refuse_keys, stored_fingerprint
 from relatent.spaces.io.columns import with_key as with_key_column
 
@@ -141,10 +142,9 @@ def check_size(path: Path, what: str, nbytes: int, options: ReadOptions) -> None
     """Refuse what is larger than may be held, by the size that the file states, before anything is allocated."""
     limit = options.max_memory or _physical_memory()
     if nbytes > limit:
-        raise FileError(
-            f"{path} states {nbytes:,} bytes for {what}: more than the {limit:,} that may be used. If it is not a "
-            "mistake, allow more with max_memory (--max-memory)."
-        )
+        problem = f"{path} states {nbytes:,} bytes for {what}: more than the {limit:,} that may be used."
+        words = "If it is not a mistake, allow more with {}."
+        raise with_remedy(FileError(problem), python=words.format("max_memory="), command=words.format("--max-memory"))
 
 
 def _physical_memory() -> int:
@@ -231,26 +231,28 @@ class StoredRows:
         return self._table if names is None else self._table.select(names)
 
 
-def checks_note(vector: str, shape: Shape, arrays: Mapping[str, np.ndarray], fingerprint: str) -> str:
-    """Return the record of everything in a file: the kind of matrix, and the checksum of every other array."""
-    return signed_note(
-        {
-            "vectors": [vector, shape.dtype.newbyteorder("<").str, list(shape.shape)],
-            "arrays": {name: array_sum(array) for name, array in arrays.items()},
-            "fingerprint": zlib.crc32(fingerprint.encode()),
-        }
-    )
+def file_notes(vector: str, shape: Shape, arrays: Mapping[str, np.ndarray], fingerprint: Fingerprint) -> dict[str, str]:
+    """Return the texts that a file of named arrays carries: its fingerprint, and the checksums of everything."""
+    known = fingerprint.to_json()
+    return {FINGERPRINT: known, CHECKS: dump_checked(_checks(vector, shape, arrays, known))}
+
+
+def _checks(vector: str, shape: Shape, arrays: Mapping[str, np.ndarray], fingerprint: str) -> dict[str, Any]:
+    """Return the kind of matrix, and the checksum of everything else in a file."""
+    return {
+        "vectors": [vector, shape.dtype.newbyteorder("<").str, list(shape.shape)],
+        "arrays": {name: array_sum(array) for name, array in arrays.items()},
+        "fingerprint": zlib.crc32(fingerprint.encode()),
+    }
 
 
 def _check_arrays(file: Container, vector: str, matrix: Matrix, arrays: Mapping[str, np.ndarray]) -> None:
-    note = read_note(file.notes[CHECKS], file.path)
-    found = read_note(
-        checks_note(vector, Shape(matrix.shape, matrix.dtype), arrays, file.notes.get(FINGERPRINT, "")), file.path
-    )
+    written = read_checks(file.notes[CHECKS], file.path)
+    found = _checks(vector, Shape(matrix.shape, matrix.dtype), arrays, file.notes.get(FINGERPRINT, ""))
     for part in ("vectors", "fingerprint"):
-        if note.get(part) != found[part]:
-            raise damaged(file.path, f"what it says of its {part}")
-    sums = note.get("arrays", {})
+        if written.get(part) != found[part]:
+            raise damaged(file.path, f"its record of the {part}")
+    sums = written.get("arrays", {})
     for name in sorted({*sums, *found["arrays"]}):
         if sums.get(name) != found["arrays"].get(name):
             raise damaged(file.path, f"column {name!r}")
@@ -326,6 +328,31 @@ class GatheredColumns:
             for table in self._tables:
                 conform(table, self._tables[0].schema)  # names the column that changed its type
             raise
+
+
+class VectorStream:
+    """Vectors that are appended to a file as bytes, with checksums of their blocks; the other columns are gathered."""
+
+    def __init__(self, file: BinaryIO, first: Chunk) -> None:
+        self._file, self._dim, self._dtype = file, first.vectors.shape[1], first.vectors.dtype.newbyteorder("<")
+        self.rows, self._sums, self._others = 0, BlockSums(), GatheredColumns()
+
+    @property
+    def shape(self) -> Shape:
+        """The shape and dtype so far."""
+        return Shape((self.rows, self._dim), self._dtype)
+
+    def append(self, chunk: Chunk) -> None:
+        """Append the rows of a chunk."""
+        data = np.ascontiguousarray(chunk.vectors, dtype=self._dtype).reshape(-1).view(np.uint8).data
+        self._file.write(data)
+        self._sums.add(data)
+        self.rows += len(chunk)
+        self._others.add(chunk)
+
+    def arrays(self, text: bool, numbers: bool = True) -> dict[str, np.ndarray]:
+        """Return what comes with the vectors: the other columns, and the checksums."""
+        return {**self._others.arrays(text, numbers), SUMS: self._sums.array()}
 
 
 def _has_nul(texts: Iterable[str]) -> bool:

@@ -7,7 +7,6 @@ someone who forges a file. Vectors are summed in blocks, so that a part of a fil
 
 from __future__ import annotations
 
-import json
 import zipfile
 import zlib
 from collections.abc import Iterator
@@ -18,7 +17,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from relatent._files import FileError
+from relatent._errors import with_remedy
+from relatent._files import FileError, load_checked, no_file
 
 BLOCK = 2**20
 
@@ -69,30 +69,19 @@ def array_sum(array: np.ndarray) -> int:
     return zlib.crc32(data, zlib.crc32(f"{array.dtype.newbyteorder('<').str} {array.shape}".encode()))
 
 
-def signed_note(note: dict[str, Any]) -> str:
-    """Return a note as JSON behind its own checksum.
-
-    >>> read_note(signed_note({"rows": 3}), "x")
-    {'rows': 3}
-    """
-    text = json.dumps(note, ensure_ascii=False, sort_keys=True)
-    return f"{zlib.crc32(text.encode()):08x} {text}"
-
-
-def read_note(text: str, path: Any) -> dict[str, Any]:
-    """Return what :func:`signed_note` was given; refuse a text that is not what it was."""
-    crc, _, note = text.partition(" ")
-    if crc != f"{zlib.crc32(note.encode(errors='replace')):08x}":
-        raise damaged(path, "its record of checksums")
-    return dict(json.loads(note))
+def read_checks(text: str, path: Any) -> dict[str, Any]:
+    """Return the record of checksums of a file."""
+    try:
+        return load_checked(text)
+    except FileError as error:
+        raise damaged(path, "its record of checksums") from error
 
 
 def damaged(path: Any, what: str) -> FileError:
     """Return the error for a file whose checksum does not match."""
-    return FileError(
-        f"{path} is damaged: {what} does not match the checksum that was written with it. Get a new copy, or read it "
-        "as it is with verify=False (--no-verify)."
-    )
+    problem = f"{path} is damaged: {what} does not match the checksum that was written with it. Get a new copy, or"
+    words = "read it without checks ({})."
+    return with_remedy(FileError(problem), python=words.format("verify=False"), command=words.format("--no-verify"))
 
 
 # What the libraries underneath raise over bytes that they did not expect; NumPy parses headers as Python, hence syntax.
@@ -110,7 +99,7 @@ def readable(path: Any) -> Iterator[None]:
     except (FileError, PermissionError, IsADirectoryError, ModuleNotFoundError):
         raise
     except FileNotFoundError as error:
-        raise FileNotFoundError(f"There is no file {path}: check the path.") from error
+        raise no_file(path) from error
     except UNREADABLE as error:
         said = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise FileError(

@@ -1,4 +1,4 @@
-"""Spaces on disk: read and write by suffix, whole or not at all, with bounded memory."""
+"""Spaces on disk: read and written by suffix, with bounded memory; files appear atomically."""
 
 from __future__ import annotations
 
@@ -14,14 +14,15 @@ from typing import Any
 import numpy as np
 
 from relatent._array import suggest
+from relatent._errors import with_remedy
 from relatent._files import FileError, atomic_write, exists_already
+from relatent._schemes import is_store, open_store_rows
 from relatent.spaces.chunks import Chunk, Layout, Rows
 from relatent.spaces.fingerprint import Fingerprint
 from relatent.spaces.io.columns import ReadOptions
 from relatent.spaces.io.folders import file_identity, list_files, open_local
 from relatent.spaces.io.formats import FormatWriter, format_of, module_of
 from relatent.spaces.io.remote import exists_remote, is_remote, open_remote, remote_identity, uploaded
-from relatent.spaces.io.schemes import is_store, open_store_rows, refuse_store
 from relatent.spaces.probe import ProbeBuilder
 from relatent.spaces.quantize import DecodedRows, Quantizer
 from relatent.spaces.space import Space
@@ -29,7 +30,7 @@ from relatent.spaces.space import Space
 AnyPath = str | os.PathLike[str]
 Create = Callable[[Path, Chunk, Fingerprint], FormatWriter]
 
-# What a command says once for all that it reads.
+# What a command sets once for all that it reads.
 _DEFAULTS: ContextVar[ReadOptions] = ContextVar("read_defaults", default=ReadOptions())  # noqa: B039 (frozen)
 
 
@@ -115,13 +116,13 @@ def file_row(path: AnyPath, row: int) -> tuple[str, int]:
 
 
 def input_identity(path: AnyPath) -> list[list[Any]]:
-    """Return the files that a path stands for, each with what changes when it is written anew: its size and date.
+    """Return the files that a path stands for, each with what changes when it is written again: its size and date.
 
     >>> import tempfile
     >>> file = Path(tempfile.mkdtemp(), "x.npy")
     >>> write_space(Space([[1.0]]), file)
     >>> before = input_identity(file)
-    >>> write_space(Space([[2.0]]), file)
+    >>> write_space(Space([[2.0]]), file, overwrite=True)
     >>> before == input_identity(file)
     False
     """
@@ -142,14 +143,14 @@ def write_space(
     *,
     format: str | None = None,
     others: bool = True,
-    overwrite: bool = True,
+    overwrite: bool = False,
     quantize: str | Quantizer | None = None,
 ) -> None:
-    """Write a space with its keys, its other columns and its fingerprint, chunk by chunk, whole or not at all.
+    """Write a space with its keys, its other columns and its fingerprint, chunk by chunk and atomically.
 
     A path without a suffix becomes a folder of Parquet files; ``format="datasets"`` a folder for Hugging Face
-    datasets. With ``others=False`` only keys and vectors are written. With ``overwrite=False`` a file that is there is
-    not replaced. ``quantize`` writes codes with their scale (see :func:`relatent.spaces.space_writer`).
+    datasets. With ``others=False`` only keys and vectors are written. An existing file is replaced only with
+    ``overwrite=True``. ``quantize`` writes codes with their scale (see :func:`relatent.spaces.space_writer`).
     """
     with space_writer(
         path, fingerprint=space.fingerprint, format=format, overwrite=overwrite, quantize=quantize
@@ -164,10 +165,10 @@ def space_writer(
     *,
     fingerprint: Fingerprint | None = None,
     format: str | None = None,
-    overwrite: bool = True,
+    overwrite: bool = False,
     quantize: str | Quantizer | None = None,
 ) -> Iterator[SpaceWriter]:
-    """Open a space for writing, chunk by chunk. It appears under its name when the block ends without an error.
+    """Open a space for writing, chunk by chunk. The file appears when the block ends without an error.
 
     The fingerprint says what is known of the new vectors; its probe is measured while they pass. ``quantize`` writes
     int8, uint8 or binary codes into Parquet or Arrow files, with their scale, which is that of the first chunk unless
@@ -181,15 +182,15 @@ def space_writer(
     >>> read_space(file).vectors.tolist()
     [[2.0], [4.0]]
     """
-    refuse_store(path)
+    _refuse_store(path)
     place = _place(path)
     create, merge = _format(place, format)
     if quantize is not None and not create.__module__.endswith((".parquet", ".arrow")):
         raise ValueError(f"{path} cannot hold codes with their scale: write them to Parquet or Arrow.")
     prepare = None if merge is None else partial(merge, overwrite=overwrite)
     begin = partial(uploaded, place) if isinstance(place, str) else partial(atomic_write, place)
-    with begin(overwrite=overwrite, prepare=prepare) as aside:
-        writer = SpaceWriter(create, aside, fingerprint, quantize)
+    with begin(overwrite=overwrite, prepare=prepare) as tmp:
+        writer = SpaceWriter(create, tmp, fingerprint, quantize)
         try:
             yield writer
             writer.finish()
@@ -250,7 +251,7 @@ class SpaceWriter:
 
 def check_new(path: AnyPath, *inputs: Space | AnyPath | None, overwrite: bool = False) -> None:
     """Refuse to write vectors to a store, and whatever :func:`check_output` refuses."""
-    refuse_store(path)
+    _refuse_store(path)
     check_output(path, *inputs, overwrite=overwrite)
 
 
@@ -267,6 +268,19 @@ def check_output(path: AnyPath, *inputs: Space | AnyPath | None, overwrite: bool
     there = exists_remote(place) if isinstance(place, str) else os.path.lexists(place)
     if there and not overwrite:
         raise exists_already(path)
+
+
+def _refuse_store(path: AnyPath) -> None:
+    """Refuse to write to a store as if it were a file."""
+    if is_store(path):
+        name = Path(os.fspath(path).split("?")[0]).name
+        raise with_remedy(
+            FileError(
+                f"{name} is in a store, where a migration adds vectors beside the old ones and then serves them."
+            ),
+            python="Use relatent.migrate, or give a path that ends in .parquet to write a file.",
+            command="Use relatent migrate, or give a path that ends in .parquet to write a file.",
+        )
 
 
 def _place(path: AnyPath) -> Path | str:

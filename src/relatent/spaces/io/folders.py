@@ -8,7 +8,7 @@ from pathlib import Path, PurePath
 
 import pyarrow as pa
 
-from relatent._files import FileError
+from relatent._files import FileError, no_file
 from relatent.spaces.chunks import Chunk, Joined, Rows, entries_of
 from relatent.spaces.io.arrays import Shape, check_inflation
 from relatent.spaces.io.checksums import readable
@@ -84,6 +84,8 @@ def join_files(parts: Sequence[Rows], names: Sequence[str]) -> Rows:
 def _open_file(path: Path, options: ReadOptions) -> Rows:
     if path.is_dir():  # a glob may match folders
         return open_local(path, options)
+    if not path.suffix and not path.exists():
+        raise no_file(path)
     kind = format_of(path)
     if options.keys is not None and kind != "npy":
         raise ValueError(f"keys= names the ids of an .npy file, and {path} is none: say key= for a column of it.")

@@ -19,10 +19,10 @@ from typing import IO, Any
 import numpy as np
 import pyarrow as pa
 
-from relatent._files import FileError, exists_already
+from relatent._errors import with_remedy
+from relatent._files import FileError, dump_checked, exists_already, load_checked
 from relatent.spaces.chunks import Chunk
 from relatent.spaces.fingerprint import Fingerprint
-from relatent.spaces.io.checksums import read_note, signed_note
 
 SUFFIX = ".relatent.json"
 BOM = b"\xef\xbb\xbf"
@@ -62,11 +62,13 @@ def scan_text(path: Path, verify: bool = True) -> TextFile:
     versions = _versions(beside)
     same = [v for v in versions if (v["size"], v["crc"]) == (found.size, found.crc)]
     if verify and not same:
-        raise FileError(
-            f"{path} is not what it was when it was written: {found.lines:,} lines, expected {versions[0]['lines']:,}, "
-            f"or other numbers in them. It is cut short, damaged or was changed. Get a new copy, delete {beside.name} "
-            "if this is wanted, or read it as it is with verify=False (--no-verify)."
+        problem = (
+            f"{path} has changed since it was written: {found.lines:,} lines, expected {versions[0]['lines']:,}, or "
+            f"other numbers in them. It is cut short, damaged or was edited. Get a new copy, delete {beside.name} if "
+            "the change is intended, or"
         )
+        words = "read it without checks ({})."
+        raise with_remedy(FileError(problem), python=words.format("verify=False"), command=words.format("--no-verify"))
     about = (same or versions)[0]
     if about["fingerprint"] is None:
         return found
@@ -102,6 +104,39 @@ def _text(path: Path, row: int, line: bytes) -> str:
         raise FileError(f"{path} is not UTF-8 in row {row} ({error}): convert it, or get a new copy.") from error
 
 
+class TextRows:
+    """Rows that are parsed block by block: what formats of text share."""
+
+    shape: tuple[int, int]
+
+    def chunks(self, start: int, stop: int, size: int) -> Iterator[Chunk]:
+        """Parse the rows from start to stop, ``size`` at a time."""
+        raise NotImplementedError
+
+    def others(self, names: list[str] | None = None) -> pa.Table:
+        """Read every column but the vectors, or some of them."""
+        tables = [chunk.others for chunk in self.chunks(0, self.shape[0], 2**14)]
+        table = pa.concat_tables(tables, promote_options="permissive")
+        return table if names is None else table.select(names)
+
+
+class TextWriter:
+    """Writes a file of text, and its sidecar at the end: what formats of text share."""
+
+    def __init__(self, path: Path, first: Chunk, _early: Fingerprint) -> None:
+        self._path, self._first, self._rows = path, first, 0
+        self._file = path.open("wb")
+
+    def finish(self, fingerprint: Fingerprint) -> None:
+        """Complete the file, and write its sidecar."""
+        self._file.flush()
+        write_sidecar(self._path, fingerprint, self._first)
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+
 def sidecar_path(path: Path) -> Path:
     """Return the path of the sidecar of a file."""
     return path.with_name(path.name + SUFFIX)
@@ -117,7 +152,7 @@ def write_sidecar(path: Path, fingerprint: Fingerprint, first: Chunk) -> None:
         "dtype": str(first.vectors.dtype),
         "integer_keys": integer,
     }
-    sidecar_path(path).write_text(signed_note({"versions": [version]}), "utf8")
+    sidecar_path(path).write_text(dump_checked({"versions": [version]}), "utf8")
 
 
 def merge_sidecars(new: Path, path: Path, overwrite: bool) -> None:
@@ -132,7 +167,7 @@ def merge_sidecars(new: Path, path: Path, overwrite: bool) -> None:
     if path.is_file():
         found = asdict(_scanned(path))
         old = [v for v in old if (v["size"], v["crc"]) == (found["size"], found["crc"])] or [found]
-        note = signed_note({"versions": [*_versions(sidecar_path(new)), *old]})
+        note = dump_checked({"versions": [*_versions(sidecar_path(new)), *old]})
         sidecar_path(new).write_text(note, "utf8")
 
 
@@ -147,7 +182,7 @@ def refuse_columns(names: list[str], path: Path, holds: str) -> None:
 
 def _versions(beside: Path) -> list[dict[str, Any]]:
     try:
-        versions = read_note(beside.read_text("utf8"), beside)["versions"]
+        versions = load_checked(beside.read_text("utf8"))["versions"]
         for version in versions:
             np.dtype(version["dtype"])
         return list(versions)

@@ -1,8 +1,8 @@
-"""Spaces through a function into new files: chunk by chunk, and resumed after a kill where the output is a folder.
+"""Apply a function to a space and write the result: chunk by chunk, resumable where the output is a folder.
 
-Parts of a folder are written in a hidden folder beside the target. Its name holds a hash of everything that decides
-what the parts hold: the input files, the translation, the cut into parts. A part counts once it is on the disk under
-its name and a record of it is too. When all parts count, the folder takes its name in one step.
+Parts of a folder are written in a hidden folder next to the target. Its name holds a hash of everything that decides
+what the parts hold: the input files, the translation, the ranges of the parts. A part counts once both its file and
+its record are on disk. When all parts count, the folder is renamed atomically.
 """
 
 from __future__ import annotations
@@ -23,12 +23,11 @@ from uuid import uuid4
 import numpy as np
 
 from relatent import __version__
-from relatent._files import FULL, atomic_write, check_folder_free, claimed, land_folder, writing
+from relatent._files import FULL, Records, check_folder_free, claimed, land_folder, writing
 from relatent._terminal import progress_bar
 from relatent.engines import Engine
 from relatent.spaces.chunks import Chunk
 from relatent.spaces.fingerprint import Fingerprint
-from relatent.spaces.io.checksums import read_note, signed_note
 from relatent.spaces.io.files import AnyPath, check_new, file_row, input_identity, space_writer
 from relatent.spaces.io.formats.parquet import MANIFEST, check_manifest, footer_sum, manifest_of
 from relatent.spaces.quantize import Quantizer
@@ -54,16 +53,16 @@ def _check_rows(vectors: np.ndarray, chunk: Chunk, space: Space, problem: str) -
     row = chunk.start + i
     name, row = (space.name or "the space", row) if space.path is None else file_row(space.path, row)
     key = "" if chunk.keys is None else f" (key {chunk.keys[i].as_py()!r})"
-    raise ValueError(f"Row {row}{key} of {name} {problem} cannot be translated: drop or mend it.")
+    raise ValueError(f"Row {row}{key} of {name} {problem} cannot be translated: drop or fix it.")
 
 
-# A part of about this size is worth going on after, and is a good size for a Parquet file.
+# A part of about this size is worth resuming after, and is a good size for a Parquet file.
 PART_BYTES = 256 * 2**20
-KEPT = "the finished parts are kept, and the same command goes on from there"
+KEPT = "the finished parts are kept, and the next run of the same job resumes from there"
 
 
 class ResumeWarning(UserWarning):
-    """A run goes on with what an earlier one left, or cannot use it."""
+    """A run resumes what an earlier one left, or cannot use it."""
 
 
 @dataclass(frozen=True)
@@ -89,7 +88,7 @@ class Part:
 def job_hash(space: Space, function: str, fingerprint: Fingerprint) -> str:
     """Return a hash of all that decides what is written: the input, the function (by a hash of it), the record.
 
-    A space in memory is another one in every run, and is never gone on with.
+    A space in memory is another one in every run, and is never resumed.
     """
     about = {
         "relatent": __version__,
@@ -112,7 +111,7 @@ def write_parts(
     engine: Engine,
     progress: bool | None = None,
 ) -> None:
-    """Write a space whose vectors are a function of another's as a folder; go on where a killed run of ``job`` stopped.
+    """Write a space whose vectors are a function of another's as a folder; resume a killed run of the same ``job``.
 
     A second run at the same time is refused. An input that cannot be translated leaves nothing behind; anything else
     that stops the run leaves the finished parts to the next one.
@@ -125,7 +124,7 @@ def write_parts(
         left = work.left(parts)
         with progress_bar(len(space), f"→ {path.name}", progress) as advance:
             advance(len(space) - sum(map(len, left)))
-            made = engine.map(_WritePart(space, function, fingerprint, work.aside), left)
+            made = engine.map(_WritePart(space, function, fingerprint, work.records.folder), left)
             for part, file in zip(left, made, strict=True):
                 work.keep(part, file)
                 advance(len(part))
@@ -157,35 +156,31 @@ class _Work:
     """What a run has written so far: parts, and in a hidden folder a record of each."""
 
     def __init__(self, folder: Path, job: str) -> None:
-        self.folder, self.job, self.aside = folder, job, folder / ".resume"
-        self.aside.mkdir(exist_ok=True)
+        # Not in the folder of the parts: this run holds its lock, for which an atomic write there would wait.
+        self.folder, self.job, self.records = folder, job, Records(folder / ".resume")
+        self.records.folder.mkdir(exist_ok=True)
 
     def left(self, parts: Sequence[Part]) -> list[Part]:
-        """Return the parts that are still to be written, and say what is gone on with and what cannot be used."""
+        """Return the parts that are still to be written; warn of what is resumed and of what cannot be used."""
         if self._is_complete(parts):
             return []
         left = [part for part in parts if not self._counts(part)]
         if len(left) < len(parts):
             done = len(parts) - len(left)
-            _say(f"This goes on with an earlier run, which wrote {done} of {len(parts)} parts.")
+            _warn(f"Resuming an earlier run, which wrote {done} of {len(parts)} parts.")
         return left
 
     def keep(self, part: Part, file: Path) -> None:
         """Let a written part count: its name first, its record after that."""
         os.replace(file, self.folder / part.name)  # noqa: PTH105 (one name for every rename)
-        self._write(self._record(part).name, signed_note(self._about(part)))
+        self.records.write(f"{part.name}.json", self._about(part))
 
     def complete(self, parts: Sequence[Part]) -> None:
         """Write the manifest of the folder, after which no record is needed."""
         if not self._is_complete(parts):
-            self._write(MANIFEST, manifest_of([self.folder / part.name for part in parts]))
-            os.replace(self.aside / MANIFEST, self.folder / MANIFEST)  # noqa: PTH105
-        shutil.rmtree(self.aside)
-
-    def _write(self, name: str, text: str) -> None:
-        # Not in the folder of the parts: that is locked by this run, and a writer locks the folder that it writes in.
-        with atomic_write(self.aside / name) as file:
-            file.write_text(text, "utf8")
+            self.records.write_bytes(MANIFEST, manifest_of([self.folder / part.name for part in parts]).encode())
+            os.replace(self.records.folder / MANIFEST, self.folder / MANIFEST)  # noqa: PTH105
+        shutil.rmtree(self.records.folder)
 
     def _is_complete(self, parts: Sequence[Part]) -> bool:
         """Return whether a run was killed after the last part, with nothing left to do but to name the folder."""
@@ -199,24 +194,21 @@ class _Work:
         return True
 
     def _counts(self, part: Part) -> bool:
-        record = self._record(part)
-        if not record.exists():
-            return False
         try:
-            matches = read_note(record.read_text("utf8", errors="replace"), record) == self._about(part)
+            record = self.records.read(f"{part.name}.json")
+            if record is None:
+                return False
+            matches = record == self._about(part)
         except (OSError, ValueError):
             matches = False
         if not matches:
-            _say(f"{part.name} of an earlier run does not match its record: it is written again.")
+            _warn(f"{part.name} of an earlier run does not match its record: it is written again.")
         return matches
 
     def _about(self, part: Part) -> dict[str, Any]:
         file = self.folder / part.name
         size, footer = file.stat().st_size, footer_sum(file)
         return {"job": self.job, "rows": [part.start, part.stop], "size": size, "footer": footer}
-
-    def _record(self, part: Part) -> Path:
-        return self.aside / f"{part.name}.json"
 
 
 @contextmanager
@@ -231,14 +223,14 @@ def _work_folder(path: Path, job: str) -> Iterator[Path]:
         for other in path.parent.glob(f".relatent-{escape(path.name)}-{'[0-9a-f]' * 16}.resume"):
             if other != folder:
                 with claimed(other, refusal):
-                    _say(f"An earlier run to {path} had other inputs or another translator: this one starts afresh.")
+                    _warn(f"An earlier run to {path} had other inputs or another translator: this one starts over.")
                     shutil.rmtree(other)
         yield folder
 
 
 @contextmanager
 def _kept(path: Path, folder: Path) -> Iterator[None]:
-    """Remove the work where going on would not help; otherwise say that it is kept."""
+    """Remove the work where resuming would not help; otherwise add a note to the error that it is kept."""
     try:
         yield
     except ValueError:
@@ -263,7 +255,7 @@ def _remove_if_empty(folder: Path) -> None:
         folder.rmdir()
 
 
-def _say(text: str) -> None:
+def _warn(text: str) -> None:
     warnings.warn(text, ResumeWarning, stacklevel=2)
 
 

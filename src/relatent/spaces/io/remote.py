@@ -12,7 +12,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from relatent._errors import needs
-from relatent._files import FileError, exists_already
+from relatent._files import FileError, exists_already, no_file
 from relatent.spaces.chunks import Rows
 from relatent.spaces.io.checksums import readable
 from relatent.spaces.io.columns import ReadOptions
@@ -39,7 +39,7 @@ def exists_remote(path: str) -> bool:
 
 
 def remote_identity(path: str) -> list[list[Any]]:
-    """Return the files at a remote path, each with what its store says changes when it is written anew."""
+    """Return the files at a remote path, each with what changes when it is written again."""
     fs, inside = _at(path, "look at")
     return [[name, fs.ukey(name)] for name in _names(fs, inside, path)]
 
@@ -71,7 +71,7 @@ def _names(fs: Any, inside: str, path: str) -> list[str]:
     else:
         found = [inside]
     if not found:
-        raise FileError(f"Nothing is at {path}: check the path.")
+        raise no_file(path)
     return sorted(found)
 
 
@@ -91,7 +91,7 @@ def _open_one(fs: Any, name: str, options: ReadOptions) -> Rows:
 
 
 class _Remote:
-    """A remote file that is opened anew for each pass."""
+    """A remote file that is opened again for each pass."""
 
     def __init__(self, fs: Any, name: str) -> None:
         self._fs, self.path = fs, name
@@ -103,9 +103,9 @@ class _Remote:
 
 @contextmanager
 def uploaded(
-    path: str, *, overwrite: bool = True, prepare: Callable[[Path, Path], None] | None = None
+    path: str, *, overwrite: bool = False, prepare: Callable[[Path, Path], None] | None = None
 ) -> Iterator[Path]:
-    """Yield a local path to write to, and upload what was written there: :func:`relatent._files.atomic_write` afar.
+    """Yield a local path to write to, and upload the result: the remote :func:`relatent._files.atomic_write`.
 
     Everything is uploaded under a hidden name and then moved. What describes the others (a sidecar, the manifest of a
     folder) is moved first, so that a reader in between finds the old file or refuses. Stores of objects have no step
@@ -148,18 +148,18 @@ def _fetched(fs: Any, inside: str, folder: Path) -> Path:
 
 def _land(fs: Any, folder: Path, inside: str, check: Callable[[], None]) -> None:
     parent, name = str(PurePosixPath(inside).parent), PurePosixPath(inside).name
-    aside = f"{parent}/.relatent-{secrets.token_hex(4)}.part"
-    fs.makedirs(aside, exist_ok=True)
+    tmp = f"{parent}/.relatent-{secrets.token_hex(4)}.part"
+    fs.makedirs(tmp, exist_ok=True)
     files = [file.relative_to(folder).as_posix() for file in sorted(folder.rglob("*")) if file.is_file()]
     files.sort(key=lambda file: (file != f"{name}/{MANIFEST}", file.startswith(f"{name}/"), file == name))
     try:
         for file in files:
-            fs.makedirs(str(PurePosixPath(aside, file).parent), exist_ok=True)
-            fs.put_file(str(folder / file), f"{aside}/{file}")
+            fs.makedirs(str(PurePosixPath(tmp, file).parent), exist_ok=True)
+            fs.put_file(str(folder / file), f"{tmp}/{file}")
         check()
         for file in files:
             fs.makedirs(str(PurePosixPath(parent, file).parent), exist_ok=True)
-            fs.mv(f"{aside}/{file}", f"{parent}/{file}")
+            fs.mv(f"{tmp}/{file}", f"{parent}/{file}")
     finally:
         with suppress(OSError):
-            fs.rm(aside, recursive=True)
+            fs.rm(tmp, recursive=True)

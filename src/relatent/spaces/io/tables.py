@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
+import numpy as np
 import pyarrow as pa
 
 from relatent._files import FileError
@@ -76,6 +77,17 @@ class TableRows:
         first = next(self._source.tables(0, 1, 1, [self.layout.vector]))
         first.validate(full=True)
         return int(as_matrix(first.column(0), self._source.path, 0).shape[1])
+
+
+def pieces_with(sizes: Sequence[int], start: int, stop: int) -> tuple[list[int], int]:
+    """Return which of consecutive pieces of given sizes hold rows start to stop, and how many rows come before them.
+
+    >>> pieces_with([10, 10, 10], 12, 15), pieces_with([10], 10, 10)
+    (([1], 10), ([], 10))
+    """
+    ends = np.cumsum(sizes, dtype=np.int64)
+    wanted = [i for i, end in enumerate(ends.tolist()) if end > start and end - sizes[i] < stop]
+    return wanted, int(ends[ends <= start].max(initial=0))
 
 
 def regrouped(batches: Iterable[Any], start: int, stop: int, size: int, schema: pa.Schema) -> Iterator[pa.Table]:

@@ -13,22 +13,14 @@ Until the old vectors are dropped, the table itself is not touched. What belongs
                     holds the roles and the provenance
 ==================  =================================================================================
 
-An UPDATE of a new column would rewrite every row, and enter each anew into the HNSW index of the old vectors:
+An UPDATE of a new column would rewrite every row, and enter each again into the HNSW index of the old vectors:
 ``benchmarks/stores_pgvector.py`` measures it. A switch replaces the view, in one transaction: applications that read
 ``items__served`` change over with it, and back. Inserts and deletes go to ``items`` as before.
 
-Dropping the old vectors drops the column of ``items``, which frees its place as rows are written anew (``VACUUM FULL``
+Dropping the old vectors drops the column of ``items``, which frees its place as rows are rewritten (``VACUUM FULL``
 does it at once). From then on ``items__new`` holds the vectors, and the next migration makes another table beside it.
 """
 
-from __future__ import annotations
-
-from relatent.stores.address import Address
 from relatent.stores.pgvector.store import PgvectorStore
 
-__all__ = ["PgvectorStore", "open_store"]
-
-
-def open_store(address: Address) -> PgvectorStore:
-    """Connect, and find the table."""
-    return PgvectorStore(address)
+__all__ = ["PgvectorStore"]

@@ -1,18 +1,23 @@
-"""What a table holds: its key, its vector column, and how the others come to Arrow."""
+"""What a table holds, and the view beside it: the key, the vector column, and in a note which vectors are served."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import hashlib
+import json
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import pyarrow as pa
 
+from relatent._errors import StoreError
 from relatent.spaces.io.columns import VECTOR_NAMES
-from relatent.stores.address import Address, StoreError
-from relatent.stores.pgvector.note import read_note
-from relatent.stores.pgvector.wire import KEY_TYPES, VECTOR_TYPES
-from relatent.stores.store import Field
+from relatent.stores.address import Address
+from relatent.stores.fields import Field, Roles
+from relatent.stores.pgvector.wire import KEY_TYPES, VECTOR_TYPES, psycopg
 
+MARK = "relatent"
+# PostgreSQL cuts longer names.
+MAX_NAME_BYTES = 63
 # What the note calls the column that the view shows the served vectors as.
 COLUMN = "column"
 # PostgreSQL's letter for a table of another server.
@@ -28,24 +33,6 @@ ARROW = {
     "text": pa.string(),
     "varchar": pa.string(),
     "bytea": pa.binary(),
-}
-
-
-@dataclass(frozen=True)
-class Metric:
-    """How pgvector names a metric: the operator, the end of the operator class, and the score of a distance d."""
-
-    operator: str
-    operator_class: str
-    one: float
-    """The score is ``one - d``."""
-
-
-METRICS = {
-    "cosine": Metric("<=>", "cosine_ops", 1.0),
-    "inner": Metric("<#>", "ip_ops", 0.0),
-    "l2": Metric("<->", "l2_ops", 0.0),
-    "hamming": Metric("<~>", "hamming_ops", 0.0),
 }
 
 
@@ -99,10 +86,11 @@ class Table:
     def payload(self, names: list[str]) -> list[Column]:
         """Return the columns of these names."""
         known = {column.name: column for column in self.columns}
-        missing = [name for name in names if name not in known]
-        if missing:
-            raise StoreError(f"{self.name} has no column {missing[0]!r}; it has: {', '.join(known)}.")
         return [known[name] for name in names]
+
+    def beside(self, what: str) -> Any:
+        """Return the name of something beside the table, with the schema, quoted."""
+        return _beside(self.schema, self.name, what)
 
 
 def find_table(cursor: Any, address: Address) -> Table:
@@ -173,7 +161,7 @@ def _key(cursor: Any, address: Address, oid: int, columns: tuple[Column, ...]) -
 
 def _noted_vector(cursor: Any, schema: str, name: str) -> Column | None:
     """Return the column that the view beside a table shows the served vectors as, if there is a view."""
-    note = read_note(cursor, schema, name) or {}
+    note = _read_note(cursor, schema, name) or {}
     return Column(**note[COLUMN]) if COLUMN in note else None
 
 
@@ -186,5 +174,84 @@ def _vector(address: Address, columns: tuple[Column, ...]) -> Column:
         raise StoreError(f"{given!r} is no vector column of {address}; such are: {', '.join(every)}.")
     usual = [name for name in VECTOR_NAMES if name in every]
     if given is None and not usual and len(every) > 1:
-        raise StoreError(f"{address} has several vector columns: {', '.join(every)}. Say which one with ?vector=.")
+        raise StoreError(f"{address} has several vector columns: {', '.join(every)}. Name one with ?vector=.")
     return every[given or next(iter([*usual, *every]))]
+
+
+# The view beside a table, and the note in its comment ----------------------------------------------------------------
+
+
+def name_beside(table: str, what: str) -> str:
+    """Return the name of something beside a table; one that is too long ends in its hash."""
+    name = f"{table}__{what}"
+    if len(name.encode()) <= MAX_NAME_BYTES:
+        return name
+    return f"{name.encode()[:40].decode(errors='ignore')}__{hashlib.sha256(name.encode()).hexdigest()[:16]}"
+
+
+def _beside(schema: str, table: str, what: str) -> Any:
+    return psycopg().sql.Identifier(schema, name_beside(table, what))
+
+
+def read_roles(cursor: Any, table: Table, own: Field | None) -> Roles:
+    """Read the note in the view's comment; without a view, the table's own column is served."""
+    note = _read_note(cursor, table.schema, table.name)
+    if note is not None:
+        return Roles.of_note(note)
+    assert own is not None  # a table without vectors of its own has a view
+    return Roles(own)
+
+
+def write_roles(cursor: Any, table: Table, before: Roles, roles: Roles) -> None:
+    """Make the view show what is served, and note the roles: one step for every reader, when the transaction ends."""
+    sql, name = psycopg().sql, table.beside("served")
+    if VECTOR_TYPES[before.served.dtype] != VECTOR_TYPES[roles.served.dtype]:  # a column of a view keeps its type
+        cursor.execute(sql.SQL("DROP VIEW IF EXISTS {}").format(name))
+    cursor.execute(
+        sql.SQL("CREATE OR REPLACE VIEW {} {} AS {}").format(name, _as_its_reader(cursor), _view(table, roles.served))
+    )
+    note = json.dumps({MARK: {**roles.note(), COLUMN: asdict(table.vector)}}, ensure_ascii=False)
+    cursor.execute(sql.SQL("COMMENT ON VIEW {} IS {}").format(name, sql.Literal(note)))
+
+
+def _read_note(cursor: Any, schema: str, table: str) -> dict[str, Any] | None:
+    """Read the note in the view's comment; None where there is no view."""
+    name = _beside(schema, table, "served").as_string()
+    cursor.execute("SELECT obj_description(to_regclass(%s), 'pg_class'), to_regclass(%s) IS NULL", (name, name))
+    text, absent = cursor.fetchone()
+    if absent:
+        return None
+    try:
+        return dict(json.loads(text or "")[MARK])
+    except (ValueError, KeyError, TypeError) as error:
+        raise StoreError(
+            f"{name} is there and was not made by relatent: rename it, since its name is needed."
+        ) from error
+
+
+def _view(table: Table, served: Field) -> Any:
+    """Select the table's columns in their order, with the served vectors under the name of the vector column.
+
+    The vectors have no dimension in the view's type, so that those of another dimension can take their place.
+    """
+    sql = psycopg().sql
+    own, kind = table.holds(served), VECTOR_TYPES[served.dtype]
+    vectors = sql.SQL("b.{}").format(sql.Identifier(table.vector.name)) if own else sql.SQL("n.vector")
+    shown = sql.SQL({"bit": "bit varying"}.get(kind, kind))
+    columns = [
+        sql.SQL("{}::{} AS {}").format(vectors, shown, sql.Identifier(column.name))
+        if column == table.vector
+        else sql.SQL("b.{}").format(sql.Identifier(column.name))
+        for column in sorted((*table.columns, table.vector), key=lambda column: column.number)
+    ]
+    view = sql.SQL("SELECT {} FROM {} b").format(sql.SQL(", ").join(columns), sql.Identifier(table.schema, table.name))
+    if own:
+        return view
+    joined = sql.SQL(" JOIN {} n ON n.key = b.{}")
+    return view + joined.format(table.beside(served.name), sql.Identifier(table.key.name))
+
+
+def _as_its_reader(cursor: Any) -> Any:
+    """Return the option by which a view shows no one more than the tables would, where the server has it."""
+    modern = cursor.connection.info.server_version >= 150_000
+    return psycopg().sql.SQL("WITH (security_invoker = true)" if modern else "")

@@ -1,14 +1,22 @@
-"""Rows as PostgreSQL sends and takes them in its binary format: keys, vectors, halfvecs and bits."""
+"""What crosses the wire to PostgreSQL: connections, its errors in words, and rows in its binary format."""
 
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable, Generator, Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from relatent._errors import StoreError, needs
+from relatent.stores.address import Address
+
+OWN_OPTIONS = ("vector", "key")
 Rows = bytes | memoryview
 COPY_START = b"PGCOPY\n\xff\r\n\0" + bytes(8)
 COPY_END = b"\xff\xff"
@@ -16,11 +24,128 @@ COPY_END = b"\xff\xff"
 VECTOR_TYPES = {"float32": "vector", "float16": "halfvec", "bit": "bit"}
 # What keys may be, and how they are written where their width is fixed.
 KEY_TYPES = {"int2": ">i2", "int4": ">i4", "int8": ">i8", "uuid": "V16", "text": None, "varchar": None}
+IS_UUID = r"^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$"
+# PostgreSQL's texts cannot hold a zero byte.
+IS_TEXT = r"^[^\x00]*$"
 
 
-def value_size(dtype: str, dim: int) -> int:
-    """Return how many bytes a vector has."""
-    return _value(dtype, dim).itemsize
+def psycopg() -> Any:
+    """Import psycopg at use."""
+    return needs("psycopg", "pgvector", "connect to PostgreSQL")
+
+
+class Connections:
+    """One connection for short work, made again when it was lost, and others for what takes long."""
+
+    def __init__(self, address: Address) -> None:
+        self._address = address
+        self._main: Any = None
+
+    @contextmanager
+    def transaction(self, settings: str = "", *, another: bool = False) -> Iterator[Any]:
+        """Yield a cursor in a transaction of the main connection, or of another one, for what stays open."""
+        with self._reporting():
+            if another:
+                with closing(self._connect()) as connection, _cursor(connection, settings) as cursor:
+                    yield cursor
+                return
+            if self._main is None or self._main.closed or self._main.broken:
+                self._main = self._connect()
+            with _cursor(self._main, settings) as cursor:
+                yield cursor
+
+    @contextmanager
+    def another(self) -> Iterator[Any]:
+        """Yield a connection that is closed at the end, such as one for a lock."""
+        with self._reporting(), closing(self._connect()) as connection:
+            yield connection
+
+    def close(self) -> None:
+        """Close the main connection."""
+        if self._main is not None:
+            self._main.close()
+
+    def _connect(self) -> Any:
+        address = self._address
+        options = {name: value for name, value in address.options.items() if name not in OWN_OPTIONS}
+        given = {
+            "host": address.host,
+            "port": address.port,
+            "user": address.user,
+            "password": address.password,
+            "dbname": address.path.strip("/"),
+            "application_name": "relatent",
+        }
+        known = {name: value for name, value in given.items() if value} | options
+        return psycopg().connect(**known, autocommit=True)
+
+    @contextmanager
+    def _reporting(self) -> Iterator[None]:
+        """Report which store failed and what to do, without the password even where libpq quotes it."""
+        errors = psycopg()
+        try:
+            yield
+        except errors.Error as error:
+            said = " ".join(str(error).split()) or type(error).__name__
+            if self._address.password:
+                said = said.replace(self._address.password, "…")
+            raise StoreError(f"{self._address}: {said.rstrip('.')}. {_remedy(error)}") from None
+
+
+@contextmanager
+def _cursor(connection: Any, settings: str) -> Iterator[Any]:
+    """Begin a transaction; settings such as the isolation go with it."""
+    with connection.transaction(), connection.cursor(binary=True) as cursor:
+        if settings:
+            cursor.execute(f"SET TRANSACTION {settings}")
+        yield cursor
+
+
+def _remedy(error: Exception) -> str:
+    errors = psycopg().errors
+    if isinstance(error, errors.InvalidPassword) or "password" in str(error):
+        return "Set PGPASSWORD to the password of this user."
+    if isinstance(error, errors.InsufficientPrivilege):
+        return "Ask for the right to read the table and to create tables beside it."
+    if isinstance(error, errors.DiskFull):
+        return "Free some space and run it again: what was written is kept."
+    if isinstance(error, psycopg().OperationalError):
+        return "If the server was restarted, run it again: what was written is kept."
+    return "Check the URL and its options."
+
+
+# Rows that are read --------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Page:
+    """Rows in order of their keys: many at a time as one row of the database, with all their vectors in one value.
+
+    A value of megabytes crosses a socket in few steps, where rows of their own wake up both sides every few kilobytes.
+    """
+
+    dims: list[int | None]
+    """The dimension of each row's vector, None where it is null."""
+    vectors: bytes
+    """The vectors of the field's dimension, one after the other."""
+    columns: dict[str, list[Any]]
+    """The values of the other columns, of every row."""
+
+
+def read_pages(
+    cursor: Any, ask: Callable[[Any], Any], names: list[str], key: str, rows: int
+) -> Generator[Page, None, None]:
+    """Yield pages of rows; ``ask`` returns the statement of the page behind a key, of the first page for None."""
+    after = None
+    while True:
+        dims, vectors, *columns = cursor.execute(ask(after)).fetchone()
+        if dims is None:
+            return
+        page = Page(dims, vectors or b"", dict(zip(names, columns, strict=True)))
+        yield page
+        if len(dims) < rows:
+            return
+        after = page.columns[key][-1]
 
 
 def decode(dtype: str, dim: int, values: bytes) -> np.ndarray:
@@ -29,6 +154,36 @@ def decode(dtype: str, dim: int, values: bytes) -> np.ndarray:
     if dtype == "bit":
         return np.unpackbits(body, axis=1, count=dim).astype(np.float32)
     return body.astype(dtype)
+
+
+# Rows that are written -----------------------------------------------------------------------------------------------
+
+
+def copy_in(cursor: Any, place: Any, rows: Rows) -> None:
+    """Copy rows; a key that is there already, or twice among them, is an error of the database."""
+    statement = psycopg().sql.SQL("COPY {} (key, vector) FROM STDIN (FORMAT binary)").format(place)
+    with cursor.copy(statement) as copy:
+        copy.write(COPY_START)
+        copy.write(rows)
+        copy.write(COPY_END)
+
+
+def copy_over(cursor: Any, place: Any, rows: Rows) -> None:
+    """Copy rows into a table that lives as long as the transaction, and from there over those that are there.
+
+    The last of a key that comes twice counts.
+    """
+    sql = psycopg().sql
+    like = sql.SQL("CREATE TEMPORARY TABLE relatent_rows ON COMMIT DROP AS SELECT * FROM {} WITH NO DATA")
+    cursor.execute(like.format(place))
+    cursor.execute("ALTER TABLE relatent_rows ADD row bigint GENERATED ALWAYS AS IDENTITY")
+    copy_in(cursor, sql.Identifier("relatent_rows"), rows)
+    cursor.execute(
+        sql.SQL(
+            "INSERT INTO {} SELECT DISTINCT ON (key) key, vector FROM relatent_rows ORDER BY key, row DESC "
+            "ON CONFLICT (key) DO UPDATE SET vector = excluded.vector"
+        ).format(place)
+    )
 
 
 def copy_rows(key_type: str, dtype: str, keys: pa.Array, vectors: np.ndarray) -> Rows:
@@ -46,6 +201,16 @@ def copy_rows(key_type: str, dtype: str, keys: pa.Array, vectors: np.ndarray) ->
     rows["fields"], rows["key_size"] = 2, np.dtype(kind).itemsize
     rows["key"] = _fixed(keys, key_type)
     return rows.view(np.uint8).data  # as it stands in memory: a copy of it would take as long as the rest
+
+
+def possible_keys(key_type: str, keys: pa.Array) -> np.ndarray:
+    """Return which keys a column of this type can hold; no other is in the table."""
+    if key_type.startswith("int"):
+        limits = np.iinfo(str(KEY_TYPES[key_type]).removeprefix(">"))
+        values = keys.to_numpy(zero_copy_only=False)
+        return np.asarray((values >= limits.min) & (values <= limits.max))
+    matched = pc.match_substring_regex(keys, IS_UUID if key_type == "uuid" else IS_TEXT)
+    return np.asarray(matched.to_numpy(zero_copy_only=False), bool)
 
 
 def _value(dtype: str, dim: int) -> np.dtype:

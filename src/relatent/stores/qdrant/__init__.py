@@ -10,26 +10,13 @@ embedded engine: in the file ``relatent.json`` of its folder), so a switch is on
 the vector that they search (``using=``): they change it together with the model of their queries.
 
 Where the URL names an alias, the new field is a collection of its own (``collection__field``) with a copy of the
-payload, and a switch moves the alias (:mod:`relatent.stores.qdrant.alias`): applications that search the alias change
-nothing but the model of their queries.
+payload, and a switch moves the alias (:class:`relatent.stores.qdrant.store.AliasStore`): applications that search the
+alias change nothing but the model of their queries.
 
 A server has no locks: two migrations are kept apart on one machine only.
 """
 
-from __future__ import annotations
-
-from relatent.stores.address import Address
-from relatent.stores.qdrant.alias import AliasStore
-from relatent.stores.qdrant.client import ClientEngine
+from relatent.stores.qdrant.edge import EdgeStore
 from relatent.stores.qdrant.store import QdrantStore
 
-__all__ = ["AliasStore", "QdrantStore", "open_store"]
-
-
-def open_store(address: Address) -> QdrantStore:
-    """Connect to a server, or open a folder of the client."""
-    engine = ClientEngine(address)
-    collection = engine.alias_target(address.name)
-    if collection is None:
-        return QdrantStore(address, engine)
-    return AliasStore(address, engine, collection)
+__all__ = ["EdgeStore", "QdrantStore"]

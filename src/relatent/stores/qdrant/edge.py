@@ -10,23 +10,31 @@ from uuid import UUID
 
 import numpy as np
 
-from relatent._errors import needs
+from relatent._errors import StoreError, needs
 from relatent._files import atomic_write
-from relatent.stores.address import Address, StoreError
-from relatent.stores.qdrant.engine import DTYPES, Point, distance_of, engine_name, field_of, vector_of
+from relatent.stores.address import Address
+from relatent.stores.base import Form, Store
+from relatent.stores.fields import Field
+from relatent.stores.qdrant.engine import DTYPES, Engine, Key, Point, distance_of, engine_name, field_of, vector_of
 from relatent.stores.qdrant.store import QdrantStore
-from relatent.stores.store import Field
 
 NOTE = "relatent.json"
 CONFIG, READY = "edge_config.json", "relatent-config.json"
 
 
-def open_store(address: Address) -> QdrantStore:
-    """Open a folder of the embedded engine."""
-    return QdrantStore(address, EdgeEngine(address))
+class EdgeStore(QdrantStore):
+    """A folder of the embedded engine."""
+
+    schemes = ("qdrant+edge",)
+    forms = (Form("Qdrant Edge", "qdrant+edge:///folder", "a named vector", "one file replaced"),)
+
+    @classmethod
+    def at(cls, address: Address) -> Store:
+        """Open a folder."""
+        return cls(address, EdgeEngine(address))
 
 
-class EdgeEngine:
+class EdgeEngine(Engine):
     """A shard in a folder. The engine itself keeps a second process out, as long as it is open."""
 
     def __init__(self, address: Address) -> None:
@@ -35,7 +43,7 @@ class EdgeEngine:
         self._shard: Any = None
         if not (self._folder / CONFIG).is_file():
             raise StoreError(f"{address} is not there, or no folder of Qdrant's embedded engine: check the path.")
-        with self._told():
+        with self.reporting():
             self._shard = self._loaded()
 
     def _loaded(self) -> Any:
@@ -66,12 +74,12 @@ class EdgeEngine:
 
     def write_note(self, note: dict[str, Any]) -> None:
         """Replace our file in the folder."""
-        with atomic_write(self._folder / NOTE) as aside:
-            aside.write_text(json.dumps(note, indent=1), "utf8")
+        with atomic_write(self._folder / NOTE) as tmp:
+            tmp.write_text(json.dumps(note, indent=1), "utf8")
 
     def scroll(
-        self, start: int | str | None, limit: int, vector: str | None, payload: bool
-    ) -> tuple[list[Point], int | str | None]:
+        self, start: Key | None, limit: int, vector: str | None, payload: bool
+    ) -> tuple[list[Point], Key | None]:
         """Return points in order of their ids from a start on, and the id that comes next."""
         asked = self._edge.ScrollRequest(
             offset=start,
@@ -79,19 +87,17 @@ class EdgeEngine:
             with_vector=False if vector is None else [engine_name(vector)],
             with_payload=payload,
         )
-        with self._told():
-            found, following = self._shard.scroll(asked)
+        found, following = self._ask(self._shard.scroll, asked)
         points = [
             Point(_plain(p.id), None if vector is None else vector_of(p.vector, vector), p.payload or {}) for p in found
         ]
         return points, None if following is None else _plain(following)
 
-    def existing(self, ids: list[int | str]) -> set[int | str]:
+    def existing(self, ids: list[Key]) -> set[Key]:
         """Return which ids there are."""
-        with self._told():
-            return {_plain(point.id) for point in self._shard.retrieve(ids, False, False)}
+        return {_plain(point.id) for point in self._ask(self._shard.retrieve, ids, False, False)}
 
-    def set_vectors(self, name: str, ids: list[int | str], vectors: np.ndarray) -> None:
+    def set_vectors(self, name: str, ids: list[Key], vectors: np.ndarray) -> None:
         """Set a vector of points that are there, and write it to the disk."""
         points = [
             self._edge.PointVectors(key, {engine_name(name): vector})
@@ -110,16 +116,16 @@ class EdgeEngine:
         """Remove a named vector. The engine cannot be loaded if it is killed before its config: that is made ready."""
         config = json.loads((self._folder / CONFIG).read_text("utf8"))
         config["vectors"].pop(engine_name(name))
-        with atomic_write(self._folder / READY) as aside:
-            aside.write_text(json.dumps(config), "utf8")
+        with atomic_write(self._folder / READY) as tmp:
+            tmp.write_text(json.dumps(config), "utf8")
         self._update(self._edge.UpdateOperation.delete_vector_name(engine_name(name)))
         (self._folder / READY).unlink()
 
-    def search(self, name: str, queries: np.ndarray, k: int, exact: bool) -> list[list[tuple[int | str, float]]]:
+    def search(self, name: str, queries: np.ndarray, k: int, exact: bool) -> list[list[tuple[Key, float]]]:
         """Ask one query after the other."""
         e, how = self._edge, self._edge.SearchParams(exact=exact)
         using = engine_name(name) or None
-        with self._told():
+        with self.reporting():
             found = [
                 self._shard.query(e.QueryRequest(limit=k, query=e.Query.Nearest(query, using=using), params=how))
                 for query in queries.tolist()
@@ -129,20 +135,15 @@ class EdgeEngine:
     def count(self, name: str) -> int:
         """Count the points that have a vector."""
         e = self._edge
-        with self._told():
+        with self.reporting():
             having = e.Filter(must=[e.HasVectorCondition(engine_name(name))])
             return int(self._shard.count(e.CountRequest(filter=having)))
 
     def build_index(self) -> None:
         """Run the engine's optimizers, which build its indexes."""
-        with self._told():
+        with self.reporting():
             self._shard.optimize()
             self._shard.flush()
-
-    @contextmanager
-    def lock(self) -> Iterator[None]:
-        """Do nothing more: who has the folder open has it alone."""
-        yield
 
     def close(self) -> None:
         """Close the folder."""
@@ -151,13 +152,13 @@ class EdgeEngine:
             self._shard = None
 
     def _update(self, operation: Any) -> None:
-        with self._told():
+        with self.reporting():
             self._shard.update(operation)
             self._shard.flush()
 
     @contextmanager
-    def _told(self) -> Iterator[None]:
-        """Say which store failed. The engine raises nothing more special than Exception."""
+    def reporting(self) -> Iterator[None]:
+        """Report which store failed. The engine raises nothing more special than Exception."""
         try:
             yield
         except StoreError:
@@ -168,5 +169,5 @@ class EdgeEngine:
             raise StoreError(f"{self._address}: {error}") from error
 
 
-def _plain(key: Any) -> int | str:
+def _plain(key: Any) -> Key:
     return str(key) if isinstance(key, UUID) else key

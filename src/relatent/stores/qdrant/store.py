@@ -1,177 +1,171 @@
-"""The store over one collection of named vectors; :mod:`relatent.stores.qdrant` says what a switch does."""
+"""The stores over a collection of named vectors and over an alias; :mod:`relatent.stores.qdrant` tells them apart."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
-from typing import Any
+from typing import Any, ClassVar
 from uuid import UUID
 
 import numpy as np
 import pyarrow as pa
 
 from relatent._array import suggest
-from relatent.spaces.chunks import Chunk, Layout, chunk_rows
-from relatent.stores.address import Address, StoreError
-from relatent.stores.checks import (
-    RoleKeeper,
-    as_queries,
-    as_vectors,
-    cannot_read,
-    check_addable,
-    check_kind,
-    check_new,
-    check_old,
-    check_one_of,
-    check_whole,
-    key_column,
-)
-from relatent.stores.codes import decoded, encoded, is_coded, read_as
-from relatent.stores.qdrant.engine import DEFAULT, HELD, Engine, Point, scores
-from relatent.stores.roles import Roles
-from relatent.stores.store import Field, Hits, Shard, Unreadable
+from relatent._errors import StoreError
+from relatent.stores.address import Address
+from relatent.stores.base import Form, Found, Purpose, Rows, Scan, Session, Shard, Store
+from relatent.stores.fields import NUMERIC_METRICS, Field, Roles, decoded, encoded, is_coded, quantizer
+from relatent.stores.qdrant.client import ClientEngine
+from relatent.stores.qdrant.engine import DEFAULT, Engine, Key, Point
 
 KEY = "id"
 # Ids without vectors are small; points with vectors and payload are asked for in fewer at a time.
 IDS_AT_A_TIME = 10_000
 POINTS_AT_A_TIME = 1_000
 # Points whose payload tells the names and types of its columns.
-LOOKED_AT = 1_000
+SAMPLED_POINTS = 1_000
 KINDS = {bool: pa.bool_(), int: pa.int64(), float: pa.float64()}
+# What the note in the second collection of an alias names: the collection that the alias stood for at first.
+FIRST = "beside"
+# What the note in the first collection names once an earlier one was dropped: what the names of collections begin with,
+# and the name of the vector in each of them.
+BASE, VECTOR = "base", "vector"
 
-Key = int | str
 
-
-class QdrantStore(RoleKeeper):
+class QdrantStore(Store):
     """A collection (:mod:`relatent.stores.qdrant`)."""
 
+    schemes = ("qdrant",)
+    extra = "qdrant"
+    forms: ClassVar[tuple[Form, ...]] = (
+        Form(
+            "Qdrant, a collection",
+            "qdrant://host:6333/collection",
+            "a named vector",
+            "one update of the collection's metadata",
+        ),
+        Form(
+            "Qdrant, an alias",
+            "qdrant://host:6333/alias",
+            "a collection beside, `collection__field`",
+            "the alias moved",
+        ),
+    )
+    # Codes are compared with codes. Their distances are those of the vectors, in units of the scale; their products are
+    # not, since codes begin at the offset.
+    holds = {"float32": NUMERIC_METRICS, "float16": NUMERIC_METRICS, "uint8": ("cosine", "l2")}  # noqa: RUF012
     compares_codes = True
 
     def __init__(self, address: Address, engine: Engine) -> None:
-        self.address, self._engine = address, engine
-        try:
-            self._begin(engine)
-        except BaseException:
-            self.close()
-            raise
+        self._engine = engine
+        super().__init__(address)
 
-    def _begin(self, engine: Engine) -> None:
+    @classmethod
+    def at(cls, address: Address) -> Store:
+        """Connect to a server, or open a folder of the client; the name is that of a collection or of an alias."""
+        engine = ClientEngine(address)
+        collection = engine.alias_target(address.name)
+        return cls(address, engine) if collection is None else AliasStore(address, engine, collection)
+
+    def _open(self) -> None:
         """Find the field that is served first."""
-        self._first = self._chosen(engine.fields())
-
-    def _chosen(self, fields: list[Field]) -> Field:
-        """Return the vector that the URL names, or the only one."""
+        self._closing.callback(self._engine.close)
         noted = self._engine.read_note()
-        if noted is not None:
-            return Roles.of_note(noted).first
-        known = {field.name: field for field in fields}
+        self._first = self._chosen() if noted is None else Roles.of_note(noted).first
+
+    def _chosen(self) -> Field:
+        """Return the vector that the URL names, or the only one."""
+        known = {field.name: field for field in self._engine.fields()}
         name = self.address.options.get("vector", "" if len(known) != 1 else next(iter(known)))
         if name not in known:
             raise StoreError(
-                f"{self.address} has the vectors {', '.join(known) or 'none'}: say which one is served with ?vector=."
-                f"{suggest(name, known) if name else ''}"
+                f"{self.address} has the vectors {', '.join(known) or 'none'}: name the one that is served with "
+                f"?vector=.{suggest(name, known) if name else ''}"
             )
         return known[name]
 
-    # Roles ---------------------------------------------------------------------------------------------------------
-
-    def _current(self) -> Roles:
+    def _read_roles(self) -> Roles:
         noted = self._engine.read_note()
         return Roles(self._first) if noted is None else Roles.of_note(noted)
 
-    def _known(self, of: Field) -> Field:
-        roles = self._current()
-        return check_one_of(self.address, of, roles.first, roles.second)
+    @contextmanager
+    def _session(self, purpose: Purpose = "read") -> Iterator[Session]:
+        yield Session(self._read_roles(), KEY)
+
+    def _write_roles(self, session: Session, roles: Roles) -> None:
+        self._engine.write_note(roles.note())
 
     def _place(self, of: Field) -> tuple[Engine, str]:
         """Return the collection of a field, and the name of its vector there."""
         return self._engine, of.name
 
-    def _is_alive(self, of: Field, points: list[Point]) -> list[bool]:
-        """Return which points belong to items of the store: here all, since a vector goes with its point."""
-        return [True] * len(points)
+    def _alive(self, roles: Roles, of: Field, points: list[Point]) -> list[Point]:
+        """Return the points that belong to items of the store: here all, since a vector goes with its point."""
+        return points
 
-    # Rows ----------------------------------------------------------------------------------------------------------
+    # Rows ------------------------------------------------------------------------------------------------------------
 
-    def count(self, of: Field, shard: Shard | None = None) -> int:
-        """Count the points that have a vector."""
-        self._known(of)
-        if shard is None or shard == Shard():
+    def _count(self, session: Session, of: Field, shard: Shard) -> int:
+        if shard == Shard():
             engine, name = self._place(of)
             return engine.count(name)
-        return sum(point.vector is not None for point in self._points(of, shard, POINTS_AT_A_TIME))
+        return sum(point.vector is not None for point in self._points(session.roles, of, shard, POINTS_AT_A_TIME))
 
-    def shards(self, rows: int) -> list[Shard]:
-        """Cut at every so many ids."""
-        ids = self._points(self.served, None, IDS_AT_A_TIME, vectors=False)
-        bounds = [point.id for row, point in enumerate(ids) if row and row % rows == 0]
-        return [Shard(low, high) for low, high in zip([None, *bounds], [*bounds, None], strict=True)]
+    def _bounds(self, session: Session, rows: int) -> list[Any]:
+        ids = self._points(session.roles, session.roles.served, Shard(), IDS_AT_A_TIME, vectors=False)
+        return [point.id for row, point in enumerate(ids) if row and row % rows == 0]
 
     def _points(
-        self, of: Field, shard: Shard | None, size: int, *, vectors: bool = True, payload: bool = False
+        self, roles: Roles, of: Field, shard: Shard, size: int, *, vectors: bool = True, payload: bool = False
     ) -> Iterator[Point]:
         """Return the points of a shard in order of their ids."""
         engine, name = self._place(of)
-        shard = shard or Shard()
         start, end = shard.low, None if shard.high is None else _order(shard.high)
         while True:
             points, start = engine.scroll(start, size, name if vectors else None, payload)
-            for point, alive in zip(points, self._is_alive(of, points), strict=True):
-                if end is not None and _order(point.id) >= end:
-                    return
-                if alive:
-                    yield point
-            if start is None:
+            inside = [point for point in points if end is None or _order(point.id) < end]
+            yield from self._alive(roles, of, inside)
+            if start is None or len(inside) < len(points):
                 return
 
-    def scan(
-        self,
-        of: Field,
-        *,
-        shard: Shard | None = None,
-        rows: int | None = None,
-        columns: Sequence[str] | None = (),
-        unreadable: Unreadable | None = None,
-    ) -> Iterator[Chunk]:
+    def _scan(self, session: Session, asked: Scan) -> Rows:
         """Return the points in order of their ids. It is no view of one moment: Qdrant has none."""
-        field, roles = self._known(of), self._current()
-        size, start = chunk_rows(of.dim, read_as(field), rows), 0
-        kinds = self._columns(of, columns)
+        of, roles = asked.of, session.roles
+        kinds = self._columns(of, asked.columns)
         waiting: list[Point] = []
-        for point in self._points(field, shard, min(size, POINTS_AT_A_TIME), payload=bool(kinds)):
-            if point.vector is not None and len(point.vector) == field.dim:
+        for point in self._points(roles, of, asked.shard, min(asked.rows, POINTS_AT_A_TIME), payload=bool(kinds)):
+            if point.vector is not None and len(point.vector) == of.dim:
                 waiting.append(point)
-            elif field == roles.first:  # in the one that was added, it is not written yet
-                cannot_read(self.address, point.id, "it is missing", unreadable)
-            if len(waiting) == size:
-                yield self._chunk(field, start, waiting, kinds)
-                start, waiting = start + size, []
+            elif of == roles.first:  # in the one that was added, it is not written yet
+                asked.skip(point.id, "it is missing")
+            if len(waiting) == asked.rows:
+                yield self._rows(of, waiting, kinds)
+                waiting = []
         if waiting:
-            yield self._chunk(field, start, waiting, kinds)
+            yield self._rows(of, waiting, kinds)
 
     def _columns(self, of: Field, columns: Sequence[str] | None) -> dict[str, pa.DataType]:
         """Return the payload columns that are asked for, with the types that the first points have."""
         if columns is not None and not [name for name in columns if name != KEY]:
             return {}
-        points, _ = self._place(of)[0].scroll(None, LOOKED_AT, None, True)
+        points, _ = self._place(of)[0].scroll(None, SAMPLED_POINTS, None, True)
         found: dict[str, set[type]] = {}
         for point in points:
             for name, value in point.payload.items():
                 found.setdefault(name, set()).update([] if value is None else [type(value)])
-        names = sorted(found) if columns is None else [name for name in columns if name != KEY]
+        names = sorted(found) if columns is None else columns
         return {name: _kind(found.get(name, set())) for name in names if name != KEY}
 
-    def _chunk(self, of: Field, start: int, points: list[Point], kinds: dict[str, pa.DataType]) -> Chunk:
+    def _rows(self, of: Field, points: list[Point], kinds: dict[str, pa.DataType]) -> tuple[pa.Table, np.ndarray]:
         ids = [point.id for point in points]
         if len({type(key) for key in ids}) > 1 or any(isinstance(key, int) and key >= 2**63 for key in ids):
             raise StoreError(f"{self.address} has ids of two kinds, or above 2⁶³: expected all UUIDs or all integers.")
         columns = {KEY: pa.array(ids)}
         for name, kind in kinds.items():
             columns[name] = self._column(name, kind, [point.payload.get(name) for point in points])
-        vectors = np.asarray([point.vector for point in points], dtype=of.dtype)
-        return Chunk(start, decoded(of, vectors), pa.table(columns), Layout(of.name, KEY, (*columns, of.name)))
+        return pa.table(columns), decoded(of, np.asarray([point.vector for point in points], dtype=of.dtype))
 
     def _column(self, name: str, kind: pa.DataType, values: list[Any]) -> pa.Array:
         if kind == pa.string():
@@ -183,97 +177,196 @@ class QdrantStore(RoleKeeper):
                 f"The payload {name!r} of {self.address} is not {kind} throughout: leave it out."
             ) from error
 
-    # The new field -------------------------------------------------------------------------------------------------
+    # The new field ---------------------------------------------------------------------------------------------------
 
     def add(self, new: Field) -> Field:
-        """Note the new vector, then create it: a run that was killed in between creates it when it goes on."""
-        self._check_kind(new)
-        roles = self._current()
-        there = {field.name for field in self._engine.fields()}
-        if check_addable(self.address, new, roles.new, roles.old):
-            if new.name in there or new.name in (DEFAULT, ""):
-                raise StoreError(f"{self.address} has a vector {new.name!r} already: give the new one another name.")
-            self._engine.write_note(replace(roles, second=new).note())
-        if new.name not in there:
-            self._engine.create(new)
+        """Note the new vector, then create it: a run that was killed in between creates it when it is resumed."""
+        super().add(new)
+        self._create(new)
         return new
 
-    def _check_kind(self, new: Field) -> None:
-        check_kind(self.address, new, HELD)
+    def _taken(self, session: Session) -> list[str]:
+        return [DEFAULT, "", *(field.name for field in self._engine.fields())]
 
-    def write(self, into: Field, keys: pa.Array, vectors: np.ndarray) -> None:
+    def _add(self, session: Session, new: Field) -> None:
+        self._write_roles(session, replace(session.roles, new=new))
+
+    def _create(self, new: Field) -> None:
+        """Create the new vector if it is not there."""
+        if not self._has(new):
+            self._engine.create(new)
+
+    def _has(self, field: Field) -> bool:
+        return field.name in {one.name for one in self._engine.fields()}
+
+    def _write(self, session: Session, new: Field, keys: pa.Array, vectors: np.ndarray) -> None:
         """Set the vectors of the points that are there."""
-        new = check_new(self.address, self.new, into)
-        kept = as_vectors(self.address, new, vectors)
-        ids = [_known_id(key) for key in key_column(keys).to_pylist()]
+        ids = [_known_id(key) for key in keys.to_pylist()]
         possible = [key for key in ids if key is not None]
         alive = self._engine.existing(possible) if possible else set()
-        last = {key: row for row, key in enumerate(ids) if key in alive}
-        for part in _parts(list(last), POINTS_AT_A_TIME):
-            self._put(new, part, kept[[last[key] for key in part]])
+        last = {key: row for row, key in enumerate(ids) if key is not None and key in alive}
+        found = list(last)
+        for part in (found[i : i + POINTS_AT_A_TIME] for i in range(0, len(found), POINTS_AT_A_TIME)):
+            self._put(new, part, vectors[[last[key] for key in part]])
 
     def _put(self, new: Field, ids: list[Key], vectors: np.ndarray) -> None:
         self._engine.set_vectors(new.name, ids, vectors)
 
-    def remove_orphans(self, of: Field) -> int:
-        """Return 0: a vector goes with its point."""
-        check_new(self.address, self.new, of)
-        return 0
-
-    def build_index(self, of: Field) -> None:
+    def _build_index(self, session: Session, of: Field) -> None:
         """Wait for Qdrant, which builds its indexes itself."""
-        self._place(self._known(of))[0].build_index()
+        self._place(of)[0].build_index()
 
-    def search(self, vectors: np.ndarray, k: int, *, of: Field | None = None, exact: bool = False) -> Hits:
-        """Search the vector that is served, or another."""
-        field = self.served if of is None else self._known(of)
-        engine, name = self._place(field)
-        queries = as_queries(self.address, field, vectors)
-        found = engine.search(name, encoded(field, queries) if is_coded(field) else queries, k, exact)
-        rows = np.full((len(found), k), -np.inf)
-        for row, hits in zip(rows, found, strict=True):
-            row[: len(hits)] = scores(field, [score for _, score in hits])
-        return Hits([[key for key, _ in hits] for hits in found], rows)
+    def _search(self, session: Session, of: Field, queries: np.ndarray, k: int, exact: bool) -> list[Found]:
+        engine, name = self._place(of)
+        found = engine.search(name, encoded(of, queries) if is_coded(of) else queries, k, exact)
+        return [([key for key, _ in hits], [score for _, score in hits]) for hits in found]
 
-    # Cutover -------------------------------------------------------------------------------------------------------
+    def score(self, distances: np.ndarray, of: Field) -> np.ndarray:
+        """Return Qdrant's scores as they are, and minus a distance; that of coded unit vectors as their cosine."""
+        if is_coded(of):
+            lengths = distances * quantizer(of).scale
+            return 1 - lengths**2 / 2 if of.metric == "cosine" else -lengths
+        return -distances if of.metric == "l2" else distances
 
-    def switch(self) -> None:
-        """Note that the new vector is served."""
-        roles = self._current()
-        check_new(self.address, roles.new)
-        self._engine.write_note(replace(roles, switched=True).note())
+    # Cutover ---------------------------------------------------------------------------------------------------------
 
-    def switch_back(self) -> None:
-        """Note that the old vector is served again."""
-        roles = self._current()
-        check_whole(self.address, roles.old, roles.dropping)
-        self._engine.write_note(replace(roles, switched=False).note())
-
-    def drop_new(self) -> None:
+    def _drop_new(self, session: Session, new: Field) -> None:
         """Remove the new vector from every point, then the note of it."""
-        roles = self._current()
-        new = check_new(self.address, roles.new)
-        if new.name in {field.name for field in self._engine.fields()}:
+        if self._has(new):
             self._engine.drop(new.name)
-        self._engine.write_note(replace(roles, second=None).note())
+        self._write_roles(session, replace(session.roles, new=None))
 
-    def drop_old(self) -> None:
+    def _drop_old(self, session: Session, old: Field) -> None:
         """Note that the old vector goes, remove it from every point, and note that it is gone."""
-        roles = self._current()
-        old = check_old(self.address, roles.old)
-        self._engine.write_note(replace(roles, dropping=True).note())
-        if old.name in {field.name for field in self._engine.fields()}:
+        self._write_roles(session, replace(session.roles, dropping=True))
+        if self._has(old):
             self._engine.drop(old.name)
-        self._engine.write_note(roles.finished.note())
-        self._first = roles.served
+        self._write_roles(session, session.roles.finished())
 
-    def lock(self) -> AbstractContextManager[None]:
+    def lock(self) -> AbstractContextManager[object]:
         """Keep other migrations out, as far as the engine can."""
         return self._engine.lock()
 
-    def close(self) -> None:
-        """Close the engine."""
-        self._engine.close()
+
+class AliasStore(QdrantStore):
+    """An alias: the new vectors are in a collection of their own, and a switch moves the alias.
+
+    Beside ``items_v1``, for which the alias stands, a field ``new`` is the collection ``items_v1__new``: the same ids,
+    a copy of the payload as it was when the vector was written, and one vector under the name that the old one has. The
+    note of the fields is in the metadata of the first collection; which one is served is told by the alias itself.
+    Dropping the old field deletes the first collection, and the second takes its part, with a note of its own.
+    """
+
+    def __init__(self, address: Address, engine: ClientEngine, collection: str) -> None:
+        self._alias = address.name
+        at = (engine.on(collection).read_note() or {}).get(FIRST, collection)
+        # A drop that was killed at the end has left the name of a collection that is gone.
+        self._client = engine.on(at if engine.on(at).is_there() else collection)
+        super().__init__(address, self._client)
+
+    def _open(self) -> None:
+        """Find how collections and vectors are named."""
+        super()._open()
+        note = self._client.read_note() or {}
+        self._base, self._vector = note.get(BASE, self._client.name), note.get(VECTOR, self._first.name)
+
+    @contextmanager
+    def _session(self, purpose: Purpose = "read") -> Iterator[Session]:
+        roles = self._read_roles()
+        if roles.second is not None:
+            roles = roles.switched(self._client.alias_target(self._alias) == self._name(roles.second))
+        yield Session(roles, KEY)
+
+    def _write_roles(self, session: Session, roles: Roles) -> None:
+        self._client.write_note(self._note(roles))
+
+    def _note(self, roles: Roles) -> dict[str, Any]:
+        return {**roles.note(), BASE: self._base, VECTOR: self._vector}
+
+    def _name(self, field: Field) -> str:
+        return f"{self._base}__{field.name}"
+
+    def _beside(self, field: Field) -> ClientEngine:
+        return self._client.on(self._name(field))
+
+    def _place(self, of: Field) -> tuple[Engine, str]:
+        """Return the collection of a field. Its vector has the same name in both."""
+        return (self._client if of.name == self._first.name else self._beside(of)), self._vector
+
+    def _alive(self, roles: Roles, of: Field, points: list[Point]) -> list[Point]:
+        """Leave out of the new collection what was deleted from the first, until it is served itself."""
+        if not roles.is_new(of) or not points:
+            return points
+        there = self._client.existing([point.id for point in points])
+        return [point for point in points if point.id in there]
+
+    def _count(self, session: Session, of: Field, shard: Shard) -> int:
+        """Count the points that have a vector; of the new field those that the first collection has too."""
+        if not session.roles.is_new(of):
+            return super()._count(session, of, shard)
+        return sum(1 for _ in self._points(session.roles, of, shard, POINTS_AT_A_TIME, vectors=False))
+
+    def _taken(self, session: Session) -> list[str]:
+        return []
+
+    def _add(self, session: Session, new: Field) -> None:
+        self._check_name(new, [new.name] if self._beside(new).is_there() else [])
+        super()._add(session, new)
+
+    def _create(self, new: Field) -> None:
+        """Create the collection of the new vectors if it is not there."""
+        beside = self._beside(new)
+        if not beside.is_there():
+            beside.create_collection(new, self._vector)
+            beside.write_note({FIRST: self._client.name})
+
+    def _put(self, new: Field, ids: list[Key], vectors: np.ndarray) -> None:
+        payloads = self._client.payloads(ids)
+        points = [
+            Point(key, vector, payloads[key])
+            for key, vector in zip(ids, vectors.tolist(), strict=True)
+            if key in payloads
+        ]
+        if points:
+            self._beside(new).put(self._vector, points)
+
+    def _remove_orphans(self, session: Session, new: Field) -> int:
+        """Delete from the new collection what the first one no longer has."""
+        engine, start, removed = self._beside(new), None, 0
+        while True:
+            points, start = engine.scroll(start, POINTS_AT_A_TIME, None, False)
+            alive = {point.id for point in self._alive(session.roles, new, points)}
+            gone = [point.id for point in points if point.id not in alive]
+            if gone:
+                engine.delete(gone)
+            removed += len(gone)
+            if start is None:
+                return removed
+
+    def _switch(self, session: Session, new: Field) -> None:
+        """Move the alias to the new collection."""
+        self._beside(new).move_alias(self._alias)
+
+    def _switch_back(self, session: Session, old: Field) -> None:
+        """Move the alias back to the first collection."""
+        self._client.move_alias(self._alias)
+
+    def _drop_new(self, session: Session, new: Field) -> None:
+        """Delete the new collection, then the note of it."""
+        if self._beside(new).is_there():
+            self._beside(new).delete_collection()
+        self._write_roles(session, replace(session.roles, new=None))
+
+    def _drop_old(self, session: Session, old: Field) -> None:
+        """Note that the first collection goes, have the second one note its part, and delete the first."""
+        first, beside = self._client, self._beside(session.roles.served)
+        note = self._note(session.roles.finished())
+        self._write_roles(session, replace(session.roles, dropping=True))
+        beside.write_note({FIRST: first.name, **note})
+        first.delete_collection()
+        beside.write_note(note)
+        self._engine = self._client = beside
+        self._open()
 
 
 def _kind(types: set[type]) -> pa.DataType:
@@ -294,7 +387,3 @@ def _known_id(key: Key) -> Key | None:
         return str(UUID(key))
     except ValueError:
         return None
-
-
-def _parts(keys: list[Key], size: int) -> Iterator[list[Key]]:
-    return (keys[i : i + size] for i in range(0, len(keys), size))

@@ -19,12 +19,12 @@ from typing import Any, BinaryIO
 import numpy as np
 import pyarrow as pa
 
-from relatent._files import FileError
+from relatent._files import FileError, dump_checked
 from relatent.spaces.chunks import Chunk, Joined, Rows
 from relatent.spaces.fingerprint import Fingerprint
-from relatent.spaces.io.checksums import damaged, read_note, signed_note
+from relatent.spaces.io.checksums import damaged, read_checks
 from relatent.spaces.io.columns import META, ReadOptions, conform, meta, table_of
-from relatent.spaces.io.tables import TableRows, regrouped
+from relatent.spaces.io.tables import TableRows, pieces_with, regrouped
 
 FILE_MAGIC = b"ARROW1"
 FEATHER_1 = b"FEA1"
@@ -75,7 +75,7 @@ class IpcSource:
         with path.open("rb") as file:
             head = file.read(8)
             if head[:4] == FEATHER_1:
-                raise FileError(f"{path} is a version 1 Feather file: write it anew with a recent pyarrow.")
+                raise FileError(f"{path} is a version 1 Feather file: write it again with a recent pyarrow.")
             messages = list(_messages(path, file, *_span(file, head[:6] == FILE_MAGIC)))
         if not messages or messages[0].kind != SCHEMA:
             raise FileError(f"{path} does not begin with an Arrow schema: it is damaged. Get a new copy.")
@@ -95,10 +95,9 @@ class IpcSource:
         """Read the batches that hold the rows, and cut or gather them to the size asked for."""
         names = self.schema.names if columns is None else columns
         schema = pa.schema([self.schema.field(name) for name in names])
-        ends = np.cumsum([batch.rows for batch in self._batches])
-        wanted = [b for b, end in zip(self._batches, ends, strict=True) if end > start and end - b.rows < stop]
-        skipped = int(ends[self._batches.index(wanted[0])]) - wanted[0].rows if wanted else start
-        yield from regrouped(self._read(wanted, names), start - skipped, stop - skipped, size, schema)
+        wanted, skipped = pieces_with([batch.rows for batch in self._batches], start, stop)
+        batches = self._read([self._batches[i] for i in wanted], names)
+        yield from regrouped(batches, start - skipped, stop - skipped, size, schema)
 
     def _read(self, batches: list[_Message], names: list[str]) -> Iterator[pa.RecordBatch]:
         with self.path.open("rb") as file:
@@ -134,7 +133,7 @@ class IpcSource:
             _, found = self._reader(file, last).read_next_batch_with_custom_metadata()
         if found is None or CHECKS not in found:
             return {}
-        note = read_note(found[CHECKS].decode(errors="replace"), self.path)
+        note = read_checks(found[CHECKS].decode(errors="replace"), self.path)
         if note.get("rows") != sum(message.rows for message in messages) or len(note["sums"]) != len(messages) - 1:
             raise damaged(self.path, "the number of its rows")
         self._batches = self._batches[:-1]
@@ -230,7 +229,7 @@ class Writer:
         empty = pa.RecordBatch.from_arrays([pa.array([], f.type) for f in schema], schema=schema)
         if not self._rows:
             self._writer.write_batch(empty)  # brings the schema to the file
-        note = signed_note({"rows": self._rows, "sums": self._sums()})
+        note = dump_checked({"rows": self._rows, "sums": self._sums()})
         self._writer.write_batch(empty, custom_metadata={CHECKS: note.encode()})
         self._writer.close()
         self._sink.close()
@@ -248,29 +247,19 @@ class Writer:
         return sums
 
 
-class StreamWriter(Writer):
-    """Writes the Arrow stream format, as datasets folders hold it."""
+class FolderWriter(Writer):
+    """Writes a folder that `datasets.load_from_disk` opens: an Arrow stream, and two descriptions of it."""
 
     stream = True
-
-
-class FolderWriter:
-    """Writes a folder that `datasets.load_from_disk` opens."""
-
     FILE = "data-00000-of-00001.arrow"
 
     def __init__(self, path: Path, first: Chunk, early: Fingerprint) -> None:
         path.mkdir(exist_ok=True)
-        self._path = path
-        self._writer = StreamWriter(path / self.FILE, first, early)
-
-    def write(self, chunk: Chunk) -> None:
-        """Append a chunk."""
-        self._writer.write(chunk)
+        super().__init__(path / self.FILE, first, early)
 
     def finish(self, fingerprint: Fingerprint) -> None:
-        """Write the two descriptions that datasets expects beside the data."""
-        self._writer.finish(fingerprint)
+        """Write the checksums, and the two descriptions that datasets expects."""
+        super().finish(fingerprint)
         state: dict[str, Any] = {
             "_data_files": [{"filename": self.FILE}],
             "_fingerprint": "relatent",
@@ -280,9 +269,5 @@ class FolderWriter:
             "_output_all_columns": False,
             "_split": None,
         }
-        (self._path / "state.json").write_text(json.dumps(state, indent=2), "utf8")
-        (self._path / "dataset_info.json").write_text("{}", "utf8")
-
-    def close(self) -> None:
-        """Close the file."""
-        self._writer.close()
+        self._path.with_name("state.json").write_text(json.dumps(state, indent=2), "utf8")
+        self._path.with_name("dataset_info.json").write_text("{}", "utf8")

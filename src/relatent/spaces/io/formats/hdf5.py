@@ -27,7 +27,7 @@ from relatent.spaces.io.arrays import (
     ReadRows,
     Shape,
     check_size,
-    checks_note,
+    file_notes,
     open_container,
 )
 from relatent.spaces.io.columns import ReadOptions
@@ -104,15 +104,14 @@ class Writer:
 
     def finish(self, fingerprint: Fingerprint) -> None:
         """Write the other columns and the fingerprint."""
-        arrays, known = self._others.arrays(text=True), fingerprint.to_json()
+        arrays = self._others.arrays(text=True)
         shape = Shape(self._vectors.shape, self._vectors.dtype)
         for name, array in arrays.items():
             text = array.dtype.kind == "U"
             self._file.create_dataset(
                 name, data=array.astype(object) if text else array, dtype=self._text if text else None
             )
-        self._file.attrs[FINGERPRINT] = known
-        self._file.attrs[CHECKS] = checks_note(self._name, shape, arrays, known)
+        self._file.attrs.update(file_notes(self._name, shape, arrays, fingerprint))
         self._file.close()
         self._raw.check()
 

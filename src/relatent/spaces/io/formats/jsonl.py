@@ -12,9 +12,8 @@ import pyarrow as pa
 
 from relatent._files import FileError
 from relatent.spaces.chunks import Chunk, Layout, Rows, empty_others
-from relatent.spaces.fingerprint import Fingerprint
 from relatent.spaces.io.columns import KEY_NAMES, VECTOR_NAMES, ReadOptions, choose
-from relatent.spaces.io.lines import line_blocks, scan_text, write_sidecar
+from relatent.spaces.io.lines import TextRows, TextWriter, line_blocks, scan_text
 from relatent.spaces.io.lines import merge_sidecars as merge_sidecars
 
 # The names and types of the columns are those of the first rows; objects may leave names out.
@@ -28,7 +27,7 @@ def open_rows(path: Path, options: ReadOptions) -> Rows:
     return JsonRows(path, options)
 
 
-class JsonRows:
+class JsonRows(TextRows):
     """Objects, parsed block by block. The first one tells the columns; numbers are float32 unless said otherwise."""
 
     def __init__(self, path: Path, options: ReadOptions) -> None:
@@ -48,12 +47,6 @@ class JsonRows:
             objects = self._objects(first, lines)
             yield Chunk(first, self._matrix(objects, first), self._table(objects, first), self.layout)
 
-    def others(self, names: list[str] | None = None) -> pa.Table:
-        """Read every column but the vectors."""
-        tables = [chunk.others for chunk in self.chunks(0, self.shape[0], 2**14)]
-        table = pa.concat_tables(tables, promote_options="permissive")
-        return table if names is None else table.select(names)
-
     def _objects(self, first: int, lines: list[str]) -> list[dict[str, Any]]:
         return [self._object(line, first + i) for i, line in enumerate(lines)]
 
@@ -61,10 +54,10 @@ class JsonRows:
         try:
             found = json.loads(line, object_pairs_hook=_unique, parse_constant=_no_constant)
         except _OddJsonError as error:
-            raise FileError(f"{self._path} has {error} in row {row}: mend or drop that line.") from error
+            raise FileError(f"{self._path} has {error} in row {row}: fix or drop that line.") from error
         except (ValueError, RecursionError) as error:
             raise FileError(
-                f"{self._path} is not JSON in row {row} ({error}): the file may be cut short. Mend or drop that line."
+                f"{self._path} is not JSON in row {row} ({error}): the file may be cut short. Fix or drop that line."
             ) from error
         if not isinstance(found, dict):
             raise FileError(f"{self._path} has a {type(found).__name__} in row {row}: expected one object per line.")
@@ -83,7 +76,7 @@ class JsonRows:
             row = int(np.argmin(finite))
             raise FileError(
                 f"{self._path} has a number that {self.dtype} cannot hold in row {first + row}"
-                f"{self._key_of(objects[row])}: mend or drop that line, or read it with dtype='float64'."
+                f"{self._key_of(objects[row])}: fix or drop that line, or read it with dtype='float64'."
             )
         return matrix
 
@@ -91,17 +84,17 @@ class JsonRows:
         name = self.layout.vector
         vector = found.get(name)
         if not isinstance(vector, list) or None in vector:
-            raise FileError(f"{self._path} has a null vector in row {row}: drop or mend this row ({name!r}).")
+            raise FileError(f"{self._path} has a null vector in row {row}: drop or fix this row ({name!r}).")
         if len(vector) != self.shape[1]:
             raise FileError(
                 f"{self._path} has vectors of different lengths: {self.shape[1]} coordinates at first, {len(vector)} "
-                f"in row {row}. Drop or mend that row."
+                f"in row {row}. Drop or fix that row."
             )
         odd = set(map(type, vector)) - {int, float}
         if odd:
             raise FileError(
                 f"{self._path} has a {odd.pop().__name__} in the vector of row {row}{self._key_of(found)}: expected "
-                "numbers. Mend or drop that line."
+                "numbers. Fix or drop that line."
             )
         return vector
 
@@ -128,7 +121,7 @@ class JsonRows:
             row = next(i for i, value in enumerate(values) if not _fits(value, field.type))
         raise FileError(
             f"{self._path} has {values[row]!r} under {field.name!r} in row {first + row}{self._key_of(objects[row])}, "
-            f"of another type than {field.type} as at first: expected one type throughout. Mend that line."
+            f"of another type than {field.type} as at first: expected one type throughout. Fix that line."
         )
 
 
@@ -191,12 +184,8 @@ def _is_vector(value: Any) -> bool:
     return isinstance(value, list) and bool(value) and not set(map(type, value)) - {int, float}
 
 
-class Writer:
+class Writer(TextWriter):
     """Writes one object per line, each number as short as it can be without changing it."""
-
-    def __init__(self, path: Path, first: Chunk, _early: Fingerprint) -> None:
-        self._path, self._first, self._row = path, first, 0
-        self._file = path.open("wb")
 
     def write(self, chunk: Chunk) -> None:
         """Append a chunk."""
@@ -207,19 +196,10 @@ class Writer:
         for row, vector in zip(others, numbers, strict=True):
             head = json.dumps(row, ensure_ascii=False, default=str)[1:-1]
             self._file.write(f"{{{head}{', ' if head else ''}{name}: [{', '.join(vector)}]}}\n".encode())
-        self._row += len(chunk)
-
-    def finish(self, fingerprint: Fingerprint) -> None:
-        """Write the fingerprint beside."""
-        self._file.flush()
-        write_sidecar(self._path, fingerprint, self._first)
-
-    def close(self) -> None:
-        """Close the file."""
-        self._file.close()
+        self._rows += len(chunk)
 
     def _check_finite(self, chunk: Chunk) -> None:
         finite = np.isfinite(chunk.vectors).all(axis=1)
         if not finite.all():
-            row = self._row + int(np.argmin(finite))
-            raise FileError(f"Row {row} holds NaN or infinity, which JSON cannot: mend it, or write Parquet.")
+            row = self._rows + int(np.argmin(finite))
+            raise FileError(f"Row {row} holds NaN or infinity, which JSON cannot: fix it, or write Parquet.")

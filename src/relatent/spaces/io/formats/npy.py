@@ -20,19 +20,16 @@ from relatent._files import FileError
 from relatent.spaces.chunks import Chunk, Layout, Rows, empty_others
 from relatent.spaces.fingerprint import Fingerprint
 from relatent.spaces.io.arrays import (
-    CHECKS,
-    FINGERPRINT,
     PACKED,
     SUMS,
     Container,
-    GatheredColumns,
     Shape,
     StoredMatrix,
     StoredRows,
-    checks_note,
+    VectorStream,
+    file_notes,
     open_container,
 )
-from relatent.spaces.io.checksums import BlockSums
 from relatent.spaces.io.columns import ReadOptions, with_key
 
 IDS = (".keys.parquet", ".ids.npy", ".keys.npy", "_ids.npy", "_keys.npy", ".ids.txt", ".keys.txt", "_ids.txt")
@@ -135,35 +132,22 @@ def read_ids(path: Path) -> pa.Table:
     return pa.table({"key": path.read_text("utf8").splitlines()})
 
 
-class NpyVectors:
+class NpyVectors(VectorStream):
     """An .npy array that grows: its header is written again when the number of rows is known."""
 
-    def __init__(self, file: BinaryIO, dim: int, dtype: np.dtype) -> None:
-        self._file, self._dim, self._dtype = file, dim, dtype.newbyteorder("<")
-        self.rows, self.sums = 0, BlockSums()
+    def __init__(self, file: BinaryIO, first: Chunk) -> None:
+        super().__init__(file, first)
         self._header()
 
-    @property
-    def shape(self) -> Shape:
-        """The shape and dtype so far."""
-        return Shape((self.rows, self._dim), self._dtype)
-
-    def append(self, vectors: np.ndarray) -> None:
-        """Append rows."""
-        data = np.ascontiguousarray(vectors, dtype=self._dtype).reshape(-1).view(np.uint8).data
-        self._file.write(data)
-        self.sums.add(data)
-        self.rows += len(vectors)
-
     def finish(self) -> None:
-        """Write the number of rows into the header, and go to the end."""
+        """Write the number of rows into the header, and seek to the end."""
         self._file.seek(0)
         self._header()
         self._file.seek(0, 2)
 
     def _header(self) -> None:
         # NumPy leaves space for the first axis to grow, so the header keeps its size.
-        about = {"descr": self._dtype.str, "fortran_order": False, "shape": (self.rows, self._dim)}
+        about = {"descr": self.shape.dtype.str, "fortran_order": False, "shape": self.shape.shape}
         np.lib.format.write_array_header_1_0(self._file, about)
 
 
@@ -172,21 +156,17 @@ class Writer:
 
     def __init__(self, path: Path, first: Chunk, _early: Fingerprint) -> None:
         self._file = path.open("wb")
-        self._vectors = NpyVectors(self._file, first.vectors.shape[1], first.vectors.dtype)
-        self._others = GatheredColumns()
+        self._vectors = NpyVectors(self._file, first)
 
     def write(self, chunk: Chunk) -> None:
         """Append a chunk."""
-        self._vectors.append(chunk.vectors)
-        self._others.add(chunk)
+        self._vectors.append(chunk)
 
     def finish(self, fingerprint: Fingerprint) -> None:
         """Complete the header and write what comes behind."""
         self._vectors.finish()
-        others = self._others.arrays(text=False, numbers=False)
-        arrays = {**others, SUMS: self._vectors.sums.array()}
-        known = fingerprint.to_json()
-        notes = {FINGERPRINT: known, CHECKS: checks_note("vector", self._vectors.shape, arrays, known)}
+        arrays = self._vectors.arrays(text=False, numbers=False)
+        notes = file_notes("vector", self._vectors.shape, arrays, fingerprint)
         arrays["note"] = np.frombuffer(json.dumps(notes).encode(), np.uint8)
         for name in PARTS[1:]:
             np.lib.format.write_array(self._file, arrays.get(name, np.empty(0, np.uint8)), allow_pickle=False)

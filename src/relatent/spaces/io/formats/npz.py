@@ -14,13 +14,11 @@ from relatent.spaces.fingerprint import Fingerprint
 from relatent.spaces.io.arrays import (
     CHECKS,
     FINGERPRINT,
-    SUMS,
     Container,
-    GatheredColumns,
     Shape,
     StoredMatrix,
     check_size,
-    checks_note,
+    file_notes,
     open_container,
 )
 from relatent.spaces.io.columns import ReadOptions, refuse_keys
@@ -94,34 +92,31 @@ class _Members:
 
 
 class Writer:
-    """Writes vectors aside and packs them with the other columns at the end, since a zip cannot be patched."""
+    """Writes vectors to a temporary file and packs them at the end, since a zip cannot be patched."""
 
     def __init__(self, path: Path, first: Chunk, _early: Fingerprint) -> None:
         self._path, self._name = path, first.layout.vector
-        self._aside = tempfile.TemporaryFile(dir=path.parent)  # noqa: SIM115 (closed in close)
-        self._vectors = NpyVectors(self._aside, first.vectors.shape[1], first.vectors.dtype)
-        self._others = GatheredColumns()
+        self._tmp = tempfile.TemporaryFile(dir=path.parent)  # noqa: SIM115 (closed in close)
+        self._vectors = NpyVectors(self._tmp, first)
 
     def write(self, chunk: Chunk) -> None:
         """Append a chunk."""
-        self._vectors.append(chunk.vectors)
-        self._others.add(chunk)
+        self._vectors.append(chunk)
 
     def finish(self, fingerprint: Fingerprint) -> None:
         """Pack everything into one file."""
         self._vectors.finish()
-        arrays = {**self._others.arrays(text=True), SUMS: self._vectors.sums.array()}
-        known = fingerprint.to_json()
-        note = checks_note(self._name, self._vectors.shape, arrays, known)
+        arrays = self._vectors.arrays(text=True)
+        notes = file_notes(self._name, self._vectors.shape, arrays, fingerprint)
         with zipfile.ZipFile(self._path, "w", allowZip64=True) as file:
-            self._aside.seek(0)
+            self._tmp.seek(0)
             with file.open(f"{self._name}.npy", "w", force_zip64=True) as member:
-                while block := self._aside.read(2**22):
+                while block := self._tmp.read(2**22):
                     member.write(block)
-            for name, array in {**arrays, FINGERPRINT: np.asarray(known), CHECKS: np.asarray(note)}.items():
+            for name, array in {**arrays, **notes}.items():
                 with file.open(f"{name}.npy", "w", force_zip64=True) as member:
-                    np.lib.format.write_array(member, array, allow_pickle=False)
+                    np.lib.format.write_array(member, np.asarray(array), allow_pickle=False)
 
     def close(self) -> None:
-        """Close the file aside."""
-        self._aside.close()
+        """Close the temporary file."""
+        self._tmp.close()

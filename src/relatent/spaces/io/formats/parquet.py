@@ -15,12 +15,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from relatent._files import FileError
+from relatent._files import FileError, dump_checked
 from relatent.spaces.chunks import Chunk, Rows
 from relatent.spaces.fingerprint import Fingerprint
-from relatent.spaces.io.checksums import damaged, read_note, signed_note
+from relatent.spaces.io.checksums import damaged, read_checks
 from relatent.spaces.io.columns import META, ReadOptions, conform, table_of
-from relatent.spaces.io.tables import TableRows, regrouped
+from relatent.spaces.io.tables import TableRows, pieces_with, regrouped
 
 # Smaller chunks are gathered, so that row groups do not become tiny.
 ROW_GROUP_BYTES = 16 * 2**20
@@ -42,7 +42,7 @@ class ParquetSource:
 
     def __init__(self, path: Any, verify: bool = True) -> None:
         self.path = getattr(path, "path", path)
-        # Opened anew for each pass, so that passes may run side by side.
+        # Opened again for each pass, so that passes may run side by side.
         self._place, self._verify = path, verify
         with self._open() as file:
             about = pq.read_metadata(file)
@@ -57,13 +57,7 @@ class ParquetSource:
 
     def tables(self, start: int, stop: int, size: int, columns: list[str] | None = None) -> Iterator[pa.Table]:
         """Read the row groups that hold the rows, a buffer at a time."""
-        groups, skipped, row = [], 0, 0
-        for i, rows in enumerate(self._sizes):
-            if row + rows <= start:
-                skipped += rows
-            elif row < stop:
-                groups.append(i)
-            row += rows
+        groups, skipped = pieces_with(self._sizes, start, stop)
         names = self.schema.names if columns is None else columns
         schema = pa.schema([self.schema.field(name) for name in names])
         with (
@@ -160,7 +154,7 @@ class FolderWriter:
 
 def manifest_of(files: Sequence[Path]) -> str:
     """Return the manifest of files that belong together."""
-    return signed_note({"files": {file.name: footer_sum(file) for file in files}})
+    return dump_checked({"files": {file.name: footer_sum(file) for file in files}})
 
 
 def footer_sum(path: Any) -> int:
@@ -174,7 +168,7 @@ def check_manifest(folder: Any, manifest: str, files: dict[str, Any]) -> None:
 
     ``files`` maps names to things with an ``open``, local or remote.
     """
-    expected = read_note(manifest, f"{folder}/{MANIFEST}").get("files", {})
+    expected = read_checks(manifest, f"{folder}/{MANIFEST}").get("files", {})
     odd = sorted(set(expected) ^ set(files))
     if odd:
         what = f"lacks {odd[0]}, which was" if odd[0] in expected else f"holds {odd[0]}, which was not"

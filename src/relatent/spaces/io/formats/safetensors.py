@@ -12,17 +12,13 @@ from relatent._files import FileError
 from relatent.spaces.chunks import Chunk, Rows
 from relatent.spaces.fingerprint import Fingerprint
 from relatent.spaces.io.arrays import (
-    CHECKS,
-    FINGERPRINT,
-    SUMS,
     Container,
-    GatheredColumns,
     Shape,
     StoredMatrix,
-    checks_note,
+    VectorStream,
+    file_notes,
     open_container,
 )
-from relatent.spaces.io.checksums import BlockSums
 from relatent.spaces.io.columns import ReadOptions
 
 DTYPES = {
@@ -76,29 +72,19 @@ class Writer:
     """Writes the vectors as they come, then the other columns, then the header into the space left for it."""
 
     def __init__(self, path: Path, first: Chunk, _early: Fingerprint) -> None:
-        self._name, self._dim = first.layout.vector, first.vectors.shape[1]
-        self._dtype = first.vectors.dtype.newbyteorder("<")
-        self._file = path.open("wb")
+        self._name, self._file = first.layout.vector, path.open("wb")
         self._file.write(b"\0" * (8 + HEADER))
-        self._others, self._sums = GatheredColumns(), BlockSums()
-        self._rows = 0
+        self._vectors = VectorStream(self._file, first)
 
     def write(self, chunk: Chunk) -> None:
         """Append a chunk."""
-        vectors = np.ascontiguousarray(chunk.vectors, dtype=self._dtype)
-        data = vectors.reshape(-1).view(np.uint8).data
-        self._file.write(data)
-        self._sums.add(data)
-        self._rows += len(chunk)
-        self._others.add(chunk)
+        self._vectors.append(chunk)
 
     def finish(self, fingerprint: Fingerprint) -> None:
         """Write the other columns and the header."""
-        arrays = {**self._others.arrays(text=False), SUMS: self._sums.array()}
-        shape, known = Shape((self._rows, self._dim), np.dtype(self._dtype)), fingerprint.to_json()
-        notes = {FINGERPRINT: known, CHECKS: checks_note(self._name, shape, arrays, known)}
+        arrays, shape = self._vectors.arrays(text=False), self._vectors.shape
         end = shape.nbytes
-        header: dict[str, Any] = {"__metadata__": notes}
+        header: dict[str, Any] = {"__metadata__": file_notes(self._name, shape, arrays, fingerprint)}
         header[self._name] = {"dtype": NAMES[shape.dtype], "shape": list(shape.shape), "data_offsets": [0, end]}
         # Wider elements first keep every tensor aligned.
         for name, array in sorted(arrays.items(), key=lambda item: -item[1].dtype.itemsize):

@@ -16,7 +16,7 @@ from relatent._files import FileError
 from relatent.spaces.chunks import Chunk, Layout, Rows
 from relatent.spaces.fingerprint import Fingerprint
 from relatent.spaces.io.columns import ReadOptions
-from relatent.spaces.io.lines import line_blocks, open_text, refuse_columns, scan_text, write_sidecar
+from relatent.spaces.io.lines import TextRows, TextWriter, line_blocks, open_text, refuse_columns, scan_text
 from relatent.spaces.io.lines import merge_sidecars as merge_sidecars
 
 # Space for the number of rows in the first line, which is known last.
@@ -30,7 +30,7 @@ def open_rows(path: Path, options: ReadOptions) -> Rows:
     return WordRows(path, options)
 
 
-class WordRows:
+class WordRows(TextRows):
     """Words and their vectors, parsed block by block."""
 
     def __init__(self, path: Path, options: ReadOptions) -> None:
@@ -53,12 +53,6 @@ class WordRows:
             words, vectors = self._parse(lines, first)
             table = pa.table({"word": pa.array(words, pa.string()).cast(self._key_type)})
             yield Chunk(first, vectors, table, self.layout)
-
-    def others(self, names: list[str] | None = None) -> pa.Table:
-        """Read the words."""
-        tables = [chunk.others for chunk in self.chunks(0, self.shape[0], 2**14)]
-        table = pa.concat_tables(tables)
-        return table if names is None else table.select(names)
 
     def _start(self) -> tuple[int | None, int]:
         """Return the number of rows that the first line states, if it is a header, and the dimension."""
@@ -94,7 +88,7 @@ class WordRows:
         if lost.any():
             row = int(np.argmax(lost))
             raise FileError(
-                f"{self._path} has a number that {self.dtype} cannot hold in row {first + row} ({words[row]!r}): mend "
+                f"{self._path} has a number that {self.dtype} cannot hold in row {first + row} ({words[row]!r}): fix "
                 "or drop that line, or read it with dtype='float64'."
             )
         return vectors
@@ -112,7 +106,7 @@ class WordRows:
         except ValueError as error:
             raise FileError(
                 f"{self._path} cannot be read in row {row} ({error}): expected a word and {self.shape[1]} numbers. "
-                "Mend or drop that line."
+                "Fix or drop that line."
             ) from error
 
 
@@ -127,16 +121,14 @@ def _numbers_at_end(parts: list[str]) -> int:
     return count
 
 
-class Writer:
+class Writer(TextWriter):
     """Writes a word and its numbers per line, each number as short as it can be without changing it."""
 
-    def __init__(self, path: Path, first: Chunk, _early: Fingerprint) -> None:
+    def __init__(self, path: Path, first: Chunk, early: Fingerprint) -> None:
         layout = first.layout
         refuse_columns([name for name in first.others.column_names if name != layout.key], path, "words and vectors")
-        self._path, self._first = path, first
-        self._file = path.open("wb")
+        super().__init__(path, first, early)
         self._header = path.suffix == ".vec"
-        self._rows = 0
         if self._header:
             self._file.write(self._first_line())
 
@@ -151,16 +143,11 @@ class Writer:
         self._rows = stop
 
     def finish(self, fingerprint: Fingerprint) -> None:
-        """Write the number of rows into the first line, and the fingerprint beside."""
+        """Write the number of rows into the first line, and the sidecar."""
         if self._header:
             self._file.seek(0)
             self._file.write(self._first_line())
-        self._file.flush()
-        write_sidecar(self._path, fingerprint, self._first)
-
-    def close(self) -> None:
-        """Close the file."""
-        self._file.close()
+        super().finish(fingerprint)
 
     def _first_line(self) -> bytes:
         return f"{self._rows:0{DIGITS}d} {self._first.vectors.shape[1]}\n".encode()

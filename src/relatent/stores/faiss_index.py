@@ -1,17 +1,25 @@
-"""FAISS indexes as rows: their ids, their vectors, and a new index of the kind of another."""
+"""FAISS indexes as rows: their ids, vectors and keys, and a new index of the kind of another."""
 
 from __future__ import annotations
 
+import hashlib
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
-from relatent._errors import needs
+from relatent._errors import StoreError, needs
 from relatent._files import atomic_write
-from relatent._linalg import unit_norm
-from relatent.stores.address import StoreError
-from relatent.stores.store import Field
+from relatent.spaces.io.columns import KEY_NAMES
+from relatent.spaces.io.formats.npy import ids_beside, read_ids
+from relatent.stores.address import Address
+from relatent.stores.base import Shard
+from relatent.stores.checks import key_column
+from relatent.stores.fields import Field, Metric
 
 # Vectors per list that IVF is trained on: what FAISS asks for at least, with some to spare.
 TRAINED_PER_LIST = 64
@@ -31,9 +39,9 @@ def read_index(path: Path) -> Any:
 
 
 def write_index(index: Any, path: Path) -> None:
-    """Write an index file, whole or not at all."""
-    with atomic_write(path) as aside:
-        faiss().write_index(index, str(aside))
+    """Write an index file, atomically."""
+    with atomic_write(path) as tmp:
+        faiss().write_index(index, str(tmp))
 
 
 class IndexRows:
@@ -74,9 +82,9 @@ def _ivf_ids(ivf: Any) -> np.ndarray:
     return np.concatenate(found) if found else np.empty(0, np.int64)
 
 
-def metric_of(index: Any) -> str:
+def metric_of(index: Any) -> Metric:
     """Return the metric of an index. FAISS has no cosine: an index of unit vectors looks like any inner product."""
-    known = {faiss().METRIC_INNER_PRODUCT: "inner", faiss().METRIC_L2: "l2"}
+    known: dict[int, Metric] = {faiss().METRIC_INNER_PRODUCT: "inner", faiss().METRIC_L2: "l2"}
     if index.metric_type not in known:
         raise StoreError(f"The metric of the index is FAISS's number {index.metric_type}: expected inner or L2.")
     return known[index.metric_type]
@@ -150,15 +158,6 @@ def _set_scale(index: Any, of: Field) -> None:
     index.is_trained = True
 
 
-def search_index(index: Any, metric: str, queries: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return ids and scores, the larger the better; -1 and minus infinity where fewer are found."""
-    queries = np.ascontiguousarray(queries, dtype=np.float32)
-    scores, ids = index.search(unit_norm(queries) if metric == "cosine" else queries, k)
-    if metric == "l2":
-        scores = -np.sqrt(np.maximum(scores, 0))
-    return ids, np.where(ids < 0, -np.inf, scores)
-
-
 def _metric(of: Field) -> int:
     kind: int = faiss().METRIC_L2 if of.metric == "l2" else faiss().METRIC_INNER_PRODUCT
     return kind
@@ -167,3 +166,74 @@ def _metric(of: Field) -> int:
 def _reason(error: RuntimeError) -> str:
     """Return what FAISS says, without the place in its source."""
     return str(error).strip().splitlines()[0].split(": ")[-1]
+
+
+@dataclass(frozen=True)
+class Items:
+    """The items of the served index: rows in order of their keys, and FAISS's id of each."""
+
+    table: pa.Table
+    key: str
+    ids: np.ndarray
+    hash: str
+    """Of the keys file as it is now, since ids are rows of it; "ids" where there is none."""
+
+    @cached_property
+    def keys(self) -> pa.Array:
+        """The sorted keys."""
+        return self.table.column(self.key).combine_chunks()
+
+    @cached_property
+    def _sortable(self) -> np.ndarray:
+        return np.asarray(self.keys.to_numpy(zero_copy_only=False))
+
+    @cached_property
+    def by_id(self) -> tuple[np.ndarray, np.ndarray]:
+        """The sorted ids, and the row of each."""
+        rows = np.argsort(self.ids)
+        return self.ids[rows], rows
+
+    def rows_of_ids(self, ids: np.ndarray) -> np.ndarray:
+        """Return the row of each id; -1 for those that are not there."""
+        known, rows = self.by_id
+        if not len(known):
+            return np.full(len(ids), -1)
+        at = np.minimum(np.searchsorted(known, ids), len(known) - 1)
+        return np.where(known[at] == ids, rows[at], -1)
+
+    def rows_of_keys(self, keys: pa.Array) -> np.ndarray:
+        """Return the row of each key; -1 for those that are not there."""
+        if pa.types.is_integer(keys.type) and len(self.keys):
+            sought, known = keys.to_numpy(zero_copy_only=False), self._sortable
+            at = np.minimum(np.searchsorted(known, sought), len(known) - 1)
+            return np.where(known[at] == sought, at, -1)
+        found = pc.index_in(keys, value_set=self.keys)
+        rows: np.ndarray = pc.fill_null(found, -1).to_numpy(zero_copy_only=False)
+        return rows
+
+    def within(self, shard: Shard) -> tuple[int, int]:
+        """Return the first row of a shard and its end."""
+        keys = self._sortable
+        low = 0 if shard.low is None else int(np.searchsorted(keys, shard.low))
+        high = len(keys) if shard.high is None else int(np.searchsorted(keys, shard.high))
+        return low, max(low, high)
+
+
+def read_items(address: Address, path: Path, ids: np.ndarray) -> Items:
+    """Give the ids of an index their keys: the rows of the keys file with these numbers, or the ids themselves."""
+    beside = ids_beside(path)
+    if beside is None:
+        ids = np.sort(ids)
+        return Items(pa.table({"key": ids}), "key", ids, "ids")
+    table = read_ids(beside)
+    if len(ids) and ids.max() >= len(table):
+        raise StoreError(
+            f"{beside} has {len(table):,} rows and {address} has the id {ids.max():,}: expected a row for each id, "
+            "from 0 on. Write the keys again."
+        )
+    key = next((name for name in KEY_NAMES if name in table.column_names), table.column_names[0])
+    table = table.set_column(table.column_names.index(key), key, key_column(table.column(key))).take(pa.array(ids))
+    order = pc.sort_indices(table.column(key))
+    with beside.open("rb") as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    return Items(table.take(order), key, ids[order.to_numpy()], digest)
