@@ -28,7 +28,7 @@ import pyarrow.parquet as pq
 from benchmarks.harness import RESULTS, Suite, Target
 from relatent import Pairs, Translator, load, read_space
 from relatent.engines import open_engine
-from relatent.translate import fit_spaces, translate_space
+from relatent.translate import translate_space
 
 ROWS_PER_FILE = 500_000
 BILLION = 1_000_000_000
@@ -109,7 +109,7 @@ def job(options: argparse.Namespace) -> dict[str, Any]:
         t = Translator(map="ridge")
         with open_engine(options.engine, options.workers) as engine:
             spaces = read_space(folder / "old-fit"), read_space(folder / "new")
-            fit_spaces(t, *spaces, held_out=0, max_pairs=options.pairs, engine=engine, progress=False)
+            t.fit(*spaces, held_out=0, max_pairs=options.pairs, engine=engine, progress=False)
         t.save(folder / "t.safetensors", overwrite=True)
     else:
         with open_engine(options.engine, options.workers) as engine:

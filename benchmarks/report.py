@@ -10,7 +10,6 @@ import numpy as np
 from benchmarks.harness import Inputs, Suite, Target
 from relatent import Space, Translator, read_space, write_space
 from relatent.report import make_report, write_report
-from relatent.translate import fit_spaces
 
 # Limits of the report at its full size: its time, and the size of its page.
 MAX_SECONDS, MAX_BYTES = 30, 1_000_000
@@ -39,7 +38,7 @@ def report(old: Path, new: Path) -> Path:
 
 def fit(old: Path, new: Path) -> None:
     """Fit an affine map on all pairs that are not held out, as `relatent fit` does."""
-    fit_spaces(Translator(max_cost="affine"), read_space(old), read_space(new), progress=False)
+    Translator(max_cost="affine").fit(read_space(old), read_space(new), held_out=0.2, progress=False)
 
 
 def read(old: Path, new: Path) -> float:

@@ -24,4 +24,4 @@ def fit(frame: daft.DataFrame) -> rl.Translator:
     """Sum up the frame batch by batch, in this process."""
     batches = frame.select("id", "embedding", "new").to_arrow_iter()
     pairs = rl.Pairs.total(rl.Pairs.of_batch(batch, source="embedding") for batch in batches)
-    return rl.Translator().fit_pairs(pairs)
+    return rl.Translator().fit(pairs)

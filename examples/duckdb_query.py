@@ -21,4 +21,4 @@ def fit(query: duckdb.DuckDBPyRelation) -> rl.Translator:
     """Fit on what a query returns: SQL joins, filters and samples the pairs."""
     batches = query.to_arrow_reader(100_000)
     pairs = rl.Pairs.total(rl.Pairs.of_batch(batch, source="embedding") for batch in batches)
-    return rl.Translator().fit_pairs(pairs)
+    return rl.Translator().fit(pairs)

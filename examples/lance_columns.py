@@ -23,4 +23,4 @@ def fit(uri: str) -> rl.Translator:
     """Fit on the rows that have both vectors."""
     batches = lance.dataset(uri).to_batches(columns=["id", "embedding", "new"])
     pairs = rl.Pairs.total(rl.Pairs.of_batch(batch, source="embedding", target="new") for batch in batches)
-    return rl.Translator().fit_pairs(pairs)
+    return rl.Translator().fit(pairs)

@@ -15,4 +15,4 @@ def fit(frame: pl.LazyFrame) -> rl.Translator:
     """Sum up a lazy frame batch by batch."""
     batches = frame.select("id", "embedding", "new").collect_batches(chunk_size=100_000)
     pairs = rl.Pairs.total(rl.Pairs.of_batch(batch.to_arrow(), source="embedding") for batch in batches)
-    return rl.Translator().fit_pairs(pairs)
+    return rl.Translator().fit(pairs)

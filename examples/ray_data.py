@@ -19,4 +19,4 @@ def fit(source: str) -> rl.Translator:
         return pa.table({"pairs": [rl.Pairs.of_batch(table, source="embedding").to_bytes()]})
 
     rows = ray.data.read_parquet(source).map_batches(summed, batch_format="pyarrow", batch_size=100_000).take_all()
-    return rl.Translator().fit_pairs(rl.Pairs.total(rl.Pairs.from_bytes(row["pairs"]) for row in rows))
+    return rl.Translator().fit(rl.Pairs.total(rl.Pairs.from_bytes(row["pairs"]) for row in rows))

@@ -30,4 +30,4 @@ def fit(frame: DataFrame) -> rl.Translator:
             yield pa.record_batch({"pairs": [rl.Pairs.total(parts).to_bytes()]})
 
     rows = frame.mapInArrow(summed, "pairs binary").collect()
-    return rl.Translator().fit_pairs(rl.Pairs.total(rl.Pairs.from_bytes(bytes(row.pairs)) for row in rows))
+    return rl.Translator().fit(rl.Pairs.total(rl.Pairs.from_bytes(bytes(row.pairs)) for row in rows))

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import settings
 
 import relatent as rl
-from relatent.translate import Translator, fit_spaces
+from relatent.translate import Translator
 
 # The machine decides how long an example takes, not the code under test.
 settings.register_profile("relatent", deadline=None, max_examples=40, derandomize=True)
@@ -68,5 +68,5 @@ def spaces(rng, orthogonal):
 @pytest.fixture
 def translator(spaces):
     t = Translator()
-    fit_spaces(t, *spaces)
+    t.fit(*spaces, held_out=0.2)
     return t

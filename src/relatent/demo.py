@@ -14,7 +14,7 @@ from relatent._terminal import render
 from relatent.decide import Relevance, Verdict, evaluate_spaces
 from relatent.evaluate import nearest
 from relatent.spaces import Fingerprint, Space, read_space, write_space
-from relatent.translate import Translator, fit_spaces, translate_space
+from relatent.translate import Translator, translate_space
 
 __all__ = ["DemoReport", "Network", "Upgrade", "digits_upgrade", "run_demo"]
 
@@ -226,7 +226,7 @@ def _migrate(upgrade: Upgrade, files: dict[str, str]) -> tuple[Translator, Verdi
     Path(files["relevant"]).write_text(f"query\titem\n{lines}", encoding="utf8")
     old, new = read_space(files["old"]), read_space(files["new"])
     translator = Translator()
-    fit_spaces(translator, old, new, anchors=list(anchors.keys))
+    translator.fit(old, new, anchors=list(anchors.keys))
     translator.save(files["translator"], overwrite=True)
     translate_space(translator, old, files["translated"], overwrite=True, progress=False)
     queries, items = zip(*pairs, strict=True)

@@ -184,8 +184,9 @@ def test_defaults_of_commands_are_those_of_the_library():
     rule, cost = defaults(decide.Rule), defaults(decide.Cost)
     library = defaults(decide.evaluate_spaces) | {"margin": rule["margin"], "min_overlap": rule["min_overlap"]}
     library |= {name: cost[name] for name in ("rows_per_second", "price", "max_hours", "budget")}
-    for name in ("k", "candidates", "max_rows", "seed", "side", "slices", *set(library) & set(cost), "margin"):
+    for name in ("k", "candidates", "max_rows", "seed", "slices", *set(library) & set(cost), "margin"):
         assert ours[name] == library[name], name
+    assert ours["side"] == library["role"]
     comparing = {p.name: p.default for p in COMMANDS["compare"].params}
     for name in ("k", "max_rows", "permutations", "seed"):
         assert comparing[name] == defaults(evaluate.compare)[name], name
@@ -229,9 +230,9 @@ def test_queries_can_be_moved_instead(here):
         run("fit", "new.parquet", "old.parquet", "--goal", "retrieval", *extra, "-o", f"{name}.safetensors")
         result = run("evaluate", f"{name}.safetensors", *words, "--json", code=code)
         assert json.loads(result.stdout)["itself"]["value"] > 0.99
-        assert ("note: This translator moves both sides" in result.stderr) is (name == "both")
+        assert ("note: This translator maps queries and documents" in result.stderr) is (name == "both")
     sided = ("evaluate", "both.safetensors", "new.parquet", "old.parquet", "--side", "documents")
-    refused(*sided, says="evaluate it with side 'queries'")
+    refused(*sided, says="evaluate it with role 'queries'")
     assert (
         "--side source"
         in run("translate", "both.safetensors", "old.parquet", "--side", "target", "-o", "index.parquet").stderr

@@ -143,7 +143,7 @@ def test_asif(written, expected):
 
 def test_sums_and_pairs(written, expected):
     pairs = rl.Pairs.from_bytes((written / "fitted" / "pairs.bin").read_bytes())
-    t = rl.Translator(map="affine").fit_pairs(pairs)
+    t = rl.Translator(map="affine").fit(pairs)
     near(t.transform(expected["fresh"][:FEWEST]), expected["pairs.source"])
     summary = rl.translate.Summary.from_bytes((written / "fitted" / "summary.bin").read_bytes())
     assert summary.n == 60

@@ -6,7 +6,7 @@ import pytest
 import relatent as rl
 from relatent.decide import Relevance, evaluate_spaces
 from relatent.spaces import held_out, key_hashes
-from relatent.translate import SpaceMismatchError, Translator, fit_spaces, translate_space
+from relatent.translate import SpaceMismatchError, Translator, translate_space
 
 
 def held_out_keys(space):
@@ -72,7 +72,7 @@ def test_spaces_are_checked(spaces, translator):
     with pytest.raises(SpaceMismatchError):
         evaluate_spaces(translator, spaces[1], spaces[0])
     with pytest.raises(ValueError, match=r"no side 'query'\. Did you mean 'queries'"):
-        evaluate_spaces(translator, *spaces, side="query")
+        evaluate_spaces(translator, *spaces, role="query")
 
 
 @pytest.fixture
@@ -97,7 +97,7 @@ def test_a_search_that_gets_worse_is_not_a_go(trec):
     """Overlap with the new model is better than that of staying, and still every judged measure falls: no GO."""
     old, new, qrels = trec
     t = Translator()
-    fit_spaces(t, old, new, anchors=[f"d{i}" for i in range(300)])
+    t.fit(old, new, anchors=[f"d{i}" for i in range(300)])
     found = evaluate_spaces(t, old, new, relevant=qrels)
     unseen = {q for q, d in zip(qrels.queries, qrels.items, strict=True) if int(d[1:]) >= 300}
     assert (found.queries, found.scores.items) == (len(unseen), 400)
@@ -111,7 +111,7 @@ def test_a_search_that_gets_worse_is_not_a_go(trec):
 def test_the_other_way_round_it_gains(trec):
     old, new, qrels = trec
     t = Translator()
-    fit_spaces(t, new, old, anchors=[f"d{i}" for i in range(300)])
+    t.fit(new, old, anchors=[f"d{i}" for i in range(300)])
     found = evaluate_spaces(t, new, old, relevant=qrels)  # now "new" is the model to leave
     assert found.changes["translate"]["ndcg"].low > 0
     assert found.decision.recommended == "translate"
@@ -123,8 +123,8 @@ def test_the_other_way_round_it_gains(trec):
 def test_queries_can_be_translated_instead_of_documents(trec):
     old, new, qrels = trec
     t = Translator()
-    fit_spaces(t, old, new, anchors=[f"d{i}" for i in range(300)])
-    found = evaluate_spaces(t, old, new, side="queries", relevant=qrels)  # old asks in the index of new
+    t.fit(old, new, anchors=[f"d{i}" for i in range(300)])
+    found = evaluate_spaces(t, old, new, role="queries", relevant=qrels)  # old asks in the index of new
     by_hand = rl.decide.Search(t.transform(old.take(range(700, 1_000))), new.take(range(300, 700)))
     place = {f"d{i}": i - 300 for i in range(300, 700)}
     wanted = [{} for _ in range(300)]
@@ -139,9 +139,9 @@ def test_queries_can_be_translated_instead_of_documents(trec):
 @pytest.mark.parametrize(("options", "warned"), [({}, True), ({"frozen_target": True}, False)])
 def test_one_side_of_a_two_sided_translator_is_warned_of(spaces, tmp_path, options, warned, recwarn):
     t = Translator("retrieval", **options)
-    fit_spaces(t, *spaces)
+    t.fit(*spaces, held_out=0.2)
     evaluate_spaces(t, *spaces)
     translate_space(t, spaces[0], tmp_path / "queries.npy")
-    said = [str(w.message) for w in recwarn if "moves both sides" in str(w.message)]
+    said = [str(w.message) for w in recwarn if "into a shared space" in str(w.message)]
     assert len(said) == (2 if warned else 0)
     assert all("--side target" in words and "--frozen-target" in words for words in said)

@@ -63,7 +63,7 @@ def test_what_faiss_cannot_do_is_refused(tmp_path):
     t = nonlinear("digits")
     with pytest.raises(ValueError, match="no transform for the gaussian part"):
         transforms(t)
-    with pytest.raises(ValueError, match=r"no transform for the (squares|crowding) part"):
+    with pytest.raises(ValueError, match=r"no transform for the (squares|hubness) part"):
         transforms(fitted("retrieval", "digits"), side="target")
     with pytest.raises(ValueError, match="holds 7 coordinates and the translator gives 32"):
         wrap(fitted("orthogonal", "digits"), faiss.IndexFlatIP(7))

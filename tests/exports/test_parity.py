@@ -151,7 +151,7 @@ def texts(x):
 
 
 def roles(t, model):
-    """Return what a wrapper is told where both sides move: queries are translated, documents prepared."""
+    """Return what a wrapper is told where both sides have a map: queries are translated, documents prepared."""
     return {} if t.target_map_ is None else {"target": model, "translate": ("query",)}
 
 

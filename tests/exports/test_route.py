@@ -19,7 +19,7 @@ def test_roles_that_are_not_translated_are_prepared_for_those_that_are():
 @pytest.mark.parametrize(
     ("setting", "translate", "says"),
     [
-        ("retrieval", ("query", "document"), "moves both sides"),
+        ("retrieval", ("query", "document"), "a map for queries and one for documents"),
         ("frozen", ("queries",), "expected one or both"),
         ("frozen", (), "expected one or both"),
     ],

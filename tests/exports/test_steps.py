@@ -6,9 +6,10 @@ import pytest
 from tests.exports.translators import CASES, fitted, near, nonlinear, rounding, spaces
 
 import relatent as rl
-from relatent.exports import Step, export, steps_of
-from relatent.exports import steps as module
+from relatent.exports import Step, export, steps_of, translate_with_numpy
+from relatent.exports.onnx import NODES
 from relatent.exports.translate_with_numpy import apply, unit
+from relatent.steps import STEPS
 
 
 def program(steps):
@@ -43,11 +44,25 @@ def test_rows_of_any_size_get_unit_norm_and_zero_stays():
     np.testing.assert_allclose(unit(rows), [[0.6, 0.8], [0.6, 0.8], [0, 0]], rtol=1e-6)
 
 
-def test_a_part_of_a_map_that_is_not_known_is_refused(monkeypatch):
-    t = fitted("ridge, l2", "digits")
-    monkeypatch.setattr(module, "_steps", lambda fitted: [Step("linear", {"matrix": t.matrix_, "offset": t.offset_})])
-    with pytest.raises(NotImplementedError, match="cannot be exported yet"):
-        steps_of(t)
+@pytest.mark.parametrize(("setting", "space"), CASES)
+def test_a_map_is_nothing_but_its_steps(setting, space):
+    x, _ = spaces(space)
+    t = fitted(setting, space)
+    found = x[500:600]
+    for step in steps_of(t):
+        found = step(found)
+    np.testing.assert_array_equal(found, t.map_(x[500:600]))
+
+
+def test_every_kind_of_step_is_known_to_the_exports_that_take_any_map():
+    assert STEPS.keys() == translate_with_numpy.STEPS.keys() == NODES.keys()
+
+
+def test_a_step_that_is_not_known_is_refused():
+    with pytest.raises(KeyError, match="fourier"):
+        apply([("fourier", {})], np.ones((1, 2)))
+    with pytest.raises(KeyError, match="fourier"):
+        Step("fourier")(np.ones((1, 2)))
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,6 @@ from tests.stores.case import Case, Items
 import relatent as rl
 from relatent.migrate import ApplyResult, apply_migration
 from relatent.stores import Field, open_store
-from relatent.translate import fit_spaces
 
 ROWS, DIM, NEW_DIM, SHARD_ROWS = 240, 8, 12, 50
 PROGRAM = "from relatent.cli import app; app(prog_name='relatent')"
@@ -64,7 +63,7 @@ def save_second_translator(path: Path, url: str, items: Items) -> Path:
     vectors = third_vectors(items.vectors)
     third = rl.Space(vectors, items.keys, "third-model", rl.Fingerprint(vectors.shape[1], "third-model", "3"))
     translator = rl.Translator()
-    fit_spaces(translator, rl.read_space(url), third, held_out=0, progress=False)
+    translator.fit(rl.read_space(url), third, held_out=0, progress=False)
     translator.save(path)
     return path
 

@@ -15,7 +15,6 @@ import relatent as rl
 from relatent.migrate import apply_migration, cut_over, migration_status, plan_migration, roll_back, verify_migration
 from relatent.spaces import key_hashes
 from relatent.stores import open_store
-from relatent.translate import fit_spaces
 
 STORES = ["faiss", "pgvector", "qdrant-edge", "lance"]
 
@@ -111,7 +110,7 @@ def test_real_sentence_encoders(tmp_path, name):
     case, rows = case_of(name), list(range(len(texts)))
     url = case.create(tmp_path, Items(rows, np.asarray(old.vectors, np.float32), texts))
     stored, fitted = rl.read_space(url), rl.Translator()
-    fit_spaces(fitted, stored, rl.Space(new.vectors, rows, "new", new.fingerprint), progress=False)
+    fitted.fit(stored, rl.Space(new.vectors, rows, "new", new.fingerprint), held_out=0.2, progress=False)
     fitted.save(tmp_path / "t.safetensors")
     apply_migration(url, tmp_path / "t.safetensors", work=tmp_path / "work", shard_rows=400, progress=False)
     assert verify_migration(url, work=tmp_path / "work").passed

@@ -17,7 +17,6 @@ from tests.stores.case import Items
 
 import relatent as rl
 from relatent.decide import Relevance
-from relatent.translate import fit_spaces
 
 SHORTEST, WORDS_ASKED = 80, 12
 
@@ -84,5 +83,5 @@ class Encoded:
         """Fit on two thirds of the texts, as if only those had been embedded by the new model, and on no query."""
         old, new = (space.subset(range(len(docstrings()))) for space in self.sample())
         fitted = rl.Translator()
-        fit_spaces(fitted, old, new, held_out=1 / 3, progress=False)
+        fitted.fit(old, new, held_out=1 / 3, progress=False)
         return fitted

@@ -162,7 +162,7 @@ def test_what_does_not_fit_is_named():
 def test_two_thin_factors_are_one_layer_and_come_back(rng):
     x, y = rng.normal(size=(5, 40)), rng.normal(size=(5, 30))
     translator = rl.RelativeTranslator().fit(x, y)
-    assert translator.map_.second is not None
+    assert translator.map_.basis is not None
     layer = rl.nn.Translation(translator, trainable=True)
     np.testing.assert_allclose(layer(torch.from_numpy(x)).detach().numpy(), translator.transform(x), atol=1e-12)
     assert {tuple(p.shape) for p in layer.parameters()} == {(40, 5), (5, 30)}

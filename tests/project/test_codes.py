@@ -104,7 +104,7 @@ def test_few_anchors_in_wide_spaces_are_two_thin_factors(rng, options, tmp_path)
     k, d, e = 8, 60, 50
     x, y = rng.normal(size=(k, d)), rng.normal(size=(k, e))
     t = rl.RelativeTranslator(**options).fit(x, y)
-    assert (t.map_.matrix.shape, t.map_.second.shape) == ((d, k), (k, e))
+    assert (t.map_.basis.shape, t.map_.matrix.shape) == ((d, k), (k, e))
     # The same by multiplying out.
     left, right = t.encoder_.matrix_, t.decoder_.matrix_
     if t.complete:

@@ -33,7 +33,7 @@ def table() -> pa.Table:
 
 @pytest.fixture(scope="module")
 def translator(table) -> rl.Translator:
-    return rl.Translator().fit_pairs(rl.Pairs.of_batch(table, source="embedding"))
+    return rl.Translator().fit(rl.Pairs.of_batch(table, source="embedding"))
 
 
 @pytest.fixture

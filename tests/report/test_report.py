@@ -18,7 +18,7 @@ from relatent.report.answer import limits
 from relatent.report.render import to_html, to_markdown
 from relatent.report.sections import document_of
 from relatent.spaces import held_out, key_hashes
-from relatent.translate import Translator, fit_spaces
+from relatent.translate import Translator
 
 HOSTILE = '"><script>alert(1)</script><img src=x onerror=alert(2)>'
 SECRET = "a confidential text"
@@ -70,7 +70,7 @@ def test_cosines_are_those_of_held_out_rows_and_the_worst_is_named(world, found)
     (source, target, _), row = world
     unseen = held_out_rows(source.keys)
     translator = Translator()
-    fit_spaces(translator, source, target)
+    translator.fit(source, target, held_out=0.2)
     moved, true = translator.transform(source.vectors[unseen]), target.vectors[unseen]
     cosines = np.sum(moved * true, axis=1) / np.linalg.norm(moved, axis=1) / np.linalg.norm(true, axis=1)
     assert found.closeness.rows == len(unseen)
@@ -95,7 +95,7 @@ def test_the_curve_ends_at_the_translator_itself(world, found):
     (source, target, _), _ = world
     unseen = held_out_rows(source.keys)
     translator = Translator()
-    fit_spaces(translator, source, target)
+    translator.fit(source, target, held_out=0.2)
     moved, true = translator.transform(source.vectors[unseen]), target.vectors[unseen]
     scores = (moved / np.linalg.norm(moved, axis=1)[:, None]) @ (true / np.linalg.norm(true, axis=1)[:, None]).T
     ranks = 1 + np.sum(scores > np.diag(scores)[:, None], axis=1)
@@ -109,7 +109,7 @@ def test_the_curve_ends_at_the_translator_itself(world, found):
 def test_a_loaded_translator_has_no_curve_and_everything_else(world, tmp_path):
     (source, target, _), _ = world
     translator = Translator(map="ridge")
-    fit_spaces(translator, source, target)
+    translator.fit(source, target, held_out=0.2)
     translator.save(tmp_path / "t.safetensors")
     made = make_report(rl.load(tmp_path / "t.safetensors"), source, target)
     assert made.curve is None
@@ -137,7 +137,7 @@ def test_singular_values_anchors_and_similarity(world, found):
 
 def test_a_two_sided_translator_has_no_cosines(world):
     (source, target, _), _ = world
-    with pytest.warns(UserWarning, match="moves both sides") as warned:
+    with pytest.warns(UserWarning, match="into a shared space") as warned:
         made = make_report(Translator("retrieval"), target, source, max_rows=100)
     assert len(warned) == 1
     assert made.closeness is None
@@ -160,7 +160,7 @@ def test_an_unfitted_translator_is_fitted_and_a_fitted_one_is_not(world):
 def test_a_known_result_is_told_and_not_measured_again(world, found):
     (source, target, _), _ = world
     translator = Translator(map="ridge")
-    fit = fit_spaces(translator, source, target)
+    fit = translator.fit(source, target, held_out=0.2).fit_report_
     assert make_report(translator, source, target, fit=fit).verdict is None
     assert make_report(translator, source, target, verdict=found.verdict).verdict is found.verdict
     alone = make_report(found.verdict)

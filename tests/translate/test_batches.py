@@ -89,7 +89,7 @@ def test_what_is_pickled_is_the_map_and_little_more():
     x, y = views(2000, dim=128, dtype=np.float32)
     udf = rl.Translator(map="ridge").fit(x, y).batch_udf()
     assert len(dumps(udf)) < udf.folded.matrix.nbytes + 64 * 1024
-    sides = rl.Translator(goal="retrieval", bank_size=0).fit(x, y)
+    sides = rl.Translator(goal="retrieval").fit(x, y, bank_size=0)
     assert len(dumps(sides.batch_udf(side="target"))) < sides.target_map_.matrix.nbytes + 64 * 1024
 
 
@@ -160,7 +160,7 @@ def test_pairs_of_no_rows_add_nothing_and_fit_nothing():
     some = rl.Pairs.of(x, y)
     assert (len(none), len(none + none), len(none + some), (some + none).dims) == (0, 0, 40, (8, 8))
     with pytest.raises(ValueError, match="n_samples=0: too few pairs"):
-        rl.Translator().fit_pairs(none)
+        rl.Translator().fit(none)
 
 
 def test_batches_that_cannot_be_told_apart_are_refused():

@@ -7,15 +7,14 @@ import relatent as rl
 from relatent.project import project_space
 from relatent.spaces import held_out, key_hashes, map_space
 from relatent.stitching import stitch_space
-from relatent.translate import SpaceMismatchError, Translator, fit_spaces, translate_space
+from relatent.translate import SpaceMismatchError, Translator, translate_space
 
 
 def test_what_is_held_out_follows_from_the_keys_alone(spaces, rng):
     old, new = spaces
-    first, second = Translator(), Translator()
-    fit_spaces(first, old, new)
+    first = Translator().fit(old, new, held_out=0.2)
     order = rng.permutation(600)
-    fit_spaces(second, old.subset(order), new)
+    second = Translator().fit(old.subset(order), new, held_out=0.2)
     np.testing.assert_array_equal(first.seen_keys_, second.seen_keys_)
     hashes = key_hashes(old.keys)
     np.testing.assert_array_equal(np.isin(hashes, first.seen_keys_), ~held_out(hashes, 0.2))
@@ -25,14 +24,15 @@ def test_what_is_held_out_follows_from_the_keys_alone(spaces, rng):
 
 
 def test_at_most_so_many_pairs(spaces):
-    t = Translator()
-    report = fit_spaces(t, *spaces, max_pairs=100)
+    t = Translator().fit(*spaces, held_out=0.2, max_pairs=100)
+    report = t.fit_report_
     assert (t.n_pairs_, report.pairs, len(t.seen_keys_)) == (100, 100, 100)
     assert report.pairs + report.held_out + report.unused == 600
+    held = [s.subset(np.flatnonzero(held_out(key_hashes(s.keys), 0.2))) for s in spaces]
     with pytest.raises(ValueError, match="0 pairs are left to fit on"):
-        fit_spaces(Translator(), *(s.subset(np.flatnonzero(held_out(key_hashes(s.keys), 0.2))) for s in spaces))
-    with pytest.raises(ValueError, match="1 of the 1 anchors are not in both spaces, first 'nobody'"):
-        fit_spaces(Translator(), *spaces, anchors=["nobody"])
+        Translator().fit(*held, held_out=0.2)
+    with pytest.raises(ValueError, match="1 of the 1 anchors are not in both spaces, first 'unknown'"):
+        Translator().fit(*spaces, anchors=["unknown"])
 
 
 def test_the_keys_that_were_seen_survive_saving(translator, tmp_path):

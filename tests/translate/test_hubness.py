@@ -1,4 +1,4 @@
-"""A bank of queries takes crowded items down, by a number per item that brute force gives too."""
+"""A bank of queries takes hubs down, by a number per item that brute force gives too."""
 
 from __future__ import annotations
 
@@ -7,16 +7,17 @@ import pytest
 import torch
 
 import relatent as rl
-from relatent.translate.hubness import Bank, BankRows, with_bias
+from relatent.steps import Bank, bias_step
+from relatent.translate.hubness import BankRows, bank_of
 from relatent.translate.pairs import Pairs
 
 
 @pytest.fixture
 def bank(rng) -> Bank:
-    return Bank.of(rng.normal(size=(60, 5)), rng.normal(size=60), weight=0.5)
+    return bank_of(rng.normal(size=(60, 5)), rng.normal(size=60), weight=0.5)
 
 
-def crowding(bank: Bank, targets: np.ndarray, bias: np.ndarray) -> np.ndarray:
+def correction(bank: Bank, targets: np.ndarray, bias: np.ndarray) -> np.ndarray:
     """Score every query with every target, one by one."""
     found = []
     for target, own in zip(targets, bias, strict=True):
@@ -25,28 +26,28 @@ def crowding(bank: Bank, targets: np.ndarray, bias: np.ndarray) -> np.ndarray:
     return np.asarray(found)
 
 
-def test_crowding_is_the_weighted_mean_of_the_best_scores(bank, rng):
+def test_the_correction_is_the_weighted_mean_of_the_best_scores(bank, rng):
     targets, bias = rng.normal(size=(30, 5)), rng.normal(size=30)
-    np.testing.assert_allclose(bank.crowding(targets, bias[:, None])[:, 0], crowding(bank, targets, bias))
+    np.testing.assert_allclose(bank.correction(targets, bias[:, None])[:, 0], correction(bank, targets, bias))
 
 
 def test_many_targets_are_taken_in_chunks(bank, rng):
     targets = rng.normal(size=(20_000, 5)).astype(np.float32)
-    whole = with_bias(targets, -np.ones(5), bank)
-    parts = [with_bias(targets[rows], -np.ones(5), bank) for rows in np.array_split(np.arange(len(targets)), 7)]
+    whole = bias_step(-np.ones(5), bank)(targets)
+    parts = [bias_step(-np.ones(5), bank)(targets[rows]) for rows in np.array_split(np.arange(len(targets)), 7)]
     np.testing.assert_allclose(whole, np.concatenate(parts), rtol=1e-4, atol=1e-4)
     assert whole.dtype == np.float32
 
 
 @pytest.mark.parametrize(("rows", "neighbors"), [(1, 1), (20, 1), (50, 3), (200, 5), (1000, 5)])
-def test_a_small_bank_looks_at_few_neighbors(rows, neighbors):
-    assert Bank.of(np.zeros((rows, 2)), np.zeros(rows), 0.5).neighbors == neighbors
+def test_a_small_bank_averages_over_few_neighbors(rows, neighbors):
+    assert bank_of(np.zeros((rows, 2)), np.zeros(rows), 0.5).neighbors == neighbors
 
 
 def test_torch_agrees_and_passes_gradients(bank, rng):
     targets = rng.normal(size=(12, 5))
-    ours = with_bias(torch.from_numpy(targets).requires_grad_(), -np.ones(5), bank)
-    np.testing.assert_allclose(ours.detach(), with_bias(targets, -np.ones(5), bank))
+    ours = bias_step(-np.ones(5), bank)(torch.from_numpy(targets).requires_grad_())
+    np.testing.assert_allclose(ours.detach(), bias_step(-np.ones(5), bank)(targets))
     ours[:, -1].sum().backward()
 
 
@@ -63,7 +64,7 @@ def test_its_rows_are_the_given_ones_or_the_pairs_own(rng):
 # In a translator
 
 
-def crowded(n: int = 900) -> tuple[np.ndarray, np.ndarray]:
+def with_hubs(n: int = 900) -> tuple[np.ndarray, np.ndarray]:
     """Pairs in clusters, where some items are near every query: CSLS is made for them."""
     rng = np.random.default_rng(0)
     z = rng.normal(size=(8, 30))[rng.integers(8, size=n)] + 0.6 * rng.normal(size=(n, 30))
@@ -74,12 +75,12 @@ def crowded(n: int = 900) -> tuple[np.ndarray, np.ndarray]:
 
 @pytest.fixture(scope="module")
 def banked() -> tuple[rl.Translator, np.ndarray, np.ndarray]:
-    x, y = crowded()
+    x, y = with_hubs()
     for seed in range(5):
         t = rl.Translator("retrieval", seed=seed).fit(x[:300], y[:300])
         if t.target_map_.bank is not None:
             return t, x, y
-    raise AssertionError("No bank was chosen for crowded pairs.")
+    raise AssertionError("No bank was chosen for pairs with hubs.")
 
 
 def test_the_bias_of_a_fitted_map_is_that_of_brute_force(banked):
@@ -105,13 +106,13 @@ def test_it_is_saved_and_made_a_layer(banked, tmp_path):
 
 
 def test_no_bank_keeps_no_row():
-    x, y = crowded()
-    t = rl.Translator("retrieval", bank_size=0).fit(x[:300], y[:300])
+    x, y = with_hubs()
+    t = rl.Translator("retrieval").fit(x[:300], y[:300], bank_size=0)
     assert t.target_map_.bank is None
 
 
 def test_vectors_without_a_target_may_be_the_bank():
-    x, y = crowded()
+    x, y = with_hubs()
     own, given = (rl.Translator("retrieval").fit(x[:60], y[:60], bank=b) for b in (None, x[500:]))
     scores = [t.score(x[60:460], y[60:460]) for t in (own, given)]
     assert scores[1] > scores[0]
@@ -119,18 +120,18 @@ def test_vectors_without_a_target_may_be_the_bank():
 
 
 @pytest.mark.parametrize(
-    ("settings", "bank", "says"),
+    ("settings", "given", "says"),
     [
-        ({"goal": "vectors"}, np.zeros((5, 30)), 'only goal="retrieval"'),
-        ({"goal": "retrieval", "frozen_target": True}, np.zeros((5, 30)), "both sides moved"),
-        ({"goal": "retrieval", "bank_size": 0}, np.zeros((5, 30)), "bank_size above 0"),
-        ({"goal": "retrieval"}, np.zeros((5, 3)), r"\(5, 3\)"),
-        ({"goal": "retrieval"}, np.full((5, 30), np.nan), "bank"),
-        ({"goal": "retrieval", "bank_size": -1}, None, "bank_size is -1"),
-        ({"goal": "retrieval"}, np.zeros((0, 30)), "bank"),
+        ({"goal": "vectors"}, {"bank": np.zeros((5, 30))}, 'only goal="retrieval"'),
+        ({"goal": "retrieval", "frozen_target": True}, {"bank": np.zeros((5, 30))}, "without a frozen target"),
+        ({"goal": "retrieval"}, {"bank": np.zeros((5, 30)), "bank_size": 0}, "bank_size above 0"),
+        ({"goal": "retrieval"}, {"bank": np.zeros((5, 3))}, r"\(5, 3\): expected 30 columns"),
+        ({"goal": "retrieval"}, {"bank": np.full((5, 30), np.nan)}, "bank"),
+        ({"goal": "retrieval"}, {"bank_size": -1}, "bank_size is -1"),
+        ({"goal": "retrieval"}, {"bank": np.zeros((0, 30))}, "bank"),
     ],
 )
-def test_bad_banks_are_refused(settings, bank, says):
-    x, y = crowded(100)
+def test_bad_banks_are_refused(settings, given, says):
+    x, y = with_hubs(100)
     with pytest.raises(ValueError, match=says):
-        rl.Translator(**settings).fit(x, y, bank=bank)
+        rl.Translator(**settings).fit(x, y, **given)

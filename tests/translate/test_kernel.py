@@ -9,9 +9,10 @@ from sklearn.kernel_ridge import KernelRidge
 from sklearn.metrics.pairwise import rbf_kernel
 
 import relatent as rl
+from relatent.steps import Features, gaussian_kernel
 from relatent.translate import kernel as kernels
 from relatent.translate.goals import vectors
-from relatent.translate.kernel import Features, Kernel, Rows, gaussian, leave_one_out, regress
+from relatent.translate.kernel import Kernel, Rows, leave_one_out, regress
 from relatent.translate.pairs import Pairs
 from relatent.translate.ridge import LeaveOneOut, RidgePath
 
@@ -33,7 +34,7 @@ def rows(rng):
 
 def predicted(found, x):
     """Predict as a folded map does."""
-    features = x if found.features is None else found.features.of(x)
+    features = x if found.features is None else found.features.step(x)
     return found.mean_y + (features - found.mean_x) @ found.matrix
 
 
@@ -110,9 +111,9 @@ def test_every_anchor_is_a_center_up_to_a_number_of_them(rng, beyond, monkeypatc
 def test_similarities_are_scikit_learns_also_far_from_the_origin(rng):
     x, centers = rng.normal(size=(30, 5)), rng.normal(size=(7, 5))
     expected = rbf_kernel(x, centers, 1 / 3.0)
-    np.testing.assert_allclose(gaussian(x, centers, 3.0), expected, rtol=1e-10)
-    np.testing.assert_allclose(gaussian(x + 1e4, centers + 1e4, 3.0), expected, rtol=1e-6)
-    single = gaussian(x.astype(np.float32), centers.astype(np.float32), 3.0)
+    np.testing.assert_allclose(gaussian_kernel(x, centers, 3.0), expected, rtol=1e-10)
+    np.testing.assert_allclose(gaussian_kernel(x + 1e4, centers + 1e4, 3.0), expected, rtol=1e-6)
+    single = gaussian_kernel(x.astype(np.float32), centers.astype(np.float32), 3.0)
     assert single.dtype == np.float32
     np.testing.assert_allclose(single, expected, rtol=1e-4, atol=1e-7)
 
@@ -215,8 +216,8 @@ def test_rows_off_the_span_of_few_anchors_are_far_from_them(rng):
     solved = vectors.solve(Pairs.of(x, y), choice).source
     away = x.copy()
     away[:, 20] = 100.0
-    np.testing.assert_allclose(solved.features.of(solved.before.applied(x))[:, 30:].max(axis=1), 1.0)
-    assert np.all(solved.features.of(solved.before.applied(away))[:, 30:] < 1e-6)
+    np.testing.assert_allclose(solved.features.step(solved.before.applied(x))[:, 30:].max(axis=1), 1.0)
+    assert np.all(solved.features.step(solved.before.applied(away))[:, 30:] < 1e-6)
 
 
 # What is asked for
@@ -309,6 +310,6 @@ def test_folds_see_nothing_of_what_is_held_out(curved):
 
 def test_features_are_the_vectors_and_their_similarities(rng):
     x, centers = rng.normal(size=(4, 3)), rng.normal(size=(2, 3))
-    found = Features(centers, 2.0).of(x)
+    found = Features(centers, 2.0).step(x)
     np.testing.assert_array_equal(found[:, :3], x)
     np.testing.assert_allclose(found[:, 3:], rbf_kernel(x, centers, 0.5), rtol=1e-10)

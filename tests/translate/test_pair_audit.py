@@ -4,7 +4,7 @@ from sklearn.datasets import load_digits
 from sklearn.metrics import roc_auc_score
 
 import relatent as rl
-from relatent.translate.pair_audit import NEAREST, STRANGERS, _uncrowded
+from relatent.translate.pair_audit import MAX_OTHERS, NEAREST, _without_hubness
 
 
 def two_views(n, seed=0):
@@ -83,12 +83,12 @@ def test_scores_are_taken_off_what_both_items_reach_with_their_nearest_strangers
         row = np.sort(np.delete(scores[i], i))[-NEAREST:]
         column = np.sort(np.delete(scores[:, j], j))[-NEAREST:]
         expected[i, j] = scores[i, j] - np.mean(row) - np.mean(column)
-    np.testing.assert_allclose(_uncrowded(scores), expected)
+    np.testing.assert_allclose(_without_hubness(scores), expected)
 
 
 def test_more_held_out_pairs_than_strangers_are_all_scored():
     rng = np.random.default_rng(0)
-    x = rng.normal(size=(5 * STRANGERS + 500, 8))
+    x = rng.normal(size=(5 * MAX_OTHERS + 500, 8))
     y = x @ rng.normal(size=(8, 8)) + 0.1 * rng.normal(size=x.shape)
     wrong = rng.permutation(len(x))[:400]
     y[wrong] = y[np.roll(wrong, 1)]

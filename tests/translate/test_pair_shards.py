@@ -5,8 +5,7 @@ import pytest
 
 import relatent as rl
 from relatent.engines import open_engine
-from relatent.translate import fit as pair_shards
-from relatent.translate import fit_spaces
+from relatent.translate import joined as pair_shards
 
 
 @pytest.fixture
@@ -31,10 +30,9 @@ def engine(request):
 @pytest.mark.parametrize("target", ["new", "shuffled"])
 def test_one_fit_on_every_engine(files, engine, target, size):
     old, new = (rl.read_space(files / f"{name}.npy") for name in ("old", target))
-    found, memory = rl.Translator(sample_size=size), rl.Translator(sample_size=size)
-    report = fit_spaces(found, old, new, held_out=0, engine=engine)
-    assert report.pairs == 700
-    memory.fit(old, new)
+    found = rl.Translator().fit(old, new, engine=engine, sample_size=size)
+    assert found.fit_report_.pairs == 700
+    memory = rl.Translator().fit(*(rl.Space(s.vectors, s.keys) for s in (old, new)), sample_size=size)
     np.testing.assert_array_equal(found.pairs_.sample.ids, memory.pairs_.sample.ids)
     assert found.chosen_ == memory.chosen_
     one, other = (t.transform(old.vectors) for t in (found, memory))

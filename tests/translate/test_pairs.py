@@ -58,9 +58,9 @@ def assert_same_translation(a: rl.Translator, b: rl.Translator, x, y) -> None:
 @pytest.mark.parametrize("options", SETTINGS, ids=str)
 def test_seven_shards_in_any_order_fit_as_the_whole(views, options, size):
     x, y = views
-    whole = rl.Translator(**options, sample_size=size).fit(x, y)
-    parts = sharded(x, y, [90, 91, 200, 333, 500, 640], [3, 1, 6, 0, 5, 2, 4], **whole.pairs_options())
-    again = rl.Translator(**options, sample_size=size).fit_pairs(Pairs.from_bytes(parts.to_bytes()))
+    whole = rl.Translator(**options).fit(x, y, sample_size=size)
+    parts = sharded(x, y, [90, 91, 200, 333, 500, 640], [3, 1, 6, 0, 5, 2, 4], size=size)
+    again = rl.Translator(**options).fit(Pairs.from_bytes(parts.to_bytes()))
     np.testing.assert_array_equal(again.pairs_.sample.ids, whole.pairs_.sample.ids)
     np.testing.assert_array_equal(again.pairs_.sample.x, whole.pairs_.sample.x)
     assert again.chosen_ == whole.chosen_
@@ -76,17 +76,17 @@ def test_seven_shards_in_any_order_fit_as_the_whole(views, options, size):
 @settings(max_examples=15, deadline=None)
 def test_no_sharding_changes_the_fit(views, cuts, order, options, size):
     x, y = views
-    whole = rl.Translator(**options, sample_size=size).fit(x, y)
-    parts = sharded(x, y, cuts, order, **whole.pairs_options())
-    assert_same_translation(rl.Translator(**options, sample_size=size).fit_pairs(parts), whole, x, y)
+    whole = rl.Translator(**options).fit(x, y, sample_size=size)
+    parts = sharded(x, y, cuts, order, size=size)
+    assert_same_translation(rl.Translator(**options).fit(parts), whole, x, y)
 
 
 @pytest.mark.parametrize("options", SETTINGS[:4], ids=str)
 def test_torch_shards_fit_as_numpy_ones(views, options):
     x, y = views
     whole = rl.Translator(**options).fit(x, y)
-    parts = sharded(torch.from_numpy(x), torch.from_numpy(y), [300], [1, 0], **whole.pairs_options())
-    assert_same_translation(rl.Translator(**options).fit_pairs(parts), whole, x, y)
+    parts = sharded(torch.from_numpy(x), torch.from_numpy(y), [300], [1, 0])
+    assert_same_translation(rl.Translator(**options).fit(parts), whole, x, y)
 
 
 def test_the_sample_is_uniform_and_follows_the_seed(views):
@@ -177,7 +177,7 @@ def test_what_is_no_pairs_is_refused(views):
         Pairs.from_bytes(bytes(raw))
     lean = Pairs.of(x, y, full_y=False)
     with pytest.raises(ValueError, match=r"summed with \(full_x, full_y\) = \(True, False\)"):
-        rl.Translator("retrieval").fit_pairs(lean)
+        rl.Translator("retrieval").fit(lean)
 
 
 @pytest.mark.parametrize(

@@ -110,8 +110,8 @@ def test_a_map_that_overfits_is_not_flattered():
 
 def test_streamed_pairs_beyond_the_reservoir_count():
     x, y = noisy_pairs(3000)
-    t = rl.Translator(sample_size=300)
-    for rows in np.split(np.arange(2000), 4):
+    t = rl.Translator().fit(x[:500], y[:500], sample_size=300)
+    for rows in np.split(np.arange(500, 2000), 3):
         t.partial_fit(x[rows], y[rows])
     told = t.expected_quality(index=y[2000:])
     assert (told.anchors, told.queries) == (2000, 300)

@@ -110,7 +110,7 @@ def scored(truth, labels=None, head=None):
     """Judge shares of a rotation that is right and a ridge that is wrong."""
     wrong = -truth
     found = [trial(truth, wrong, truth)]
-    return judged_share(found, Judge.of(head, labels, len(truth)), 10**6)
+    return judged_share(found, Judge.of(head, labels, truth, blends=True), 10**6)
 
 
 def test_a_share_is_judged_by_the_head_or_the_labels_or_both(rng):
@@ -155,7 +155,7 @@ def test_labels_follow_their_pairs_into_a_sample(noisy):
             seen.append(len(rows))
             return np.zeros(len(rows), dtype=int)
 
-    t = rl.Translator("stitching", sample_size=90).fit(x, y, head=Spy(), labels=labels)
+    t = rl.Translator("stitching").fit(x, y, head=Spy(), labels=labels, sample_size=90)
     assert max(seen) <= 90
     assert len(t.pairs_.sample) == 90
     held = t.pairs_.sample.part(np.arange(10))

@@ -50,7 +50,7 @@ def test_the_retrieval_score_is_the_gaussian_log_likelihood_ratio(rng):
 
     x, y = rng.normal(size=(40, 90)), rng.normal(size=(40, 70))
     y[:, :30] += x[:, :30]
-    t = rl.Translator("retrieval", bank_size=0).fit(x, y)
+    t = rl.Translator("retrieval").fit(x, y, bank_size=0)
     p = t.pairs_.normalized(t.choice_.normalize, span=False)
     whole = LikelihoodPath.of(p.summary).at(t.choice_.penalty_x, t.choice_.penalty_y)
     new_x, new_y = rng.normal(size=(20, 90)), rng.normal(size=(25, 70))
@@ -83,7 +83,7 @@ def test_a_fitted_translator_says_what_it_is(noisy, tmp_path, settings, words):
 def test_the_summary_shows_the_choice_and_warns(noisy, rng):
     x, y = noisy
     chosen = rl.Translator("retrieval").fit(x, y).summary()
-    for words in ("400 pairs", "likelihood ratio", "runner-up", "out-of-fold reciprocal rank", "both sides move"):
+    for words in ("400 pairs", "likelihood ratio", "runner-up", "out-of-fold reciprocal rank", "shared space"):
         assert words in str(chosen)
     few = rl.Translator().fit(rng.normal(size=(10, 50)), rng.normal(size=(10, 3))).summary()
     assert "10 anchors are few for 50 coordinates" in few.warnings[0]

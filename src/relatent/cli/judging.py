@@ -116,7 +116,7 @@ def evaluate(
         fitted,
         source,
         target,
-        side=side,
+        role=side,
         relevant=None if relevant is None else read_relevance(relevant),
         slices=slices,
         k=k,

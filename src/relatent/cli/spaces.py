@@ -183,7 +183,7 @@ def anchors(
             k,
             goal=goal,
             rows_per_second=rows_per_second,
-            price=price,
+            price_per_million=price,
             overwrite=force,
             seed=seed,
         )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, cast
 
 import typer
 
@@ -81,16 +81,16 @@ def fit(
     from relatent.engines import open_engine
     from relatent.report import make_report
     from relatent.spaces import check_new, read_space
-    from relatent.translate import Translator, fit_spaces
+    from relatent.translate import Translator
 
     check_suffix(out)
     check_new(out, old, new, anchors, overwrite=force)
     source, target = two_spaces(old, new, vector, key, target_vector, target_key, by_row, packed)
     keys = None if anchors is None else read_space(anchors).keys
-    translator = Translator(goal, map_, normalize, frozen_target=frozen_target, max_cost=max_cost, seed=seed)
+    settings: dict[str, Any] = {"goal": goal, "map": map_, "normalize": normalize, "max_cost": max_cost, "seed": seed}
+    translator = Translator(**settings, frozen_target=frozen_target)
     with open_engine(engine, workers, scheduler) as where:
-        done = fit_spaces(
-            translator,
+        translator.fit(
             source,
             target,
             held_out=held_out,
@@ -100,6 +100,8 @@ def fit(
             engine=where,
             progress=progress,
         )
+    done = translator.fit_report_
+    assert done is not None
     translator.save(out, overwrite=force)
     pages = write_pages(
         (html, markdown),
@@ -153,7 +155,7 @@ def translate(
             fitted,
             source,
             out,
-            side=side,
+            side=cast(Any, side),
             accept=accept,
             quantize=quantize,
             overwrite=force,
@@ -210,7 +212,7 @@ def export(
         load(translator),
         out,
         to,
-        side=side,
+        side=cast(Any, side),
         normalize=normalize,
         encoder=encoder,
         index=index,

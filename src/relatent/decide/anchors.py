@@ -18,6 +18,7 @@ from relatent.spaces.join import Matched, match_keys
 from relatent.spaces.sample import shuffled_rows
 from relatent.spaces.space import Space
 from relatent.translate import Translator
+from relatent.translate.goals import GoalName
 
 # 1 − |cos| below which two anchors say the same.
 NEAR = 0.02
@@ -183,16 +184,16 @@ def plan_anchors(
     path: AnyPath,
     budget: int,
     *,
-    goal: str = "vectors",
+    goal: GoalName = "vectors",
     rows_per_second: float | None = None,
-    price: float | None = None,
+    price_per_million: float | None = None,
     overwrite: bool = False,
     seed: int = 0,
 ) -> NextAnchors:
     """Choose which items of the source to embed with the target's model next (:func:`relatent.anchors.plan`).
 
     ``target`` holds those embedded already; their pairs give the learning curve. The items are written to ``path``, in
-    the order in which to embed them. ``price`` is per million rows.
+    the order in which to embed them.
     """
     check_new(path, source, target, overwrite=overwrite)
     matched = None if target is None else match_keys(source, target)
@@ -203,7 +204,8 @@ def plan_anchors(
         now, gain = _outlook(source, target, matched, Translator(goal, seed=seed), budget)
     write_space(source.subset(rows), path, overwrite=overwrite)
     hours = None if rows_per_second is None else budget / rows_per_second / 3_600
-    return NextAnchors(rows, len(known), "MRR", now, gain, hours, None if price is None else budget * price / 1_000_000)
+    cost = None if price_per_million is None else budget * price_per_million / 1_000_000
+    return NextAnchors(rows, len(known), "MRR", now, gain, hours, cost)
 
 
 def _outlook(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal, cast, get_args
 
 import numpy as np
 import pyarrow as pa
@@ -23,9 +23,10 @@ from relatent.spaces.keys import key_hashes
 from relatent.spaces.space import Space
 from relatent.translate import Translator
 from relatent.translate.files import check_translator, warn_two_sided
-from relatent.translate.fit import unseen_rows
+from relatent.translate.joined import unseen_rows
 
-SIDES = ("documents", "queries")
+Role = Literal["documents", "queries"]
+ROLES = get_args(Role)
 # An exact search of this many rows among each other takes seconds.
 MAX_ROWS = 10_000
 
@@ -35,7 +36,7 @@ def evaluate_spaces(
     source: Space,
     target: Space,
     *,
-    side: str | None = None,
+    role: str | None = None,
     relevant: Relevance | None = None,
     slices: str | None = None,
     k: int = 10,
@@ -50,15 +51,15 @@ def evaluate_spaces(
 ) -> Verdict:
     """Return the verdict on a translator: stay, translate, rerank or re-embed (:func:`relatent.decide.verdict_of`).
 
-    ``side="documents"``: the source is the old model; its translated vectors are the index, and the target's vectors
-    ask. ``side="queries"``: the source is the new model; its translated vectors ask in the target's index, which is
-    not changed. By default the side follows from the goal of the translator: retrieval translates queries.
+    ``role="documents"``: the source is the old model; its translated vectors are the index, and the target's vectors
+    ask. ``role="queries"``: the source is the new model; its translated vectors ask in the target's index, which is
+    not changed. By default the role follows from the goal of the translator: retrieval translates queries.
 
     Only items that the translator was not fitted on are searched among. Where the queries of ``relevant`` are never
     items, as in TREC qrels, they are not searched among either. ``slices`` names a column of either space. ``stored``
     asks what smaller storage of the index would cost. ``accept`` lets spaces pass whose fingerprints are others'.
     """
-    side = side_of(translator, side)
+    role = role_of(translator, role)
     warn_two_sided(translator, "source")
     if accept:
         translator.accept(source).accept(target)
@@ -70,7 +71,7 @@ def evaluate_spaces(
         check_fewer(k, len(task.items) - task.are_items)
         labels = None if slices is None else slice_labels(slices, source, target, task.matched, task.queries)
         stage(f"translating {len(task.items):,} items and {len(task.queries):,} queries")
-        searches = _searches(translator, source, target, task, side)
+        searches = _searches(translator, source, target, task, role)
         stage("searching every way")
         own = task.own if task.are_items else None
         scores = score_options(**searches, own=own, relevant=task.relevant, k=k, candidates=candidates)
@@ -148,26 +149,26 @@ def _judged(relevant: Relevance, hashes: np.ndarray) -> dict[int, dict[int, floa
     return judged
 
 
-def side_of(translator: Translator, side: str | None) -> str:
-    """Return which side is translated, documents or queries; by the goal if not said."""
+def role_of(translator: Translator, role: str | None = None) -> Role:
+    """Return what the translator translates, documents or queries; by default that of its goal."""
     check_translator(translator)
-    if side is None:
-        side = "queries" if translator.goal == "retrieval" else "documents"
-    if side not in SIDES:
-        raise ValueError(f"There is no side {side!r}.{suggest(side, SIDES)}")
-    if side == "documents" and translator.metric_ == "inner":
+    if role is None:
+        role = "queries" if translator.goal == "retrieval" else "documents"
+    if role not in ROLES:
+        raise ValueError(f"There is no role {role!r}.{suggest(role, ROLES)}")
+    if role == "documents" and translator.metric_ == "inner":
         raise ValueError(
-            "This translator ranks the target's items for queries of the source: evaluate it with side 'queries', or "
+            "This translator ranks the target's items for queries of the source: evaluate it with role 'queries', or "
             "fit one with goal 'vectors' to translate documents."
         )
-    return side
+    return cast(Role, role)
 
 
-def _searches(t: Translator, source: Space, target: Space, task: _SearchTask, side: str) -> dict[str, Any]:
+def _searches(t: Translator, source: Space, target: Space, task: _SearchTask, role: Role) -> dict[str, Any]:
     """Return the three searches, and new queries in the old index where the dimensions allow it."""
     x, y = task.vectors(source, target, task.items)
     ask_x, ask_y = (x[task.own], y[task.own]) if task.are_items else task.vectors(source, target, task.queries)
-    if side == "documents":
+    if role == "documents":
         old, new = Search(ask_x, x), Search(ask_y, y)
         translated = Search(t.transform_target(ask_y), t.transform(x), t.metric_)
     else:

@@ -14,7 +14,7 @@ from relatent._terminal import Tabular, render, wrap
 from relatent.decide.relevance import Relevance
 from relatent.evaluate.interval import LEVEL, Estimate
 from relatent.evaluate.neighbors import nearest
-from relatent.spaces.sample import sample_rows
+from relatent.spaces.sample import sample_rows, shuffled_rows
 
 # What is compared with the threshold: the similarity of every two items, or of each item and its nearest.
 PURPOSES = {"link": "pairs", "dedup": "nearest", "cache": "nearest"}
@@ -306,7 +306,7 @@ def _read(source: Any, target: Any, same: Any, max_rows: int, seed: int) -> tupl
     matched = match_keys(source, target)
     hashes = key_hashes(matched.keys)
     named = np.zeros(len(matched), bool) if same is None else np.isin(hashes, key_hashes([*same.queries, *same.items]))
-    order = random_generator(seed).permutation(len(matched))
+    order = shuffled_rows(len(matched), len(matched), seed)
     rows = np.sort(order[np.argsort(~named[order], kind="stable")][:max_rows])
     pairs = None if same is None else _row_pairs(same, hashes[rows])
     return source.take(matched.x_rows[rows]), target.take(matched.y_rows[rows]), pairs

@@ -19,6 +19,7 @@ from relatent.evaluate import linear, pairwise, shape
 from relatent.evaluate.checks import check_fewer, check_varies
 from relatent.evaluate.linear import Axes, as_moments, principal_axes
 from relatent.evaluate.pairwise import sampled
+from relatent.spaces.sample import sample_rows
 
 # Rows that relative similarity uses as anchors at most.
 ANCHORS = 300
@@ -319,9 +320,7 @@ def _read(x: Any, y: Any, max_rows: int, seed: int, stage: Stage) -> dict[str, A
 
     stage("joining keys")
     matched = match_keys(x, y)
-    rows = np.arange(len(matched))
-    if len(rows) > max_rows:
-        rows = np.sort(random_generator(seed).choice(rows, max_rows, replace=False))
+    rows = sample_rows(len(matched), max_rows, seed)
     stage(f"reading {len(rows):,} rows of both")
     return {"x": x.take(matched.x_rows[rows]), "y": y.take(matched.y_rows[rows])}
 

@@ -19,6 +19,7 @@ from relatent.explore.scene import Fit, HeldOut, Scene, fit_anchors, fit_given, 
 from relatent.project import RelativeProjection
 from relatent.spaces import Space
 from relatent.translate import Translator
+from relatent.translate.endpoints import Side
 
 # The number of anchors that stands for the given translator.
 GIVEN = 0
@@ -69,7 +70,8 @@ class Exploration:
         """
         if translator is not None:
             _check_kind(translator)
-            for space, side in ((spaces[0], "source"), (spaces[-1], "target")):
+            sides: tuple[tuple[Space, Side], ...] = ((spaces[0], "source"), (spaces[-1], "target"))
+            for space, side in sides:
                 (translator.accept(space) if accept else translator).endpoints_.check(space, side)
         seen = None if translator is None else translator.seen_keys_
         return cls(Scene.of(spaces, label=label, seen_keys=seen, points=points, seed=seed), translator)

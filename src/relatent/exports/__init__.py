@@ -5,7 +5,7 @@ NumPy alone, a map of translated items for Embedding Atlas. What wraps an embedd
 module: ``relatent.exports.langchain``, ``llama_index``, ``haystack`` and ``mteb``.
 """
 
-from relatent.exports.formats import FORMATS, Exported, export
-from relatent.exports.steps import Step, steps_of
+from relatent.exports.formats import FORMATS, Exported, export, steps_of
+from relatent.steps import Step
 
 __all__ = ["FORMATS", "Exported", "Step", "export", "steps_of"]

@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import parquet
 
+from relatent._errors import with_remedy
 from relatent._files import atomic_write
 from relatent._linalg import Plane
 from relatent.evaluate import nearest
@@ -36,8 +37,10 @@ def write(
     (row numbers and cosine distances, up to 50,000 rows), and whatever columns the spaces had beside their vectors.
     """
     if space is None:
-        raise ValueError(
-            "No space was given: an atlas shows translated items. Name the vectors to translate (--space)."
+        raise with_remedy(
+            ValueError("No space was given: an atlas shows translated items. Name the vectors to translate:"),
+            python="space=.",
+            command="--space.",
         )
     source = _read(space)
     rows = [np.asarray(translator.transform(source).vectors, dtype=np.float32)]
@@ -48,8 +51,8 @@ def write(
         rows.append(np.asarray(prepare(other).vectors, dtype=np.float32))
         tables.append(_columns(other))
     table = _placed(pa.concat_tables(tables, promote_options="permissive"), rows)
-    with atomic_write(path, overwrite=overwrite) as aside:
-        parquet.write_table(table, aside)
+    with atomic_write(path, overwrite=overwrite) as tmp:
+        parquet.write_table(table, tmp)
 
 
 def _read(space: AnySpace) -> Space:

@@ -9,10 +9,12 @@ import numpy as np
 
 from relatent._errors import needs, with_remedy
 from relatent._files import FileError, atomic_write
-from relatent.exports.steps import Step, map_of, steps_of
+from relatent.exports.formats import map_of, steps_of
+from relatent.steps import Step
+from relatent.translate.endpoints import Side
 
 
-def transforms(translator: Any, *, side: str = "source", normalize: bool = False) -> list[Any]:
+def transforms(translator: Any, *, side: Side = "source", normalize: bool = False) -> list[Any]:
     """Return the map as FAISS transforms, to be applied in turn."""
     faiss, width = _faiss(), map_of(translator, side).dims_in
     made = []
@@ -22,7 +24,7 @@ def transforms(translator: Any, *, side: str = "source", normalize: bool = False
     return made
 
 
-def wrap(translator: Any, index: Any, *, side: str = "source", normalize: bool = False) -> Any:
+def wrap(translator: Any, index: Any, *, side: Side = "source", normalize: bool = False) -> Any:
     """Return an index that translates what it is asked, and what is added to it, and hands it on to the given one.
 
     ``index`` holds vectors of the target, and is not changed or copied: ``wrap(t, index).search(x, k)`` is
@@ -44,7 +46,7 @@ def write(
     translator: Any,
     path: str | os.PathLike[str],
     *,
-    side: str = "source",
+    side: Side = "source",
     normalize: bool = False,
     index: str | os.PathLike[str] | None = None,
     overwrite: bool = False,
@@ -53,8 +55,8 @@ def write(
     faiss = _faiss()
     inner = faiss.IndexFlatIP(map_of(translator, side).width) if index is None else _read(faiss, index)
     wrapped = wrap(translator, inner, side=side, normalize=normalize)
-    with atomic_write(path, overwrite=overwrite) as aside:
-        faiss.write_index(wrapped, str(aside))
+    with atomic_write(path, overwrite=overwrite) as tmp:
+        faiss.write_index(wrapped, str(tmp))
 
 
 def _faiss() -> Any:

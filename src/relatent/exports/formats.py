@@ -1,4 +1,4 @@
-"""What an export tells about the spaces that it joins."""
+"""What can be exported of a translator: the steps of a side, what to tell of it, and the formats."""
 
 from __future__ import annotations
 
@@ -9,11 +9,49 @@ from importlib import import_module
 from typing import Any
 
 from relatent._array import suggest
+from relatent._errors import with_remedy
 from relatent._terminal import Result
-from relatent.exports.steps import map_of
+from relatent.steps import Map, Step
+from relatent.translate.endpoints import Side, check_side
 
 
-def described(translator: Any, side: str = "source") -> dict[str, Any]:
+def map_of(translator: Any, side: Side = "source") -> Map:
+    """Return the fitted map of one side, refusing what has none to export."""
+    check_side(side)
+    if not isinstance(getattr(translator, "map_", None), Map):
+        raise ValueError(
+            f"A {type(translator).__name__} has no single map to export: expected a fitted Translator, "
+            "RelativeTranslator, or one of its halves."
+        )
+    fitted: Map | None = translator.map_ if side == "source" else getattr(translator, "target_map_", None)
+    if fitted is None:
+        raise with_remedy(
+            ValueError("This translator leaves its target as it is: the target side has no map to export."),
+            python='Use side="source"; only goal="retrieval" without a frozen target maps the target, too.',
+            command="Use --side source; only --goal retrieval without --frozen-target maps the target, too.",
+        )
+    return fitted
+
+
+def steps_of(translator: Any, side: Side = "source", *, normalize: bool = False) -> list[Step]:
+    """Return the steps of one side of a fitted translator; ``normalize`` adds unit norm of what comes out.
+
+    >>> import numpy as np
+    >>> from relatent import Translator
+    >>> x = np.random.default_rng(0).normal(size=(50, 4))
+    >>> [step.kind for step in steps_of(Translator(map="affine", normalize="l2").fit(x, x + 1))]
+    ['unit', 'linear']
+    """
+    steps = [*map_of(translator, side).steps]
+    if normalize and getattr(translator, "target_map_", None) is not None:
+        raise ValueError(
+            "This translator maps queries and documents into a shared space, where they are compared by inner product: "
+            "unit norms would change the order. Leave out normalize, or fit with frozen_target=True."
+        )
+    return [*steps, Step("unit")] if normalize else steps
+
+
+def described(translator: Any, side: Side = "source") -> dict[str, Any]:
     """Return what a reader of an export should know: spaces by fingerprint, dimensions, goal, how to compare."""
     fitted, ends = map_of(translator, side), getattr(translator, "endpoints_", None)
     about = {"translator": repr(translator), "side": side, "dims": [fitted.dims_in, fitted.width]}
@@ -60,7 +98,7 @@ def export(
     path: str | os.PathLike[str],
     to: str,
     *,
-    side: str = "source",
+    side: Side = "source",
     normalize: bool = False,
     encoder: str | os.PathLike[str] | None = None,
     index: str | os.PathLike[str] | None = None,
@@ -69,13 +107,13 @@ def export(
     target: Any = None,
     overwrite: bool = False,
 ) -> Exported:
-    """Write a fitted translator for another library; what is written appears whole or not at all.
+    """Write a fitted translator for another library, atomically.
 
     ``to`` is one of "onnx", "sentence-transformers", "faiss", "huggingface", "numpy" and "atlas"; the modules of these
     names (``relatent.exports.onnx`` and so on) say what each writes. ``side`` chooses the map of a translator that
-    moves both sides, ``normalize`` scales what comes out to unit norm. ``encoder``, ``index`` and ``scores`` are for
-    sentence-transformers, FAISS and huggingface: what to join, and what to tell. ``space`` and ``target`` are for an
-    atlas: a space to translate and the space that it is translated into, or their paths.
+    has one for each side, ``normalize`` scales what comes out to unit norm. ``encoder``, ``index`` and ``scores`` are
+    for sentence-transformers, FAISS and huggingface: what to join, and what to tell. ``space`` and ``target`` are for
+    an atlas: a space to translate and the space that it is translated into, or their paths.
 
     Every export of a map gives what ``transform`` gives on float32 rows, but for rounding.
     """

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from relatent._errors import needs
-from relatent.exports.steps import map_of
+from relatent.exports.formats import map_of
+from relatent.translate.endpoints import Side
 
 _HAYSTACK = needs("haystack", "haystack", "make Haystack components")
 component: Any = _HAYSTACK.component
@@ -19,7 +20,7 @@ Document: Any = _HAYSTACK.Document
 class _Component:
     """A fitted translator, or the path of its file: only a path can be written into a pipeline's YAML."""
 
-    def __init__(self, translator: Any, side: str = "source") -> None:
+    def __init__(self, translator: Any, side: Side = "source") -> None:
         self.path = os.fspath(translator) if isinstance(translator, str | os.PathLike) else None
         if self.path is not None:
             from relatent.translate import Translator

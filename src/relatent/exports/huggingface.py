@@ -10,8 +10,8 @@ from typing import Any
 
 from relatent import __version__
 from relatent._files import atomic_write
-from relatent.exports.formats import described
-from relatent.exports.steps import map_of, steps_of
+from relatent.exports.formats import described, map_of, steps_of
+from relatent.translate.endpoints import Side
 
 FILE = "translator.safetensors"
 CARD = """---
@@ -82,7 +82,7 @@ def write(
 
 
 def _config(translator: Any) -> dict[str, Any]:
-    sides = ["source"] if getattr(translator, "target_map_", None) is None else ["source", "target"]
+    sides: list[Side] = ["source"] if getattr(translator, "target_map_", None) is None else ["source", "target"]
     return described(translator) | {"steps": {s: [step.kind for step in steps_of(translator, s)] for s in sides}}
 
 
@@ -118,8 +118,8 @@ def _spaces(about: Mapping[str, Any]) -> str:
 def _compare(metric: str | None) -> str:
     if metric == "inner":
         return (
-            "Both sides move: compare `t.transform(queries)` with `t.transform_target(index)` by inner product, never "
-            "with vectors that did not go through it."
+            "It maps queries and documents into a shared space: compare `t.transform(queries)` with "
+            "`t.transform_target(index)` by inner product, never with vectors that did not go through it."
         )
     return "Compare translated vectors with those of the target by cosine."
 
@@ -160,6 +160,6 @@ def _given_away(translator: Any, file: Path) -> str:
     if getattr(translator, "target_map_", None) is not None and translator.target_map_.bank is not None:
         lines.append(
             "- `bank.queries` are translated vectors of the source, from which those vectors can be recovered in part. "
-            "Fit with bank_size=0 to leave them out."
+            "Use fit(..., bank_size=0) to leave them out."
         )
     return "\n".join(lines)

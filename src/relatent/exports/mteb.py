@@ -30,7 +30,7 @@ class TranslatedEncoder:
         return self.route.rows(getattr(found, "cpu", lambda: found)(), role)
 
     def similarity(self, embeddings1: Any, embeddings2: Any) -> Any:
-        """Compare all with all, by the cosine or, where both sides move, by inner product."""
+        """Compare all with all, by the cosine or, where both are mapped into a shared space, by inner product."""
         return self._functions[0](embeddings1, embeddings2)
 
     def similarity_pairwise(self, embeddings1: Any, embeddings2: Any) -> Any:

@@ -10,14 +10,15 @@ import numpy as np
 
 from relatent._files import atomic_write
 from relatent.exports import translate_with_numpy
-from relatent.exports.steps import steps_of
+from relatent.exports.formats import steps_of
+from relatent.translate.endpoints import Side
 
 
 def write(
     translator: Any,
     path: str | os.PathLike[str],
     *,
-    side: str = "source",
+    side: Side = "source",
     normalize: bool = False,
     overwrite: bool = False,
 ) -> None:

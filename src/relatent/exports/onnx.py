@@ -12,8 +12,8 @@ import numpy as np
 from relatent import __version__
 from relatent._errors import needs
 from relatent._files import atomic_write
-from relatent.exports.formats import described
-from relatent.exports.steps import map_of, steps_of
+from relatent.exports.formats import described, map_of, steps_of
+from relatent.translate.endpoints import Side
 
 # Read by every onnxruntime since 1.14 (2023), and by onnx.js and Windows ML of the same age.
 OPSET = 18
@@ -24,17 +24,17 @@ def write(
     translator: Any,
     path: str | os.PathLike[str],
     *,
-    side: str = "source",
+    side: Side = "source",
     normalize: bool = False,
     overwrite: bool = False,
 ) -> None:
     """Write an ONNX file: ``vectors`` (batch, d) float32 in, ``translated`` (batch, k) float32 out."""
     content = model(translator, side=side, normalize=normalize).SerializeToString()
-    with atomic_write(path, overwrite=overwrite) as aside:
-        aside.write_bytes(content)
+    with atomic_write(path, overwrite=overwrite) as tmp:
+        tmp.write_bytes(content)
 
 
-def model(translator: Any, *, side: str = "source", normalize: bool = False) -> Any:
+def model(translator: Any, *, side: Side = "source", normalize: bool = False) -> Any:
     """Return an ``onnx.ModelProto`` whose metadata tells the spaces that it joins."""
     onnx = needs("onnx", "export-onnx", "write ONNX files")
     helper, single = onnx.helper, onnx.TensorProto.FLOAT
@@ -114,7 +114,7 @@ def _squares(graph: _Graph, x: str, weights: np.ndarray) -> str:
     return graph.add("Concat", x, last, axis=1)
 
 
-def _crowding(
+def _hubness(
     graph: _Graph,
     x: str,
     weights: np.ndarray,
@@ -123,7 +123,7 @@ def _crowding(
     weight: np.ndarray,
     neighbors: np.ndarray,
 ) -> str:
-    """Append the squares, less what items lose that score high with the bank."""
+    """Append the squares, less what items lose that score high with the bank of queries."""
     bias = graph.add("MatMul", graph.add("Mul", x, x), graph.constant(weights[:, None]))
     scores = graph.add("Add", graph.add("MatMul", x, graph.constant(queries.T)), graph.constant(offsets))
     best = graph.add("TopK", scores, graph.constant([int(neighbors)], np.int64), unused=1, axis=1)
@@ -137,5 +137,5 @@ NODES: dict[str, Callable[..., str]] = {
     "unit": _unit,
     "gaussian": _gaussian,
     "squares": _squares,
-    "crowding": _crowding,
+    "hubness": _hubness,
 }

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from relatent.exports.steps import map_of
+from relatent.exports.formats import map_of
 
 ROLES = ("query", "document")
 
@@ -31,7 +31,8 @@ class Route:
             raise ValueError(f"translate is {self.translate!r}: expected one or both of 'query' and 'document'.")
         if getattr(self.translator, "target_map_", None) is not None and set(self.translate) == set(ROLES):
             raise ValueError(
-                "This translator moves both sides: one role is translated and the other prepared for it. Name the one "
+                "This translator has a map for queries and one for documents: one role is translated and the other "
+                "prepared for it. Name the one "
                 'that the source\'s model embeds, such as translate=("query",), or fit with frozen_target=True.'
             )
 

@@ -17,8 +17,9 @@ import numpy as np
 
 from relatent import __version__
 from relatent._files import FileError, atomic_write
-from relatent.exports.formats import described
-from relatent.exports.steps import Step, map_of, steps_of
+from relatent.exports.formats import described, map_of, steps_of
+from relatent.steps import Step
+from relatent.translate.endpoints import Side
 
 # The names that every version since 2019 understands.
 DENSE, NORMALIZE = "sentence_transformers.models.Dense", "sentence_transformers.models.Normalize"
@@ -30,7 +31,7 @@ def write(
     translator: Any,
     path: str | os.PathLike[str],
     *,
-    side: str = "source",
+    side: Side = "source",
     normalize: bool = False,
     encoder: str | os.PathLike[str] | None = None,
     overwrite: bool = False,

@@ -42,7 +42,7 @@ def squares(x: Array, weights: Array) -> Array:
     return np.concatenate([x, (x * x) @ weights[:, None]], axis=1)
 
 
-def crowding(x: Array, weights: Array, queries: Array, offsets: Array, weight: Array, neighbors: Array) -> Array:
+def hubness(x: Array, weights: Array, queries: Array, offsets: Array, weight: Array, neighbors: Array) -> Array:
     """Append one coordinate: squares as above, less the mean of the best scores that a bank of queries gives."""
     bias, k = (x * x) @ weights[:, None], int(neighbors)
     best = np.partition(x @ queries.T + offsets, len(queries) - k, axis=1)[:, len(queries) - k :]
@@ -55,7 +55,7 @@ STEPS: dict[str, Callable[..., Array]] = {
     "unit": unit,
     "gaussian": gaussian,
     "squares": squares,
-    "crowding": crowding,
+    "hubness": hubness,
 }
 
 
@@ -63,8 +63,12 @@ def apply(steps: Iterable[Step], x: Any) -> Array:
     """Take rows through steps, each the name of a function above with its arrays. Single numbers stay double."""
     x = np.asarray(x)
     x = x if x.dtype == np.float64 else x.astype(np.float32)
-    typed = [(kind, {n: a.astype(x.dtype) if a.ndim else a for n, a in arrays.items()}) for kind, arrays in steps]
+    typed = [(kind, {n: _typed(a, x.dtype) for n, a in arrays.items()}) for kind, arrays in steps]
     return reduce(lambda y, step: STEPS[step[0]](y, **step[1]), typed, x)
+
+
+def _typed(value: Any, dtype: Any) -> Any:
+    return np.asarray(value, dtype=dtype) if np.ndim(value) else value
 
 
 def load(path: Any) -> Callable[[Any], Array]:

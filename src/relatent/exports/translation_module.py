@@ -11,12 +11,13 @@ from torch import Tensor, nn
 
 from relatent.nn import Translation
 from relatent.translate import Translator
+from relatent.translate.endpoints import Side
 
 
 class TranslationModule(nn.Module):
     """Translates ``sentence_embedding``; saved as the translator's own file."""
 
-    def __init__(self, translator: Translator, side: str = "source") -> None:
+    def __init__(self, translator: Translator, side: Side = "source") -> None:
         super().__init__()
         self.layer, self.side = Translation(translator), side
 

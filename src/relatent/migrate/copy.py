@@ -20,7 +20,7 @@ from relatent.migrate.state import Digest, Manifest, Plan, hashed_keys
 from relatent.spaces.keys import as_column
 from relatent.stores import Shard, Store, StoreError, open_store
 from relatent.stores.base import read_ahead
-from relatent.translate.map import BatchTranslator
+from relatent.translate.files import BatchTranslator
 
 # Skipped rows are all counted, and at most this many of them named.
 MAX_NAMED = 20

@@ -271,7 +271,7 @@ def _verdict(
         return evaluate_spaces(
             side.translator,
             *spaces,
-            side="documents" if side.name == "source" else "queries",
+            role="documents" if side.name == "source" else "queries",
             relevant=relevant,
             rule=Rule(min_overlap=min_overlap),
             cost=cost,

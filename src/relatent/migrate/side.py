@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
@@ -15,9 +15,8 @@ from relatent.spaces.space import Space
 from relatent.stores import Field, Store, StoreError
 from relatent.stores.fields import CODES, calibrated, is_coded
 from relatent.translate import Translator
-from relatent.translate.endpoints import SpaceMismatchError
-from relatent.translate.files import check_translator
-from relatent.translate.map import BatchTranslator
+from relatent.translate.endpoints import Side, SpaceMismatchError
+from relatent.translate.files import BatchTranslator, check_translator
 
 # Rows that tell which model made a store's vectors, and how many places of the store they are read from.
 SAMPLE_ROWS, SAMPLE_PLACES = 1_024, 8
@@ -35,7 +34,7 @@ class StoredSide:
     """
 
     translator: Translator
-    name: Literal["source", "target"]
+    name: Side
 
     def __call__(self, vectors: np.ndarray) -> np.ndarray:
         """Return the new vectors of stored ones, as float32."""

@@ -65,7 +65,7 @@ def make_canary(space: Space, path: AnyPath, *, items: int = 32, overwrite: bool
     check_new(path, space, overwrite=overwrite)
     rows = sample_rows(len(space), MAX_CANDIDATES, seed)
     if not 1 <= items <= len(rows):
-        raise ValueError(f"{items} items were asked for of {len(space)}: expected from 1 to as many as there are.")
+        raise ValueError(f"{items} items were asked for of {len(space)}: expected from 1 to {len(rows)}.")
     chosen = rows[np.sort(farthest_point(space.take(rows), items, seed=seed))]
     kept = space.subset(chosen)
     write_space(kept, path, overwrite=overwrite)

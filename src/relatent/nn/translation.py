@@ -12,8 +12,9 @@ from torch import Tensor, nn
 
 from relatent._array import check_one_device, to_numpy
 from relatent.nn.forward import check_batch, in_single_at_least
+from relatent.steps import Map
 
-# What a translator keeps to learn on from, or to be taken apart. A layer needs neither, nor does the saved file.
+# What a translator keeps to learn more from, or to be taken apart. A layer needs neither, nor does the saved file.
 LEARNING = ("parts_", "pairs_", "bank_", "choice_", "encoder_", "decoder_")
 
 
@@ -38,7 +39,7 @@ class Translation(nn.Module):
 
     def __init__(self, translator: Any, *, trainable: bool = False) -> None:
         super().__init__()
-        if not is_dataclass(getattr(translator, "map_", None)):
+        if not isinstance(getattr(translator, "map_", None), Map):
             raise TypeError(
                 f"This {type(translator).__name__} has no map: expected a fitted Translator, RelativeTranslator, "
                 "RelativeEncoder or RelativeDecoder. Fit it first."
@@ -76,10 +77,10 @@ class FittedMap(nn.Module):
 
     matrix: Tensor
 
-    def __init__(self, fitted: Any, *, trainable: bool = False) -> None:
+    def __init__(self, fitted: Map, *, trainable: bool = False) -> None:
         super().__init__()
         arrays = _arrays(fitted)
-        self.dims_in, self.width = fitted.dims_in, fitted.width
+        self.dims_in, self.width, self.kinds = fitted.dims_in, fitted.width, [step.kind for step in fitted.steps]
         self.types = {name: float if isinstance(value, float) else value.dtype for name, value in arrays.items()}
         self.empty = _with_arrays(fitted, dict.fromkeys(arrays))
         for name, value in arrays.items():
@@ -99,13 +100,14 @@ class FittedMap(nn.Module):
             )
         return in_single_at_least(self._mapped, x)
 
-    def fitted(self) -> Any:
+    def fitted(self) -> Map:
         """Return the map with its arrays in NumPy, in the dtypes that they were fitted in."""
-        return _with_arrays(self.empty, {n: _typed(t, self.types[n]) for n, t in self._tensors().items()})
+        arrays = {name: _typed(tensor, self.types[name]) for name, tensor in self._tensors().items()}
+        return _with_arrays(self.empty, arrays)  # type: ignore[no-any-return]
 
     def extra_repr(self) -> str:
         """Name the dimensions."""
-        return f"{self.dims_in} → {self.width}, {type(self.empty).__name__}"
+        return f"{self.dims_in} → {self.width}, {', '.join(self.kinds)}"
 
     def _mapped(self, x: Tensor) -> Tensor:
         return _with_arrays(self.empty, self._tensors())(x)  # type: ignore[no-any-return]

@@ -8,17 +8,20 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any, ClassVar, Self, TypeVar
 
 import numpy as np
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from relatent import anchors as choose
 from relatent._array import Array, as_matrix, suggest, to_numpy
 from relatent._linalg import Conditioning, conditioning, pseudo_inverse, thin_svd, unit_norm
 from relatent._saved import Saved, read_saved, understood, write_saved
-from relatent.project.coded_map import CodedMap, CodedTransformer, check_width
+from relatent.project.formulas import check_width
 from relatent.project.relative import code_fingerprint
 from relatent.spaces.fingerprint import Fingerprint
 from relatent.spaces.normalize import Normalizer, live_dimensions
 from relatent.spaces.space import Space
+from relatent.steps import Map
 
 Half = TypeVar("Half", "RelativeEncoder", "RelativeDecoder")
 
@@ -28,6 +31,43 @@ GOALS = ("vectors", "retrieval")
 # Of queries: the penalty of the half whitening, in units of the mean eigenvalue of the target's anchors, and the share
 # of their mean, relative to what makes scores distances.
 WHITENING, MEAN_SHARE = 1.0, 0.25
+
+
+class CodedTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+    """What the halves and the two together share: once fitted they are one map."""
+
+    codes: str
+    map_: Map
+
+    def transform(self, X: Array | Space) -> Array | Space:
+        """Map rows of the fitted space. A space becomes a space with the same keys."""
+        check_is_fitted(self)
+        if isinstance(X, Space):
+            return Space(self.transform(X.vectors), X.key_column(), X.name, self._outcome())
+        x = as_matrix(X, "X")
+        validate_data(self, X, reset=False, skip_check_array=True)
+        return self.map_(x)
+
+    @property
+    def matrix_(self) -> np.ndarray:
+        """The matrix that normalized rows, or codes, are multiplied by."""
+        return self.map_.product
+
+    def __repr__(self) -> str:
+        if not hasattr(self, "map_"):
+            return str(super().__repr__())
+        return f"{type(self).__name__}({self.codes}, {self._described()})"
+
+    @property
+    def _n_features_out(self) -> int:
+        return self.map_.width
+
+    def _outcome(self) -> Fingerprint | None:
+        """Return the fingerprint of what comes out, None where nothing but the width is known."""
+        return None
+
+    def _described(self) -> str:
+        return f"{self.map_.dims_in} → {self.map_.width}"
 
 
 class RelativeEncoder(CodedTransformer):
@@ -86,7 +126,7 @@ class RelativeEncoder(CodedTransformer):
             matrix = pseudo_inverse(a, ridge=self.ridge_)
         else:
             self.ridge_, matrix = 0.0, a.T
-        self.map_ = CodedMap(matrix.astype(prepared.dtype), before=prepared.normalizer)
+        self.map_ = Map(matrix.astype(prepared.dtype), before=prepared.normalizer)
         self.fingerprint_ = prepared.fingerprint
         return self
 
@@ -101,7 +141,7 @@ class RelativeEncoder(CodedTransformer):
         """Read what :meth:`save` wrote."""
         encoder, normalizer, saved = _load_half(cls, path)
         with understood(path):
-            encoder.map_ = CodedMap(saved.arrays["matrix"], before=normalizer)
+            encoder.map_ = Map(saved.arrays["matrix"], before=normalizer)
             encoder.ridge_ = float(saved.about["ridge"])
         encoder.n_features_in_ = encoder.map_.dims_in
         names = sorted((n for n in saved.arrays if n.startswith("subspace.")), key=lambda n: int(n.split(".")[1]))
@@ -180,7 +220,7 @@ class RelativeDecoder(CodedTransformer):
             matrix, mean = _half_whitened(prepared.raw)
             after = replace(after, mean=mean)
         matrix = np.where(prepared.live, matrix, 0.0).astype(prepared.dtype)
-        self.map_ = CodedMap(matrix, after=after, rescale=self.rescale)
+        self.map_ = Map(matrix, after=after, rescale=self.rescale)
         self.fingerprint_ = prepared.fingerprint
         return self
 
@@ -209,7 +249,7 @@ class RelativeDecoder(CodedTransformer):
         decoder, normalizer, saved = _load_half(cls, path)
         with understood(path):
             decoder.rescale, decoder.goal = bool(saved.about["rescale"]), saved.about.get("goal", "vectors")
-            decoder.map_ = CodedMap(saved.arrays["matrix"], after=normalizer, rescale=decoder.rescale)
+            decoder.map_ = Map(saved.arrays["matrix"], after=normalizer, rescale=decoder.rescale)
         decoder.n_features_in_ = decoder.map_.dims_in
         return decoder
 
@@ -316,3 +356,11 @@ def _check_subspaces(subspaces: list[np.ndarray], k: int) -> None:
             f"subspaces does not fit {k} anchors: expected at least one list of rows from 0 to {k - 1}. "
             "Fit encoder and decoder on parallel anchors."
         )
+
+
+def needs_matrix_target(tags: Tags) -> Tags:
+    """Return scikit-learn's tags of what is fitted on two sets of vectors: y is required, and a matrix."""
+    tags.target_tags.required = True
+    tags.target_tags.multi_output = True
+    tags.target_tags.single_output = False
+    return tags

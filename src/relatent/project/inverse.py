@@ -1,4 +1,4 @@
-"""Inverse relative projection: decode a relative representation knowing only the target's own anchors."""
+"""Both halves of an inverse relative projection as one translator."""
 
 from __future__ import annotations
 
@@ -9,36 +9,17 @@ import numpy as np
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from relatent._array import Array, array_namespace, as_matrices
-from relatent._linalg import polar, pseudo_inverse, unit_norm
+from relatent._array import Array
+from relatent._linalg import polar, pseudo_inverse
 from relatent._saved import Saved, read_saved, understood, write_saved
-from relatent.project.coded_map import CodedMap, CodedTransformer, check_width, needs_matrix_target
-from relatent.project.codes import RelativeDecoder, RelativeEncoder
+from relatent.project.codes import CodedTransformer, RelativeDecoder, RelativeEncoder, needs_matrix_target
 from relatent.spaces.join import align
 from relatent.spaces.normalize import Normalizer
 from relatent.spaces.space import Space
+from relatent.steps import Map
 
-
-def inverse_relative_projection(r: Array, anchors: Array, rtol: float | None = None, ridge: float = 0.0) -> Array:
-    r"""Decode cosine relative representations with the anchors of any space.
-
-    .. math:: \hat Y = R\,(\hat A^\top)^+
-
-    where :math:`\hat A` are the anchors at unit norm. Returns unit vectors exactly when r are cosines to these
-    very anchors and the anchors span the space. Singular values below ``rtol`` × the largest count as zero; ``ridge``
-    (× the mean squared singular value) damps the rest, which noise needs. This is the bare formula:
-    :class:`RelativeTranslator` adds centering, pruning, subspaces and rescaling, and uses dual codes by default.
-
-    References: Maiorca et al., 2024 (inverse relative projection).
-
-    >>> inverse_relative_projection(np.asarray([[0.6, 0.8]]), np.asarray([[2.0, 0.0], [0.0, 5.0]])).round(12).tolist()
-    [[0.6, 0.8]]
-    """
-    r, anchors = as_matrices(r=r, anchors=anchors)
-    check_width(r, anchors.shape[0])
-    xp = array_namespace(r)
-    matrix = pseudo_inverse(xp.matrix_transpose(unit_norm(xp.astype(anchors, xp.float64))), rtol, ridge)
-    return r @ xp.astype(matrix, r.dtype)
+# In a file: the one matrix, or the first and the second of two thin ones.
+FACTORS = ("matrix", "second")
 
 
 class RelativeTranslator(CodedTransformer):
@@ -125,8 +106,8 @@ class RelativeTranslator(CodedTransformer):
             goal=self.goal,
         ).fit(target, keys=aligned.keys)
         before, after, dtype = self.encoder_.map_.before, self.decoder_.map_.after, self.encoder_.matrix_.dtype
-        matrix, *second = (factor.astype(dtype) for factor in self._factors())
-        self.map_ = CodedMap(matrix, before, after, self.rescale, second[0] if second else None)
+        *basis, matrix = (factor.astype(dtype) for factor in self._factors())
+        self.map_ = Map(matrix, basis=basis[0] if basis else None, before=before, after=after, rescale=self.rescale)
         return self
 
     def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
@@ -135,9 +116,8 @@ class RelativeTranslator(CodedTransformer):
         source, target = self.map_.before, self.map_.after
         assert source is not None
         assert target is not None
-        arrays = {"matrix": self.map_.matrix, **source.arrays("source."), **target.arrays("target.")}
-        if self.map_.second is not None:
-            arrays["second"] = self.map_.second
+        factors = [factor for factor in (self.map_.basis, self.map_.matrix) if factor is not None]
+        arrays = dict(zip(FACTORS, factors, strict=False)) | source.arrays("source.") | target.arrays("target.")
         settings = {"codes": self.codes, "rescale": self.rescale, "goal": self.goal}
         about = settings | {"source": source.about(), "target": target.about()}
         write_saved(path, Saved(self.kind, arrays, about), overwrite=overwrite)
@@ -149,12 +129,10 @@ class RelativeTranslator(CodedTransformer):
         with understood(path):
             goal = saved.about.get("goal", "vectors")
             translator = cls(saved.about["codes"], rescale=saved.about["rescale"], goal=goal)
-            translator.map_ = CodedMap(
-                saved.arrays["matrix"],
-                Normalizer.from_saved(saved.arrays, saved.about["source"], "source."),
-                Normalizer.from_saved(saved.arrays, saved.about["target"], "target."),
-                translator.rescale,
-                saved.arrays.get("second"),
+            *basis, matrix = (saved.arrays[name] for name in FACTORS if name in saved.arrays)
+            before, after = (Normalizer.from_saved(saved.arrays, saved.about[s], f"{s}.") for s in ("source", "target"))
+            translator.map_ = Map(
+                matrix, basis=basis[0] if basis else None, before=before, after=after, rescale=translator.rescale
             )
             translator.n_features_in_ = translator.map_.dims_in
         return translator

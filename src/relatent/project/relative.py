@@ -1,4 +1,4 @@
-"""Relative representations: describe a vector by its similarity to shared anchors."""
+"""Relative representations of arrays, spaces and files: the estimator around the formula, and its codes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from relatent import anchors as choose
-from relatent._array import Array, array_namespace, as_matrix, as_same_space, like, suggest, take_rows, to_numpy
+from relatent._array import Array, array_namespace, as_matrix, like, suggest, take_rows, to_numpy
 from relatent._linalg import map_rows, unit_norm
 from relatent.project.similarity import Similarity, angular, basis, cosine, inner, resolve
 from relatent.spaces.fingerprint import Fingerprint
@@ -29,32 +29,13 @@ OFF_CENTER = 0.25
 SAME_COSINE = {"l2": "none", "center+l2": "center"}
 
 
-def relative_projection(x: Array, anchors: Array, similarity: str | Similarity = "cosine") -> Array:
-    r"""Describe each vector by its similarity to every anchor.
-
-    .. math:: R_{ij} = \operatorname{sim}(x_i, a_j)
-
-    ``similarity`` is a name (see :data:`relatent.similarity.SIMILARITIES`) or any function
-    ``(x, anchors) → (n, k)``. With the cosine, the result is unchanged when both arguments are rotated, reflected or
-    rescaled, and changed by an offset: center first, or use :class:`RelativeProjection`, which does.
-
-    References: Moschella et al., ICLR 2023, section 3.1.
-
-    >>> relative_projection(np.asarray([[3.0, 0.0]]), np.eye(2)).tolist()
-    [[1.0, 0.0]]
-    """
-    function = resolve(similarity)
-    x, anchors = as_same_space(x=x, anchors=anchors)
-    return function(x, anchors)
-
-
 class RelativeProjection(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     """Relative projection as an estimator: anchors are fitted, samples are transformed.
 
     Parameters
     ----------
     similarity : name or function
-        As in :func:`relative_projection`.
+        As in :func:`relatent.relative_projection`.
     normalize : name
         Preparation of samples and anchors, fitted on the anchors (:class:`relatent.spaces.Normalizer`). Centering is
         the default, because the cosine is not invariant to an offset and real encoders have one.

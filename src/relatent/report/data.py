@@ -22,7 +22,7 @@ from relatent.evaluate.scale import NormDistribution
 from relatent.migrate import MigrationPlan, Verification
 from relatent.spaces.space import Space
 from relatent.stores import Address, is_store
-from relatent.translate.fit import FitReport
+from relatent.translate.joined import FitReport
 from relatent.translate.overview import Overview
 
 

@@ -13,17 +13,16 @@ from relatent._array import suggest
 from relatent._linalg import row_norms, unit_norm
 from relatent._terminal import Stage, stages
 from relatent.decide.anchors import diagnose_anchors
-from relatent.decide.evaluation import evaluate_spaces, side_of, slice_labels
+from relatent.decide.evaluation import Role, evaluate_spaces, role_of, slice_labels
 from relatent.decide.relevance import Relevance
 from relatent.decide.rule import Cost, Rule
 from relatent.decide.threshold import GROUPS, thresholds
 from relatent.decide.verdict import Verdict
 from relatent.evaluate.comparison import Comparison
 from relatent.evaluate.fidelity import fidelity_report
-from relatent.evaluate.interval import Estimate, bootstrap
+from relatent.evaluate.interval import bootstrap
 from relatent.evaluate.linear import cka
 from relatent.evaluate.pairwise import mutual_knn
-from relatent.evaluate.retrieval import reciprocal_ranks
 from relatent.evaluate.scale import norms
 from relatent.migrate import MigrationPlan, Verification
 from relatent.report.data import (
@@ -42,9 +41,8 @@ from relatent.spaces.keys import key_hashes
 from relatent.spaces.sample import sample_rows
 from relatent.spaces.space import Space
 from relatent.translate import Translator
-from relatent.translate.fit import FitReport, fit_spaces
-from relatent.translate.goals import Solution
-from relatent.translate.quality import LearningCurve
+from relatent.translate.joined import FitReport
+from relatent.translate.quality import learning_curve
 
 # Pairs to fit on and held-out rows to measure: narrow intervals within seconds.
 MAX_PAIRS, MAX_ROWS = 20_000, 2_000
@@ -72,7 +70,7 @@ def make_report(
     *spaces: Space,
     fit: FitReport | None = None,
     verdict: Verdict | None = None,
-    side: str | None = None,
+    role: Role | None = None,
     relevant: Relevance | None = None,
     slices: str | None = None,
     texts: str | None = None,
@@ -93,7 +91,7 @@ def make_report(
     A translator is measured on at most ``max_rows`` keys that it was not fitted on, so that the work does not grow with
     the files. One that is not fitted yet is fitted here, on at most ``max_pairs`` pairs. Give what is known about it as
     ``fit`` or ``verdict``; without either it is evaluated (:func:`relatent.decide.evaluate_spaces`, which takes
-    ``side``, ``relevant``, ``k``, ``rule``, ``cost`` and ``accept``). A loaded translator has no pairs to measure a
+    ``role``, ``relevant``, ``k``, ``rule``, ``cost`` and ``accept``). A loaded translator has no pairs to measure a
     learning curve with.
 
     ``slices`` names a column to group figures by, ``texts`` a column to show beside the worst items; without it the
@@ -107,13 +105,13 @@ def make_report(
         source, target, *_ = spaces
         known = fit is not None or verdict is not None
         if not hasattr(result, "map_"):
-            fit = fit_spaces(result, source, target, max_pairs=max_pairs, progress=progress)
+            fit = result.fit(source, target, held_out=0.2, max_pairs=max_pairs, progress=progress).fit_report_
         if not known:
             verdict = evaluate_spaces(
                 result,
                 source,
                 target,
-                side=side,
+                role=role,
                 relevant=relevant,
                 slices=slices,
                 k=k,
@@ -125,7 +123,7 @@ def make_report(
                 progress=progress,
             )
         with stages(progress) as stage:
-            found = measure_translator(result, source, target, side, slices, texts, max_rows, seed, stage)
+            found = measure_translator(result, source, target, role, slices, texts, max_rows, seed, stage)
             stage("comparing the spaces")
             found |= {"fit": fit, "verdict": verdict, "similarity": measure_similarity(spaces, max_rows, seed)}
     else:
@@ -176,7 +174,7 @@ def measure_translator(
     translator: Translator,
     source: Space,
     target: Space,
-    side: str | None,
+    role: Role | None,
     slices: str | None,
     texts: str | None,
     max_rows: int,
@@ -202,7 +200,7 @@ def measure_translator(
     anchors = measure_anchors(source, matched.x_rows[seen], x, seed)
     geometry = measure_geometry(spaces) if len(x) > 1 else None
     stage("matching thresholds")
-    old, new = (y, x) if side_of(translator, side) == "queries" else (x, y)
+    old, new = (y, x) if role_of(translator, role) == "queries" else (x, y)
     compared = {"new model": new} | ({"translated": spaces["translated"]} if one_sided and old is x else {})
     table = {name: thresholds(old, z, seed=seed) for name, z in compared.items()} if len(rows) >= GROUPS else None
     stage("measuring the learning curve")
@@ -300,45 +298,11 @@ def _matrix(measure: Any, vectors: Sequence[np.ndarray]) -> tuple[tuple[float, .
     return tuple(map(tuple, square.tolist()))
 
 
-# Shares of the largest subset of the pairs that is fitted again, and its maximum size.
-SHARES, MAX_REFITTED = (0.25, 0.5, 1.0), 2_000
-# Fewer pairs may need a larger penalty by these factors.
-STRICTER = (1.0, 8.0)
-# Fewer pairs, or held-out rows, than this give no curve.
-MIN_ROWS = 40
-
-
 def measure_curve(translator: Translator, x: np.ndarray, y: np.ndarray, seed: int) -> PairsCurve | None:
-    """Fit the same map on subsets of the pairs, and retrieve each held-out target by its source.
-
-    None if the translator has no pairs, because it was loaded, or too few.
-    """
-    pairs = getattr(translator, "pairs_", None)
-    if pairs is None or min(len(pairs.sample), len(x)) < MIN_ROWS:
+    """Return how held-out pairs are ranked by fewer pairs and by all, and what twice as many would add."""
+    curve = learning_curve(translator, x, y, seed=seed)
+    if curve is None:
         return None
-    order = np.random.default_rng(seed).permutation(len(pairs.sample))
-    largest = min(len(order) // 2, MAX_REFITTED)
-    sizes = [round(share * largest) for share in SHARES]
-    columns = [_best_scores(translator, order[:size], x, y) for size in sizes]
-    columns.append(_scores(Solution(translator.map_, translator.target_map_), x, y))
-    scores, counts = np.stack(columns, axis=1), (*sizes, len(pairs))
-    gain = LearningCurve("mrr", counts, scores).gain(len(pairs), 2 * len(pairs))
-    room = 1 - float(np.mean(scores[:, -1]))
-    twice = Estimate(*(min(value, room) for value in (gain.value, gain.low, gain.high)))
-    return PairsCurve(counts, tuple(bootstrap(column, seed=seed) for column in columns), twice, len(y))
-
-
-def _best_scores(translator: Translator, rows: np.ndarray, x: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """Score a fit on some of the sampled pairs, with the best of the penalties."""
-    fewer, choice = translator.pairs_.only(np.sort(rows)), translator.choice_
-    penalties = STRICTER if choice.shrinks else (1.0,)
-    tried = [_scores(translator.goal_.solve(fewer, choice.stricter(by)), x, y) for by in penalties]
-    return max(tried, key=lambda scores: float(np.mean(scores)))
-
-
-def _scores(solved: Solution, x: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """Return the reciprocal rank of each source's own target among all targets."""
-    queries, gallery = np.asarray(solved.source(x)), y if solved.target is None else np.asarray(solved.target(y))
-    if solved.metric == "cosine":
-        queries, gallery = unit_norm(queries), unit_norm(gallery)
-    return reciprocal_ranks(queries @ gallery.T, np.arange(len(x)))
+    n, room = curve.anchors[-1], 1 - curve.values[-1]
+    scores = tuple(bootstrap(column, seed=seed) for column in curve.scores.T)
+    return PairsCurve(curve.anchors, scores, curve.gain(n, 2 * n, limit=room), len(y))

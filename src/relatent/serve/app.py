@@ -19,8 +19,7 @@ from relatent._errors import needs
 from relatent._http import Refused, bearer, check_key, run_app
 from relatent._linalg import unit_norm
 from relatent._terminal import Result
-from relatent.exports.formats import described
-from relatent.exports.steps import map_of
+from relatent.exports.formats import described, map_of
 from relatent.serve.metrics import Metrics, SourceWatch
 from relatent.serve.protocol import (
     EXPECT_HEADER,
@@ -38,6 +37,7 @@ from relatent.serve.protocol import (
 from relatent.serve.upstream import Upstream
 from relatent.spaces.fingerprint import one_model
 from relatent.translate import Translator
+from relatent.translate.endpoints import Side
 
 # Requests of more bytes are processed in a thread, so that small ones do not wait for them.
 LARGE = 2**17
@@ -119,7 +119,7 @@ class ServedSpace(Result):
     translated_from: str
 
     @staticmethod
-    def of(translator: Translator, side: str, model: str | None = None) -> ServedSpace:
+    def of(translator: Translator, side: Side, model: str | None = None) -> ServedSpace:
         """Describe the output of one side of a translator."""
         ends, fitted = translator.endpoints_, map_of(translator, side)
         two_sided = translator.target_map_ is not None

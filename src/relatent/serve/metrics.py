@@ -12,7 +12,7 @@ import numpy as np
 
 from relatent.spaces.fingerprint import Fingerprint
 from relatent.spaces.probe import Match
-from relatent.translate.endpoints import Endpoints
+from relatent.translate.endpoints import Endpoints, Side
 
 # Rows that are compared with the fitted space together, and rows between two such checks.
 WINDOW, EVERY = 64, 256
@@ -87,7 +87,7 @@ class SourceWatch:
     An embedder whose model was replaced under the same name returns vectors of the right width and another space.
     """
 
-    def __init__(self, endpoints: Endpoints, side: str) -> None:
+    def __init__(self, endpoints: Endpoints, side: Side) -> None:
         known = endpoints.source if side == "source" else endpoints.target
         self._known = (known, *endpoints.accepted)
         self._rows: deque[np.ndarray] = deque(maxlen=WINDOW)

@@ -17,6 +17,7 @@ import numpy as np
 from relatent import __version__
 from relatent._errors import needs
 from relatent._http import ERRORS, Refused
+from relatent.translate.endpoints import Side
 
 LITTLE = np.dtype("<f4")
 ENCODINGS = ("float", "base64")
@@ -34,7 +35,7 @@ _SPACE = {"$ref": "#/components/schemas/Space"}
 class Settings:
     """Limits, names and addresses of a service. Keys are not part of its repr."""
 
-    side: str = "source"
+    side: Side = "source"
     normalize: bool = False
     """Whether answers are scaled to unit norm, as those of most embedders are."""
     model: str | None = None

@@ -1,44 +1,32 @@
 """TRANSLATE: fit a closed-form map between two spaces from parallel anchors."""
 
-from relatent.summary import Summary, summarize
-from relatent.translate.asif import ASIF
-from relatent.translate.endpoints import Endpoints, SpaceMismatchError
-from relatent.translate.few_pairs import grow_pairs
-from relatent.translate.files import translate_space
-from relatent.translate.fit import FitReport, fit_spaces, unseen_rows
-from relatent.translate.hub import Hub
-from relatent.translate.info import Fitted, describe
-from relatent.translate.map import BatchTranslator
-from relatent.translate.maps import MAPS
-from relatent.translate.pair_audit import audit
-from relatent.translate.pairs import Pairs
-from relatent.translate.tokens import TokenScores, evaluate_tokens, fit_tokens, read_tokens, translate_tokens
-from relatent.translate.translator import Translator
-from relatent.translate.unpaired import align_unpaired
+from typing import TYPE_CHECKING
 
-__all__ = [
-    "ASIF",
-    "MAPS",
-    "BatchTranslator",
-    "Endpoints",
-    "FitReport",
-    "Fitted",
-    "Hub",
-    "Pairs",
-    "SpaceMismatchError",
-    "Summary",
-    "TokenScores",
-    "Translator",
-    "align_unpaired",
-    "audit",
-    "describe",
-    "evaluate_tokens",
-    "fit_spaces",
-    "fit_tokens",
-    "grow_pairs",
-    "read_tokens",
-    "summarize",
-    "translate_space",
-    "translate_tokens",
-    "unseen_rows",
-]
+from relatent._lazy import attach
+
+if TYPE_CHECKING:
+    from relatent.summary import Summary as Summary
+    from relatent.summary import summarize as summarize
+    from relatent.translate.asif import ASIF as ASIF
+    from relatent.translate.endpoints import Endpoints as Endpoints
+    from relatent.translate.endpoints import SpaceMismatchError as SpaceMismatchError
+    from relatent.translate.few_pairs import grow_pairs as grow_pairs
+    from relatent.translate.files import BatchTranslator as BatchTranslator
+    from relatent.translate.files import translate_space as translate_space
+    from relatent.translate.hub import Hub as Hub
+    from relatent.translate.joined import FitReport as FitReport
+    from relatent.translate.joined import unseen_rows as unseen_rows
+    from relatent.translate.maps import MAPS as MAPS
+    from relatent.translate.overview import Fitted as Fitted
+    from relatent.translate.overview import describe as describe
+    from relatent.translate.pair_audit import audit as audit
+    from relatent.translate.pairs import Pairs as Pairs
+    from relatent.translate.tokens import TokenScores as TokenScores
+    from relatent.translate.tokens import evaluate_tokens as evaluate_tokens
+    from relatent.translate.tokens import fit_tokens as fit_tokens
+    from relatent.translate.tokens import read_tokens as read_tokens
+    from relatent.translate.tokens import translate_tokens as translate_tokens
+    from relatent.translate.translator import Translator as Translator
+    from relatent.translate.unpaired import align_unpaired as align_unpaired
+else:
+    __getattr__, __dir__, __all__ = attach(__name__)

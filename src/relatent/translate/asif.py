@@ -29,7 +29,7 @@ from relatent._array import (
 from relatent._linalg import map_rows, rows_per_chunk, unit_norm
 from relatent._saved import Saved, read_saved, understood, write_saved
 from relatent.evaluate.neighbors import Neighbors
-from relatent.project.coded_map import needs_matrix_target
+from relatent.project.codes import needs_matrix_target
 from relatent.project.relative import sparse_codes
 from relatent.spaces.join import align
 from relatent.spaces.normalize import Normalizer

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal, get_args
 
 import numpy as np
 
@@ -13,10 +13,12 @@ from relatent.spaces.fingerprint import Fingerprint
 from relatent.spaces.probe import ENOUGH_ROWS, Match, SpaceWarning, probe_of, surely_same
 from relatent.spaces.space import Space
 
-# Rows of an array that are looked at: enough to tell, few beside what a translation costs.
+# Rows of an array that are checked: enough to tell, few beside what a translation costs.
 ROWS_CHECKED = 64
-# Directions of theirs that are looked at first: where these settle it, the check costs a fraction.
+# Directions of theirs that are checked first: where these are enough, the check costs a fraction.
 DIRECTIONS_SCREENED = 64
+
+Side = Literal["source", "target"]
 
 
 class SpaceMismatchError(ValueError):
@@ -25,7 +27,7 @@ class SpaceMismatchError(ValueError):
 
 def check_side(side: str) -> None:
     """Refuse what is neither side of a translator."""
-    if side not in ("source", "target"):
+    if side not in get_args(Side):
         raise ValueError(f"side is {side!r}: expected 'source' or 'target'.")
 
 
@@ -46,7 +48,7 @@ class Endpoints:
         source_name, target_name = (a.name if isinstance(a, Space) else "" for a in (x, y))
         return Endpoints(source, target, source_name, target_name)
 
-    def check(self, space: Space, side: str) -> None:
+    def check(self, space: Space, side: Side) -> None:
         """Refuse a space that is not the one of this side, even if its dimension fits; warn where that is not sure."""
         match, name = self._match(space.fingerprint, side), self._name(side)
         if match.outcome == "foreign":
@@ -62,12 +64,12 @@ class Endpoints:
         if match.outcome == "unsure":
             warnings.warn(
                 f"The space {space.name!r} may not be the {side} {name} that this translator was fitted on: "
-                f"{match.reason}. If you know that it is, accept it (--accept, or translator.accept(space)).",
+                f"{match.reason}. If you know that it is, accept it: translator.accept(space).",
                 SpaceWarning,
                 stacklevel=3,
             )
 
-    def check_array(self, x: np.ndarray, side: str = "source") -> None:
+    def check_array(self, x: np.ndarray, side: Side = "source") -> None:
         """Warn if an array does not look like the space of this side. Looks at few rows, and at none of a small array.
 
         A foreign space, noise, zeros and vectors that were rescaled or normalized are noticed from 20 rows on; a space
@@ -90,14 +92,14 @@ class Endpoints:
                 stacklevel=3,
             )
 
-    def _match(self, given: Fingerprint, side: str) -> Match:
+    def _match(self, given: Fingerprint, side: Side) -> Match:
         """Compare with this side; what a person has accepted is the same."""
         match = (self.source if side == "source" else self.target).matches(given)
         if match.outcome != "same" and any(accepted.matches(given) for accepted in self.accepted):
             return Match("same", "it was accepted")
         return match
 
-    def _name(self, side: str) -> str:
+    def _name(self, side: Side) -> str:
         name = self.source_name if side == "source" else self.target_name
         return repr(name) if name else "space"
 
@@ -107,7 +109,7 @@ class Endpoints:
 
     def outcome(self, width: int) -> Fingerprint:
         """Return the fingerprint of translated vectors: the target's model, and where they came from."""
-        if width != self.target.dim:  # the coordinates of a likelihood ratio, which are nobody's model
+        if width != self.target.dim:  # the coordinates of a likelihood ratio, which are of no model
             return Fingerprint(dim=width)
         origin = self.source.model or self.source_name or "another space"
         return replace(self.target, probe=None, revision=f"translated from {origin}")

@@ -23,18 +23,17 @@ from relatent.evaluate.retrieval import mean_reciprocal_rank
 from relatent.spaces.join import align
 from relatent.spaces.normalize import Normalizer
 from relatent.spaces.space import Space
+from relatent.steps import Map
 from relatent.summary import summarize
-from relatent.translate.frames import Frame
-from relatent.translate.map import FoldedMap, fold
-from relatent.translate.maps import Affine, ridge
-from relatent.translate.pairs import Pairs
+from relatent.translate.maps import Affine, fold, ridge
+from relatent.translate.pairs import Frame
 from relatent.translate.ridge import RidgePath
 
 GOALS = ("vectors", "retrieval")
 PREPARATION = {"vectors": "iso", "retrieval": "center+l2"}
 PENALTIES = (0.01, 0.1, 0.3, 1.0, 3.0)
-# Rounds of the generalized Procrustes iteration, and the relative change at which it has settled.
-ROUNDS, SETTLED = 100, 1e-10
+# Rounds of the generalized Procrustes iteration, and the relative change at which it has converged.
+ROUNDS, CONVERGED = 100, 1e-10
 FOLDS = 3
 
 
@@ -42,15 +41,15 @@ FOLDS = 3
 class Spoke:
     """The maps of one space into the hub and out of it."""
 
-    into: FoldedMap
-    out: FoldedMap
+    into: Map
+    out: Map
 
 
 class Hub(ClassNamePrefixFeaturesOutMixin, _SetOutputMixin, BaseEstimator):
     r"""Bring many spaces into one, from common anchors: N maps instead of N².
 
     With normalized anchors :math:`X_i` (n, dᵢ) of space i, the hub is one code per anchor, Z (n, h), and each space is
-    tied to Z alone. A space added later therefore moves no other.
+    tied to Z alone. A space added later therefore changes no other.
 
     ``goal="vectors"``: generalized Procrustes,
     :math:`\min \sum_i \lVert X_i Q_i - Z \rVert^2` over semi-orthogonal :math:`Q_i`, Z being the mean of all
@@ -167,9 +166,7 @@ class Hub(ClassNamePrefixFeaturesOutMixin, _SetOutputMixin, BaseEstimator):
             hub.keys_ = None if saved.about.get("keys") is None else np.asarray(saved.about["keys"])
             hub.spokes_ = {}
             for name, space in sorted(saved.about["spaces"].items(), key=lambda item: int(item[1]["number"])):
-                maps = (
-                    FoldedMap.from_saved(saved.arrays, space[w], f"{space['number']}.{w}.") for w in ("into", "out")
-                )
+                maps = (Map.from_saved(saved.arrays, space[w], f"{space['number']}.{w}.") for w in ("into", "out"))
                 hub.spokes_[name] = Spoke(*maps)
         return hub
 
@@ -202,9 +199,7 @@ class Hub(ClassNamePrefixFeaturesOutMixin, _SetOutputMixin, BaseEstimator):
             into = ridge(summarize(x, self.codes_, full_y=False), anchors.penalty(self.penalty_))
             out = ridge(summarize(self.codes_, x, full_y=False))
         dtype, unchanged = anchors.given.dtype, Frame(Normalizer.fit(self.codes_, "none"))
-        back = fold(out, unchanged, anchors.frame, dtype=dtype).guarded(
-            Pairs.of(self.codes_, anchors.given, copy=False)
-        )
+        back = fold(out, unchanged, anchors.frame, dtype=dtype).guarded(*anchors.spread)
         return Spoke(fold(into, anchors.frame, None, dtype=dtype), back)
 
     def _best_penalty(self, spaces: list[_Anchors]) -> float:
@@ -253,6 +248,12 @@ class _Anchors:
         frame = Frame.of(x, preparation, spanned=len(x) < x.shape[1])
         return _Anchors(x, frame, frame.apply(x))
 
+    @property
+    def spread(self) -> tuple[np.ndarray, np.ndarray]:
+        """Mean and standard deviation of the coordinates."""
+        wide = self.given.astype(np.float64, copy=False)
+        return np.mean(wide, axis=0), np.std(wide, axis=0)
+
     def penalty(self, penalty: float) -> float:
         """Return a penalty in mean eigenvalues of the space in those of the span, which has fewer to average."""
         return penalty * int(self.vectors.shape[1]) / int(self.given.shape[1])
@@ -265,7 +266,7 @@ def _procrustes_codes(spaces: list[np.ndarray]) -> np.ndarray:
         mean = np.mean([x @ polar(x.T @ codes) for x in spaces], axis=0)
         change = np.linalg.norm(mean - codes)
         codes = mean
-        if change < SETTLED * np.linalg.norm(codes):
+        if change < CONVERGED * np.linalg.norm(codes):
             break
     return np.asarray(codes)
 

@@ -6,48 +6,19 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from scipy.linalg import cho_factor, cho_solve
 
-from relatent._array import Array, array_namespace, like
 from relatent._linalg import spectrum, squared_distances
 from relatent.spaces.sample import shuffled_rows
+from relatent.steps import Features, gaussian_kernel
 from relatent.translate.ridge import LeaveOneOut
 
-# Up to so many anchors, each is a center. A fit then takes about ten times as long as a linear ridge where spaces have
+# Up to this many anchors, each is a center. A fit then takes about ten times as long as a linear ridge if spaces have
 # 384 coordinates, and four times as long where they have 768 (`python -m benchmarks kernel`).
 ALL_ANCHORS = 3_000
-# Beyond, so many landmarks stand for them; more cost more than they give.
+# Beyond, this many landmarks stand for them; more cost more than they give.
 LANDMARKS = 1_024
 # Directions in which landmarks differ by less than this share of the largest are rounding noise in single precision.
 DISTINCT = 1e-7
-
-
-@dataclass(frozen=True)
-class Features:
-    r"""Vectors beside their similarities to centers.
-
-    .. math:: \left[x,\; k(x, C)\right] \qquad k(a, b) = e^{-\lVert a-b \rVert^2 / 2\sigma^2}
-    """
-
-    centers: np.ndarray
-    width: float
-    """2σ²."""
-    mixed: bool = False
-    """Whether each center is mixed from two anchors; else it is one."""
-
-    def of(self, x: Array) -> Array:
-        """Return the features of normalized rows."""
-        return array_namespace(x).concat([x, gaussian(x, like(self.centers, x), self.width)], axis=1)
-
-
-def gaussian(x: Array, centers: Array, width: float | Array) -> Array:
-    """Return the Gaussian similarity of every row to every center, in the dtype of the rows."""
-    xp = array_namespace(x)
-    # Rows about the centers' mean are near enough for the expanded square to keep its digits.
-    origin = xp.mean(centers, axis=0, keepdims=True)
-    x, centers = x - origin, centers - origin
-    squares = xp.sum(x * x, axis=1)[:, None] + xp.sum(centers * centers, axis=1)[None, :]
-    return xp.exp(-xp.clip(squares - 2 * (x @ xp.matrix_transpose(centers)), 0.0, None) / width)
 
 
 @dataclass(frozen=True)
@@ -180,11 +151,11 @@ def _on_anchors(kernel: Kernel, penalty: float, rows: Rows, seed: int) -> Regres
 
 def _on_landmarks(kernel: Kernel, penalty: float, rows: Rows, seed: int) -> Regression:
     features, d = Features(_landmarks(rows.x, seed), kernel.width, mixed=True), rows.x.shape[1]
-    values, vectors = np.linalg.eigh(gaussian(features.centers, features.centers, kernel.width))
+    values, vectors = np.linalg.eigh(gaussian_kernel(features.centers, features.centers, kernel.width))
     live = values > DISTINCT * values[-1]
     # Inner products of what this makes of the similarities approximate the kernel.
     whitened = np.sqrt(kernel.weight) * vectors[:, live] / np.sqrt(values[live])
-    found = features.of(rows.x)
+    found = features.step(rows.x)
     mean_x, mean_y = rows.share @ found, rows.share @ rows.y
     similar = found[:, d:] @ whitened
     # What landmarks miss of a row's kernel is its own: to all other rows it is noise.
@@ -196,6 +167,8 @@ def _on_landmarks(kernel: Kernel, penalty: float, rows: Rows, seed: int) -> Regr
 
 def _solved(system: np.ndarray, penalty: float, right: np.ndarray) -> np.ndarray:
     """Return (A + λI)⁻¹ B, overwriting A."""
+    from scipy.linalg import cho_factor, cho_solve
+
     system[np.diag_indices(len(system))] += penalty
     # Symmetric, so the transpose is the same, and in the order that LAPACK need not copy.
     factor = cho_factor(system.T, lower=True, overwrite_a=True, check_finite=False)

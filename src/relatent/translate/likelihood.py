@@ -8,8 +8,9 @@ import numpy as np
 
 from relatent._array import Array, like
 from relatent._linalg import spectrum
+from relatent.steps import Bank, bias_step
 from relatent.summary import Summary
-from relatent.translate.hubness import Bank, with_bias
+from relatent.translate.hubness import bank_of
 from relatent.translate.maps import Affine, orthogonal
 
 Spectrum = tuple[np.ndarray, np.ndarray]
@@ -28,7 +29,7 @@ class LikelihoodRatio:
 
     up to a term that depends on x alone and leaves every ranking as it is. It is an inner product: the query becomes
     (ρ/(1−ρ²)·a, 1), the target (b, bias), so any inner-product index serves it. A bank of queries
-    (:class:`~relatent.translate.hubness.Bank`) takes from the bias of each target what its crowd of queries says.
+    (:class:`~relatent.steps.Bank`) takes from the bias of each target what hubness adds to its scores.
     """
 
     query: Affine
@@ -45,7 +46,7 @@ class LikelihoodRatio:
 
     def target_vectors(self, y: Array) -> Array:
         """Return the vectors to index, the bias appended as their last coordinate."""
-        return with_bias(y @ like(self.target.matrix, y) + like(self.target.offset, y), self.bias, self.bank)
+        return bias_step(self.bias, self.bank)(y @ like(self.target.matrix, y) + like(self.target.offset, y))
 
     def vectors(self, x: Array, y: Array) -> tuple[Array, Array]:
         """Return the vectors to search with and those to index."""
@@ -59,7 +60,7 @@ class LikelihoodRatio:
     def with_bank(self, x: np.ndarray, weight: float) -> LikelihoodRatio:
         """Return the same ratio with a bank of these source rows."""
         queries = self.query_vectors(x)[:, :-1]
-        return replace(self, bank=Bank.of(queries, self._common(queries), weight))
+        return replace(self, bank=bank_of(queries, self._common(queries), weight))
 
     def _common(self, queries: np.ndarray) -> np.ndarray:
         """Return the term that depends on x alone."""

@@ -8,17 +8,24 @@ of least norm: directions that no anchor reaches map to nothing. To add one, wri
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from relatent._array import suggest
 from relatent._linalg import polar, spectrum
+from relatent.spaces.normalize import Normalizer, scaled
+from relatent.steps import Bank, Features, Map, rows_scaled
 from relatent.summary import Summary, reach
+from relatent.translate.pairs import Frame
 from relatent.translate.ridge import RidgePath, trace
 
 # Reciprocal condition number of XᵀX above which solving keeps six digits of the solution.
 SAFE_REACH = 1e-10
+# Folding a mean this many times the spread into the offset would cost a float32 product its digits.
+FAR = 100.0
+# A product of two matrices is kept as two where that takes less than this share of the work.
+FACTORED = 0.5
 
 
 @dataclass(frozen=True)
@@ -132,7 +139,7 @@ def _roots(scatter: np.ndarray, dim: int, penalty: float) -> _Roots:
 
 
 @dataclass(frozen=True)
-class Map:
+class MapRule:
     """A rule and how much of the summary it needs beyond the cross moments."""
 
     rule: Callable[..., Affine]
@@ -145,21 +152,65 @@ class Map:
     """Whether it speaks of the coordinates themselves, so that rows must be given in those of their space."""
 
 
-MAPS: dict[str, Map] = {
-    "identity": Map(identity, keeps_coordinates=True),
-    "least_squares": Map(least_squares, full_x=True),
-    "orthogonal": Map(orthogonal),
-    "orthogonal_least_squares": Map(orthogonal_least_squares, full_x=True),
-    "scaled_orthogonal": Map(scaled_orthogonal),
-    "affine": Map(affine, full_x=True),
-    "ridge": Map(ridge, full_x=True, options=("penalty",), shrinks=True),
-    "low_rank": Map(low_rank, full_x=True, options=("penalty", "rank"), shrinks=True),
-    "whitened": Map(whitened, full_x=True, full_y=True, options=("penalty",)),
+MAPS: dict[str, MapRule] = {
+    "identity": MapRule(identity, keeps_coordinates=True),
+    "least_squares": MapRule(least_squares, full_x=True),
+    "orthogonal": MapRule(orthogonal),
+    "orthogonal_least_squares": MapRule(orthogonal_least_squares, full_x=True),
+    "scaled_orthogonal": MapRule(scaled_orthogonal),
+    "affine": MapRule(affine, full_x=True),
+    "ridge": MapRule(ridge, full_x=True, options=("penalty",), shrinks=True),
+    "low_rank": MapRule(low_rank, full_x=True, options=("penalty", "rank"), shrinks=True),
+    "whitened": MapRule(whitened, full_x=True, full_y=True, options=("penalty",)),
 }
 
 
-def find_map(name: str) -> Map:
+def find_map(name: str) -> MapRule:
     """Look a map up by name."""
     if name not in MAPS:
         raise ValueError(f"There is no map {name!r}.{suggest(name, MAPS)}")
     return MAPS[name]
+
+
+def fold(
+    solved: Affine,
+    source: Frame,
+    target: Frame | None,
+    *,
+    dtype: np.dtype,
+    features: Features | None = None,
+    bias: np.ndarray | None = None,
+    bank: Bank | None = None,
+) -> Map:
+    """Fold the coordinates that a map was solved in into it, as far as they are affine.
+
+    Without a target the output stays in the coordinates of the solved map.
+    """
+    matrix, offset = (solved.matrix, solved.offset) if target is None else _in_space(solved, target)
+    normalizer, basis = source.normalizer, source.basis
+    if normalizer.unit or features is not None:
+        before: Normalizer | None = normalizer
+    else:
+        far = np.linalg.norm(normalizer.mean) > FAR * np.linalg.norm(normalizer.unscale) / len(normalizer.mean) ** 0.5
+        one = np.ones(len(normalizer.mean))
+        before = replace(normalizer, name="center", scale=one, unscale=one) if far else None
+        if basis is None:
+            matrix = rows_scaled(normalizer.scale, matrix)
+            shift = normalizer.mean @ matrix
+        else:
+            basis = rows_scaled(normalizer.scale, basis)
+            shift = normalizer.mean @ basis @ matrix
+        offset = offset if far else offset - shift
+    if basis is not None and basis.size + matrix.size >= FACTORED * len(basis) * matrix.shape[1]:
+        matrix, basis = basis @ matrix, None
+    return Map(matrix, offset, before, features, bias, basis, bank).astype(dtype)
+
+
+def _in_space(solved: Affine, target: Frame) -> tuple[np.ndarray, np.ndarray]:
+    """Return the matrix and offset that lead into the target space itself."""
+    normalizer = target.normalizer
+    matrix, offset = (
+        scaled((a if target.basis is None else a @ target.basis.T) * normalizer.mean_norm, normalizer.unscale)
+        for a in (solved.matrix, solved.offset)
+    )
+    return matrix, offset + normalizer.mean

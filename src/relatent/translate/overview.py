@@ -1,17 +1,21 @@
-"""A translator at a glance: what it joins, what it was fitted on, what was chosen, and what to be wary of."""
+"""What a file holds, and a translator at a glance: what it joins, what was chosen, and what to be wary of."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from relatent.translate.map import FoldedMap
+from relatent._saved import is_saved, load
+from relatent._terminal import Result
+from relatent.steps import Map
 from relatent.translate.pairs import Pairs
 from relatent.translate.ridge import RidgeFit, trace
 
 if TYPE_CHECKING:
+    from relatent.spaces.inspect import Inspection
+    from relatent.spaces.io.files import AnyPath
     from relatent.translate.translator import Translator
-
 
 # A share of the variance left unexplained from which on nothing was learned: shuffled pairs leave all of it.
 NO_RELATION = 0.999
@@ -20,7 +24,7 @@ FEW = 0.5
 
 
 @dataclass(frozen=True, repr=False)
-class Overview:
+class Overview(Result):
     """A fitted translator in a few lines; ``warnings`` say when not to trust it."""
 
     kind: str
@@ -58,9 +62,27 @@ class Overview:
         """Show the same in a console."""
         return str(self)
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain values, for JSON."""
-        return vars(self) | {"dims": list(self.dims), "warnings": list(self.warnings)}
+
+@dataclass(frozen=True)
+class Fitted(Result):
+    """A fitted object other than a translator: its kind, and itself in a line."""
+
+    kind: str
+    description: str
+
+    def __str__(self) -> str:
+        return self.description
+
+
+def describe(path: AnyPath, *, progress: bool | None = None, **reading: Any) -> Inspection | Overview | Fitted:
+    """Return what a file holds, to be printed; ``reading`` as in :func:`relatent.read_space`."""
+    from relatent.spaces.inspect import inspect_space
+    from relatent.spaces.io.files import read_space
+
+    if not (str(path).endswith(".safetensors") and Path(path).is_file() and is_saved(path)):
+        return inspect_space(read_space(path, **reading), progress=progress)
+    fitted = load(path)
+    return overview(fitted) if fitted.kind == "translator" else Fitted(fitted.kind, repr(fitted))
 
 
 def overview(t: Translator) -> Overview:
@@ -79,11 +101,11 @@ def overview(t: Translator) -> Overview:
         "" if chosen is None else f"{chosen.criterion} {chosen.score:.4g}",
         "" if chosen is None or chosen.runner_up is None else f"{chosen.runner_up} ({chosen.runner_up_score:.4g})",
         *_kernel(t.map_),
-        tuple(_concerns(t)),
+        tuple(concerns(t)),
     )
 
 
-def _kernel(folded: FoldedMap) -> tuple[str, str]:
+def _kernel(folded: Map) -> tuple[str, str]:
     """Tell the cost of a kernel map and what it holds; nothing of an affine one."""
     if folded.features is None:
         return "", ""
@@ -96,20 +118,26 @@ def _kernel(folded: FoldedMap) -> tuple[str, str]:
 
 def unexplained(pairs: Pairs) -> float:
     """Return the share of the target's variance that a cross-validated ridge leaves unexplained; 1 is no relation."""
+    if not pairs.full[0]:  # a ridge needs the scatter of the source: that of the sample
+        pairs = replace(pairs, count=len(pairs.sample), sums=None, full=(True, pairs.full[1]))
     p = pairs.normalized("iso")
     total = trace(p.summary.yy) / p.summary.n
     return RidgeFit.of(p).error(p) / total if total else 0.0
 
 
-def _concerns(t: Translator) -> list[str]:
+def concerns(t: Translator, *, related: bool = False) -> list[str]:
+    """Say when not to trust a translator; that its pairs are ``related`` need not be checked again."""
     found = []
     if t.n_pairs_ < FEW * t.n_features_in_:
         found.append(
             f"{t.n_pairs_:,} anchors are few for {t.n_features_in_} coordinates: see expected_quality() for what more "
             "would add"
         )
-    if hasattr(t, "pairs_") and unexplained(t.pairs_) >= NO_RELATION:
+    if not related and hasattr(t, "pairs_") and unexplained(t.pairs_) >= NO_RELATION:
         found.append("the two sides show no relation; check that the pairs belong together")
     if t.metric_ == "inner":
-        found.append("both sides move: compare translated queries with translated targets, by inner product")
+        found.append(
+            "it maps queries and documents into a shared space: compare translated queries with translated targets, by "
+            "inner product"
+        )
     return found

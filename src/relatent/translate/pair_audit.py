@@ -7,16 +7,16 @@ from dataclasses import dataclass
 import numpy as np
 
 from relatent._array import Array, as_parallel, random_generator, to_numpy
+from relatent.steps import best_mean
 from relatent.translate.goals.retrieval import NORMALIZATIONS
-from relatent.translate.hubness import best_mean
 from relatent.translate.likelihood import LikelihoodPath
 from relatent.translate.pairs import Pairs
 
-LEAST_PAIRS = 30
+MIN_PAIRS = 30
 # Weaker penalties excuse mismatched pairs as noise along the few directions that they differ in.
 PENALTIES = (0.1, 0.3, 1.0, 3.0, 10.0)
-# Pairs that a pair is compared with, at most, and how many of the nearest tell what its two items are near to anyway.
-STRANGERS, NEAREST = 1_500, 10
+# Maximum of pairs that a pair is compared with, and how many of the nearest tell what its two items are near to anyway.
+MAX_OTHERS, NEAREST = 1_500, 10
 # Divisions into folds over which a score is averaged, and times that the doubtful are set aside for the next scoring.
 AUDIT_FOLDS, DIVISIONS, RESCORED = 5, 3, 2
 # A mismatched pair scores 0 ± 1 by construction; a pair that scores less than this could well be one.
@@ -31,7 +31,7 @@ class Audit:
 
     ``scores`` (n,): by how many standard deviations a pair outscores the mismatched ones; about 0 ± 1 if it is one.
     ``suspicious``: rows that look mismatched, worst first. If the scores fall into two groups (``bimodal``) these are
-    the lower group, otherwise the rows that score below 1. ``kept``: rows to go on with — all but the suspicious if
+    the lower group, otherwise the rows that score below 1. ``kept``: rows to fit on: all but the suspicious if
     there are two groups, else all.
     """
 
@@ -56,7 +56,7 @@ def audit(x: Array, y: Array, *, seed: int = 0) -> Audit:
     r"""Find pairs that do not belong together.
 
     Each pair is scored by the likelihood ratio s fitted on the other folds, against the pairs that its x and its y
-    form with strangers, less what both reach with the nearest ten of these anyway:
+    form with items of other pairs, less what both reach with the nearest ten of these anyway:
 
     .. math:: z_i = \tfrac12 \left( \frac{t_{ii} - \operatorname{mean}_j t_{ij}}{\operatorname{std}_j t_{ij}} +
               \frac{t_{ii} - \operatorname{mean}_j t_{ji}}{\operatorname{std}_j t_{ji}} \right) \qquad
@@ -83,8 +83,8 @@ def audit(x: Array, y: Array, *, seed: int = 0) -> Audit:
     (True, True, 270)
     """
     x, y = (to_numpy(a) for a in as_parallel(x=x, y=y))
-    if len(x) < LEAST_PAIRS:
-        raise ValueError(f"There are {len(x)} pairs: expected at least {LEAST_PAIRS} to tell which do not belong.")
+    if len(x) < MIN_PAIRS:
+        raise ValueError(f"There are {len(x)} pairs: expected at least {MIN_PAIRS} to tell which do not belong.")
     pairs, everyone = Pairs.of(x, y, size=len(x), copy=False), np.ones(len(x), dtype=bool)
     trials = {name: _belonging(pairs, name, PENALTIES, everyone, seed, 1) for name in NORMALIZATIONS}
     _, name, best = max((float(np.median(z)), name, i) for name, t in trials.items() for i, z in enumerate(t))
@@ -110,21 +110,21 @@ def _belonging(
             held, others = order[i::AUDIT_FOLDS], np.delete(order, np.s_[i::AUDIT_FOLDS])
             p = pairs.only(np.sort(others[trusted[others]])).normalized(name)
             path = LikelihoodPath.of(p.summary)
-            for start in range(0, len(held), STRANGERS):
-                part = held[start : start + STRANGERS]
-                sides = p.of(pairs.sample.part(np.concatenate([part, others[: STRANGERS - len(part)]])))
+            for start in range(0, len(held), MAX_OTHERS):
+                part = held[start : start + MAX_OTHERS]
+                sides = p.of(pairs.sample.part(np.concatenate([part, others[: MAX_OTHERS - len(part)]])))
                 for k, penalty in enumerate(penalties):
                     ratios = path.at(penalty, penalty).log_ratios(*sides)
-                    scores[k, part] += _standings(_uncrowded(ratios))[: len(part)] / divisions
+                    scores[k, part] += _standings(_without_hubness(ratios))[: len(part)] / divisions
     return scores
 
 
-def _uncrowded(scores: np.ndarray) -> np.ndarray:
-    """Take off what the row and the column of each score reach with their nearest strangers."""
-    return np.asarray(scores - _crowding(scores)[:, None] - _crowding(scores.T))
+def _without_hubness(scores: np.ndarray) -> np.ndarray:
+    """Take off what the row and the column of each score reach with the nearest items of other pairs."""
+    return np.asarray(scores - _hubness(scores)[:, None] - _hubness(scores.T))
 
 
-def _crowding(scores: np.ndarray) -> np.ndarray:
+def _hubness(scores: np.ndarray) -> np.ndarray:
     """Return the mean of the highest scores of each row, its own, on the diagonal, left out."""
     others = scores.copy()
     np.fill_diagonal(others, -np.inf)

@@ -5,19 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
-import pyarrow as pa
 
 from relatent._array import Array, as_parallel, random_generator, to_numpy
+from relatent._linalg import spectrum, thin_svd
 from relatent._saved import Saved, from_bytes, to_bytes
-from relatent.spaces.io.columns import batch_column, batch_vectors
-from relatent.spaces.keys import key_hashes
 from relatent.spaces.normalize import UNIT_ROWS, Normalizer
 from relatent.spaces.sample import Sample, all_rows, checked_ids, merged, shuffled_rows
 from relatent.summary import Summary, accumulate, check_weights, needs_double
-from relatent.translate.frames import Frame, NormalizedPairs
 
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+# Pairs kept for what cannot be chosen from sums.
 SAMPLE_SIZE = 10_000
 # An array of up to this many times the sample is kept alive, where allowed, instead of copying the sample out of it.
 LASTING = 4
@@ -104,11 +106,17 @@ class Pairs:
         Rows are known by ``key``, so that batches may come from anywhere in any order; with ``key=None``, by their
         number, ``start`` being that of the first row of the batch. A batch without pairs adds nothing.
 
+        >>> import pyarrow as pa
         >>> columns = {"id": [1, 2, 3], "old": [[1.0], [2.0], None], "new": [[1.0, 1.0], [2.0, 0.0], [3.0, 0.0]]}
         >>> batch = pa.record_batch(columns)
         >>> Pairs.of_batch(batch[:1]) + Pairs.of_batch(batch[1:])
         Pairs(2, 1 → 2)
         """
+        import pyarrow as pa
+
+        from relatent.spaces.io.columns import batch_column, batch_vectors
+        from relatent.spaces.keys import key_hashes
+
         x, y = batch_vectors(batch, source), batch_vectors(batch, target)
         rows = np.intersect1d(x.rows, y.rows, assume_unique=True)
         if not len(rows):
@@ -296,3 +304,66 @@ class Pairs:
             raise ValueError(
                 f"Pairs were sampled with (seed, size, full) {mine} and {theirs}: expected the same in every shard."
             )
+
+
+@dataclass(frozen=True)
+class Frame:
+    """The coordinates that one side is solved in: normalized, and in a basis of the anchors' span where that is small.
+
+    Directions that no anchor reaches map to nothing, so nothing is lost, and decompositions are small.
+    """
+
+    normalizer: Normalizer
+    basis: np.ndarray | None = None
+    """(d, r), orthonormal columns."""
+
+    @staticmethod
+    def of(rows: np.ndarray, name: str, spanned: bool) -> Frame:
+        """Fit to rows."""
+        normalizer = Normalizer.fit(rows, name)
+        if not spanned:
+            return Frame(normalizer)
+        ready = Frame(normalizer).apply(rows)
+        _, s, vt = thin_svd(ready)
+        return Frame(normalizer, vt[s > max(ready.shape) * np.finfo(np.float64).eps * s[0]].T)
+
+    def apply(self, rows: np.ndarray) -> np.ndarray:
+        """Bring rows of the space into these coordinates."""
+        ready = self.normalizer.applied(rows.astype(np.float64, copy=False))
+        return np.asarray(ready if self.basis is None else ready @ self.basis)
+
+
+@dataclass(frozen=True, eq=False)
+class NormalizedPairs:
+    """Pairs as a map sees them: two frames, the summary of all pairs in these, and the sampled rows."""
+
+    sample: Sample
+    complete: bool
+    """Whether the sample is all of the pairs."""
+    source: Frame
+    target: Frame
+    summary: Summary
+
+    @cached_property
+    def x(self) -> np.ndarray:
+        """Sampled source rows."""
+        return self.source.apply(self.sample.x)
+
+    @cached_property
+    def y(self) -> np.ndarray:
+        """Sampled target rows."""
+        return self.target.apply(self.sample.y)
+
+    @cached_property
+    def spectrum_x(self) -> tuple[np.ndarray, np.ndarray]:
+        """Eigenvalues and eigenvectors of the scatter of the source."""
+        return spectrum(self.summary.xx)
+
+    @cached_property
+    def spectra(self) -> tuple[tuple[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]:
+        """Eigenvalues and eigenvectors of the scatter of both sides."""
+        return self.spectrum_x, spectrum(self.summary.yy)
+
+    def of(self, held: Sample) -> tuple[np.ndarray, np.ndarray]:
+        """Return other pairs of the same spaces in these coordinates."""
+        return self.source.apply(held.x), self.target.apply(held.y)

@@ -1,4 +1,4 @@
-"""Learning curves: how quality grows with the number of anchors."""
+"""What to expect of a translator on items it has not seen, and how that grows with the number of anchors."""
 
 from __future__ import annotations
 
@@ -13,9 +13,13 @@ from relatent._linalg import unit_norm
 from relatent._terminal import Tabular, render
 from relatent.evaluate.interval import Estimate, Statistic, bootstrap
 from relatent.evaluate.neighbors import nearest
+from relatent.evaluate.retrieval import reciprocal_ranks
 from relatent.spaces.sample import shuffled_rows
-from relatent.translate.goals import Choice, Goal, Solution
+from relatent.translate.goals import Choice, Solution, Solver
 from relatent.translate.pairs import Pairs
+
+if TYPE_CHECKING:
+    from relatent.translate.translator import Translator
 
 # Falling powers of the number of anchors by which what is missing may shrink.
 POWERS = (0.25, 0.5, 0.75, 1.0, 1.5)
@@ -52,11 +56,12 @@ class LearningCurve:
         """Mean score at each number of anchors."""
         return tuple(np.mean(self.scores, axis=0).tolist())
 
-    def gain(self, start: float, stop: float) -> Estimate:
-        """Estimate how much the mean score changes from one number of anchors to another."""
+    def gain(self, start: float, stop: float, *, limit: float = np.inf) -> Estimate:
+        """Estimate how much the mean score changes from one number of anchors to another, up to a limit."""
         sizes = np.asarray(self.anchors, dtype=np.float64)
         told = [bootstrap(self.scores, shape(sizes, start, stop)) for shape in (to_a_ceiling, by_odds)]
-        return Estimate((told[0].value + told[1].value) / 2, min(e.low for e in told), max(e.high for e in told))
+        values = (told[0].value + told[1].value) / 2, min(e.low for e in told), max(e.high for e in told)
+        return Estimate(*(min(value, limit) for value in values))
 
 
 def to_a_ceiling(sizes: np.ndarray, start: float, stop: float) -> Statistic:
@@ -87,10 +92,6 @@ def by_odds(sizes: np.ndarray, start: float, stop: float) -> Statistic:
     return gain
 
 
-if TYPE_CHECKING:
-    from relatent.translate.translator import Translator
-
-
 MEASURES = ("recall@1", "recall@10", "mrr", "cosine")
 FOLDS = 10
 # Folds that are fitted again on fewer anchors, and on which shares of them.
@@ -103,8 +104,10 @@ QUERIES = 2_000
 DEPTH = 10
 # Two failures and two successes that were not seen, so that a perfect score has an interval too.
 PSEUDO = (0.0, 0.0, 1.0, 1.0)
+# Of a curve on held-out rows: how many pairs are fitted on again, and how few pairs or held-out rows give none.
+MAX_REFITTED, MIN_HELD_OUT = 2_000, 40
 # Fewer pairs than this leave folds too small to rank in.
-LEAST_PAIRS = 20
+MIN_PAIRS = 20
 
 
 @dataclass(frozen=True)
@@ -133,12 +136,12 @@ class Quality(Tabular):
         return self.estimates[measure]
 
     def more(self, anchors: int) -> Estimate:
-        """Estimate what so many more anchors would add to the measure of the learning curve."""
-        gain, room = self.curve.gain(self.anchors, self.anchors + anchors), 1 - self[self.curve.measure].value
-        return Estimate(min(gain.value, room), min(gain.low, room), min(gain.high, room))
+        """Estimate what a number of further anchors would add to the measure of the learning curve."""
+        room = 1 - self[self.curve.measure].value
+        return self.curve.gain(self.anchors, self.anchors + anchors, limit=room)
 
     def outlook(self) -> str:
-        """Say in words what twice the anchors would add."""
+        """Return a line on what twice the anchors would add."""
         gain = self.more(self.anchors)
         half = (gain.high - gain.low) / 2
         return f"{self.anchors:,} more anchors: {self.curve.measure} {gain.value:+.3f} ± {half:.3f}"
@@ -188,8 +191,8 @@ def expected_quality(translator: Translator, index: Array | None = None, *, seed
 
     h is the half-width of the bootstrap over queries, with two unseen failures and two unseen successes drawn along.
     It is widened (f folds) because the folds share most of their anchors, so that their errors do not average out as
-    those of strangers would. :math:`h_g` is that of the gain. There are no more queries than anchors: of a hundred, the
-    mean has a standard error of up to .05, whatever is done with them.
+    those of independent fits would. :math:`h_g` is that of the gain. There are no more queries than anchors: of a
+    hundred, the mean has a standard error of up to .05, whatever is done with them.
 
     What breaks it: anchors that are not drawn from what will be translated, near-copies of anchors in the index,
     mismatched anchors (:func:`relatent.audit`), and anchors of unequal weight.
@@ -228,7 +231,7 @@ def expected_quality(translator: Translator, index: Array | None = None, *, seed
 class _Trial:
     """A translator put to the test: fitted again on some of its pairs as it was on all, and asked for others."""
 
-    goal: Goal
+    goal: Solver
     choice: Choice
     pairs: Pairs
     gallery: np.ndarray
@@ -243,14 +246,14 @@ class _Trial:
                 "none. Fit it, and ask for its expected quality before saving."
             )
         kept = len(t.pairs_.sample)
-        if kept < LEAST_PAIRS:
-            raise ValueError(f"There are {kept} pairs: expected at least {LEAST_PAIRS} to hold some out.")
+        if kept < MIN_PAIRS:
+            raise ValueError(f"There are {kept} pairs: expected at least {MIN_PAIRS} to hold some out.")
         gallery = _without(t.pairs_.sample.y, index)
         return _Trial(t.goal_, t.choice_, t.pairs_, gallery, index is None or len(gallery) < len(index))
 
-    def scores(self, rest: Pairs, rows: np.ndarray, stricter: float = 1.0) -> np.ndarray:
+    def scores(self, rest: Pairs, rows: np.ndarray, choice: Choice | None = None) -> np.ndarray:
         """Recall at 1 and at 10, reciprocal rank and cosine of each held-out query, (queries, 4)."""
-        solved = self.goal.solve(rest, self.choice.stricter(stricter))
+        solved = self.goal.solve(rest, choice or self.choice)
         asked, others = rows[: max(1, QUERIES // FOLDS)], rows if self.with_fold else rows[:0]
         queries, own = solved.source(self.pairs.sample.x[asked]), self.pairs.sample.y[asked]
         cosine = np.sum(unit_norm(queries) * unit_norm(own), axis=1) if solved.target is None else np.zeros(len(asked))
@@ -261,13 +264,41 @@ class _Trial:
         return np.stack([better == 0, better < DEPTH, reciprocal, cosine], axis=1).astype(np.float64)
 
     def scores_with(self, share: float, folds: list[tuple[Pairs, np.ndarray]], seed: int) -> np.ndarray:
-        """Score the queries of some folds with a share of the anchors, and the penalty that suits so few."""
+        """Score the queries of some folds with a share of the anchors, and the penalty that suits that few."""
         fewer = [(_drawn(rest, share, seed + i), rows) for i, (rest, rows) in enumerate(folds)]
-        tried = [
-            np.concatenate([self.scores(rest, rows, stricter) for rest, rows in fewer])
-            for stricter in (STRICTER if self.choice.shrinks else (1.0,))
-        ]
-        return max(tried, key=lambda scores: float(np.mean(scores[:, MEASURES.index("mrr")])))
+        scored = [np.concatenate([self.scores(*fold, choice) for fold in fewer]) for choice in _stricter(self.choice)]
+        return max(scored, key=lambda scores: float(np.mean(scores[:, MEASURES.index("mrr")])))
+
+
+def learning_curve(translator: Translator, x: np.ndarray, y: np.ndarray, *, seed: int = 0) -> LearningCurve | None:
+    """Fit the same map again on some of its pairs, and rank held-out targets y for their sources x.
+
+    None where the translator has no pairs, because it was loaded, or where there are too few.
+    """
+    pairs = getattr(translator, "pairs_", None)
+    if pairs is None or min(len(pairs.sample), len(x)) < MIN_HELD_OUT:
+        return None
+    order = shuffled_rows(len(pairs.sample), len(pairs.sample), seed)
+    sizes = [round(share * min(len(order) // 2, MAX_REFITTED)) for share in (0.25, 0.5, 1.0)]
+    columns = []
+    for size in sizes:
+        fewer = pairs.only(order[:size])
+        solved = (translator.goal_.solve(fewer, choice) for choice in _stricter(translator.choice_))
+        columns.append(max((_ranks(one, x, y) for one in solved), key=lambda ranks: float(np.mean(ranks))))
+    columns.append(_ranks(Solution(translator.map_, translator.target_map_), x, y))
+    return LearningCurve("mrr", (*sizes, len(pairs)), np.stack(columns, axis=1))
+
+
+def _stricter(choice: Choice) -> list[Choice]:
+    """Return the choice with the penalties that fewer anchors may need."""
+    return [choice.stricter(factor) for factor in (STRICTER if choice.shrinks else (1.0,))]
+
+
+def _ranks(solved: Solution, x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """Return the reciprocal rank of each source's own target among all targets."""
+    queries = np.asarray(solved.source(x))
+    queries = unit_norm(queries) if solved.metric == "cosine" else queries
+    return reciprocal_ranks(queries @ _prepared(solved, y).T, np.arange(len(x)))
 
 
 def _prepared(solved: Solution, y: np.ndarray) -> np.ndarray:

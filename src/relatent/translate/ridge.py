@@ -10,7 +10,7 @@ import numpy as np
 
 from relatent._linalg import spectrum
 from relatent.summary import Summary
-from relatent.translate.frames import NormalizedPairs
+from relatent.translate.pairs import NormalizedPairs
 
 PENALTIES: tuple[float, ...] = tuple(float(p) for p in np.logspace(-9, 3, 97))
 # From so many pairs on, leaving each out in turn takes long for every penalty, and approximations of it are good.

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import asdict, replace
 from math import isfinite
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
@@ -17,22 +18,40 @@ from sklearn.utils.validation import validate_data
 from relatent._array import Array, as_matrix, as_parallel, as_rows, like, to_numpy
 from relatent._linalg import pseudo_inverse
 from relatent._saved import Saved, read_saved, understood, write_saved
-from relatent.evaluate.fidelity import r2
-from relatent.evaluate.retrieval import mrr
-from relatent.spaces.io.columns import check_replace
-from relatent.spaces.join import parallel
+from relatent.project.codes import needs_matrix_target
 from relatent.spaces.keys import key_hashes
 from relatent.spaces.space import Space
-from relatent.translate.checks import check_judge, check_pairs, checked_bank, refuse_labels
-from relatent.translate.endpoints import Endpoints, check_side
-from relatent.translate.goals import Choice, Goal, Judge, Selection, Settings, Solution, check_settings, find_goal
+from relatent.steps import Map
+from relatent.translate.endpoints import Endpoints, Side, check_side
+from relatent.translate.goals import (
+    Choice,
+    GoalName,
+    Judge,
+    MaxCost,
+    Metric,
+    Selection,
+    Settings,
+    Solution,
+    Solver,
+    check_pairs,
+    check_settings,
+    find_goal,
+    refuse,
+    refuse_labels,
+)
 from relatent.translate.hubness import BANK_SIZE, BankRows
-from relatent.translate.map import BatchTranslator, FoldedMap
-from relatent.translate.overview import Overview, overview
 from relatent.translate.pairs import SAMPLE_SIZE, Pairs
-from relatent.translate.quality import Quality, expected_quality
+
+if TYPE_CHECKING:
+    from relatent.engines import Engine
+    from relatent.translate.files import BatchTranslator
+    from relatent.translate.joined import FitReport
+    from relatent.translate.overview import Overview
+    from relatent.translate.quality import Quality
 
 NO_KEYS = np.empty(0, dtype=np.uint64)
+# Parameters of files from before they were arguments of ``fit``.
+FORMER = ("bank_size", "sample_size")
 
 
 def _has_inverse(translator: Translator) -> bool:
@@ -65,12 +84,6 @@ class Translator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
     max_cost : None or "affine"
         "affine" forbids maps that cost more than one matrix product: "vectors" and "stitching" then leave out the
         kernel, which compares each row with up to 3,000 anchors and keeps these (see :meth:`save`).
-    bank_size : int
-        For retrieval: most source vectors kept in the fitted map, and in its file, to tell which items of an index
-        crowd out others (:class:`relatent.translate.hubness.Bank`), where that ranks held-out anchors better. 0: none.
-    sample_size : int
-        Pairs kept for what cannot be chosen from sums: a sample that does not depend on chunks or their order. ``fit``
-        keeps arrays of up to four times as many rows alive instead of copying out of them.
 
     Attributes
     ----------
@@ -78,7 +91,8 @@ class Translator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
     metric_ : "cosine" or "inner", what translated pairs are compared by
     selection_ : what "auto" chose, by which criterion, and the runner-up
     pairs_ : what it was fitted on (:class:`relatent.Pairs`); a loaded translator has none
-    seen_keys_ : hashes of the keys fitted on (:func:`relatent.spaces.key_hashes`), empty for bare arrays
+    fit_report_ : what two spaces were joined on, and what was held out; None for arrays
+    seen_keys_ : hashes of the keys fitted on (:func:`relatent.spaces.key_hashes`); empty for arrays
     n_pairs_, n_features_in_
 
     References: Maiorca et al., NeurIPS 2023 (latent space translation).
@@ -93,23 +107,23 @@ class Translator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
     """
 
     kind: ClassVar[str] = "translator"
-    target_map_: FoldedMap | None = None
+    map_: Map
+    target_map_: Map | None = None
     selection_: Selection | None = None
+    fit_report_: FitReport | None = None
     choice_: Choice
     chosen_: tuple[str, ...]
 
     def __init__(
         self,
-        goal: str = "vectors",
+        goal: GoalName = "vectors",
         map: str = "auto",
         normalize: str = "iso",
         *,
         penalty: float | None = None,
         rank: int | None = None,
         frozen_target: bool = False,
-        max_cost: str | None = None,
-        bank_size: int = BANK_SIZE,
-        sample_size: int = SAMPLE_SIZE,
+        max_cost: MaxCost | None = None,
         seed: int = 0,
     ) -> None:
         self.goal = goal
@@ -119,79 +133,105 @@ class Translator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         self.rank = rank
         self.frozen_target = frozen_target
         self.max_cost = max_cost
-        self.bank_size = bank_size
-        self.sample_size = sample_size
         self.seed = seed
 
     def fit(
         self,
-        X: Array | Space,
-        y: Array | Space,
+        X: Array | Space | Pairs,
+        y: Array | Space | None = None,
         sample_weight: Array | None = None,
         *,
         bank: Array | Space | None = None,
         head: Any = None,
         labels: Array | None = None,
+        held_out: float = 0.0,
+        max_pairs: int | None = None,
+        anchors: Sequence[Any] | None = None,
+        force: bool = False,
+        engine: Engine | None = None,
+        sample_size: int = SAMPLE_SIZE,
+        bank_size: int = BANK_SIZE,
+        progress: bool | None = None,
     ) -> Self:
         """Learn from parallel anchors: row i of X and row i of y, the target's vectors, mean the same.
 
-        Two spaces (:class:`relatent.Space`) are joined on their keys first, and their fingerprints remembered.
+        Instead of arrays, X may be :class:`relatent.Pairs` that were summed up elsewhere, or X and y two spaces
+        (:class:`relatent.Space`). Spaces are joined on their keys and streamed. Their fingerprints and the keys that
+        were used are remembered, and ``fit_report_`` tells what was joined. Pairs of spaces that show no relation are
+        refused, unless ``force``.
 
-        ``bank`` are source vectors, such as past queries, of which no target is known. For retrieval they show which
-        items of an index crowd out others; without them, the anchors do.
+        For two spaces: ``held_out`` is the share of keys that is not fitted on. It follows from the keys alone
+        (:func:`relatent.spaces.held_out`), so it is the same in every run, file and order. ``max_pairs`` (a million)
+        limits how many keys are used, drawn by their hashes. ``anchors`` are keys to fit on, instead of all but those
+        held out. An ``engine`` (:mod:`relatent.engines`) sums up several shards at a time.
 
-        With ``goal="stitching"``, the ``head`` that will read the translated vectors (fitted, with ``predict``, or a
-        function of NumPy rows that returns classes, scores per class, or numbers) and the anchors' ``labels`` settle
-        how the map is blended: by what the head reads right in held-out anchors. Either is enough. Neither is kept.
+        For ``goal="stitching"``: the ``head`` that will read the translated vectors (fitted, with ``predict``, or a
+        function of NumPy rows that returns classes, scores per class, or numbers) and the anchors' ``labels`` decide
+        how the map is blended, by what the head reads right in held-out anchors. Either is enough. Neither is kept.
+
+        For ``goal="retrieval"``: ``bank`` are source vectors, such as past queries, of which no target is known. They
+        show which items of an index are hubs (:class:`relatent.steps.Bank`); without them, the anchors do. The map and
+        its file keep at most ``bank_size`` of them, only where that ranks held-out anchors better; 0 keeps none.
+
+        ``sample_size`` pairs are kept for what cannot be chosen from sums, a sample that does not depend on chunks or
+        their order. Arrays of up to four times as many rows are kept alive instead of copying out of them.
         """
         self._forget()
-        self.bank_ = None if bank is None else checked_bank(X, bank, wanted=self._has_bank)
-        check_judge(head, labels, X, blends=self.goal == "stitching" and self.map == "auto")
-        self._take(X, y, sample_weight, copy=False)
-        judged = head is not None or labels is not None
-        return self._solve(Judge.of(head, labels, X.shape[0]) if judged else None)
-
-    def fit_pairs(
-        self, pairs: Pairs, *, endpoints: Endpoints | None = None, seen_keys: np.ndarray | None = None
-    ) -> Self:
-        """Learn from pairs that were summed up elsewhere (:class:`relatent.Pairs`).
-
-        ``endpoints`` tells the fingerprints of the two spaces; without it they are measured on the sample.
-        """
-        self._forget()
+        self.bank_ = BankRows(None, bank_size, self.seed)
         self._check_parameters()
+        judge = Judge.of(head, labels, X, blends=self.goal == "stitching" and self.map == "auto")
+        if bank is not None:
+            maps_both = self.goal == "retrieval" and not self.frozen_target and self.map == "auto"
+            self.bank_ = self.bank_.with_rows(bank, X, used=maps_both)
+        joining = {"held_out": held_out or None, "max_pairs": max_pairs, "anchors": anchors, "engine": engine}
+        if isinstance(X, Space) and isinstance(y, Space):
+            refuse("for two spaces, whose rows are joined on keys first", sample_weight=sample_weight, labels=labels)
+            return self._join(X, y, sample_size, joining | {"force": force, "progress": progress}, judge)
+        refuse("without two spaces, which it is for", **joining)
+        if isinstance(X, Pairs):
+            refuse("beside pairs, which it cannot be told of", y=y, sample_weight=sample_weight, labels=labels)
+            return self._take_pairs(X)._solve(judge)
+        return self._take(X, y, sample_weight, size=sample_size, copy=False)._solve(judge)
+
+    def partial_fit(self, X: Array | Space, y: Array | Space, sample_weight: Array | None = None) -> Self:
+        """Learn from one more chunk of parallel anchors; the translator is ready after each.
+
+        To solve only once, sum the chunks up (:class:`relatent.Pairs`) and give the sum to :meth:`fit`.
+        """
+        self._check_parameters()
+        return self._take(X, y, sample_weight, size=SAMPLE_SIZE, copy=True)._solve()
+
+    def _join(self, source: Space, target: Space, size: int, joining: dict[str, Any], judge: Judge | None) -> Self:
+        from relatent._terminal import stages
+        from relatent.translate.joined import join_pairs
+
+        joined = join_pairs(source, target, self._pairs_options(size), **joining)
+        self.parts_, self.seen_keys_ = [joined.pairs], joined.seen_keys
+        self.endpoints_, self.n_features_in_ = Endpoints.of(source, target), source.dim
+        with stages(joining["progress"]) as stage:
+            stage("choosing a map")
+            self._solve(judge)
+        self.fit_report_ = joined.report(self)
+        return self
+
+    def _take_pairs(self, pairs: Pairs) -> Self:
         full = self.goal_.needs(self._settings)
         if any(wanted and not there for wanted, there in zip(full, pairs.full, strict=True)):
             raise ValueError(
                 f"The pairs were summed with (full_x, full_y) = {pairs.full}: this translator needs {full}. Sum them "
                 "again with Pairs.of(..., full_x=True, full_y=True), the default."
             )
-        self.endpoints_ = endpoints or Endpoints.of(pairs.sample.x, pairs.sample.y)
-        self.parts_, self.n_features_in_ = [pairs], pairs.dims[0]
-        self.seen_keys_ = NO_KEYS if seen_keys is None else seen_keys
-        return self.finish()
+        self.parts_, self.seen_keys_ = [pairs], NO_KEYS
+        self.endpoints_, self.n_features_in_ = Endpoints.of(pairs.sample.x, pairs.sample.y), pairs.dims[0]
+        return self
 
-    def pairs_options(self) -> dict[str, Any]:
-        """Return the options for :meth:`relatent.Pairs.of` that spare what this translator does not need."""
-        self._check_parameters()
-        full_x, full_y = self.goal_.needs(self._settings)
-        return {"seed": self.seed, "size": self.sample_size, "full_x": full_x, "full_y": full_y}
-
-    def partial_fit(self, X: Array, y: Array, sample_weight: Array | None = None) -> Self:
-        """Learn from one more chunk of parallel anchors; the translator is ready after each."""
-        return self.accumulate(X, y, sample_weight).finish()
-
-    def accumulate(self, X: Array, y: Array, sample_weight: Array | None = None) -> Self:
-        """Take in one more chunk without solving; call :meth:`finish` after the last."""
-        return self._take(X, y, sample_weight, copy=True)
-
-    def _take(self, X: Array, y: Array, sample_weight: Array | None, *, copy: bool) -> Self:
+    def _take(self, X: Any, y: Any, weights: Array | None, *, size: int, copy: bool) -> Self:
         """Add a chunk; without ``copy``, the arrays stay as they are."""
-        self._check_parameters()
-        first, ids = not hasattr(self, "parts_"), None
-        endpoints = Endpoints.of(X, y) if isinstance(X, Space) and isinstance(y, Space) else None
-        if endpoints is not None:
-            joined = parallel(X, y)
+        first, ids, endpoints = not hasattr(self, "parts_"), None, None
+        if isinstance(X, Space) and isinstance(y, Space):
+            from relatent.spaces.join import parallel
+
+            endpoints, joined = Endpoints.of(X, y), parallel(X, y)
             ids = key_hashes(joined.keys) if X.has_keys else None
             X, y = joined
         x, y = as_parallel(X=X, Y=refuse_labels(y))
@@ -199,19 +239,18 @@ class Translator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         if first:
             self.endpoints_ = endpoints or Endpoints.of(to_numpy(x), to_numpy(y))
             self.parts_, self.n_pairs_, self.seen_keys_ = [], 0, NO_KEYS
-        options = self.pairs_options()
-        chunk = Pairs.of(x, y, start=self.n_pairs_, ids=ids, weights=sample_weight, copy=copy, **options)
+        options = self._pairs_options(self.parts_[0].size if self.parts_ else size)
+        chunk = Pairs.of(x, y, start=self.n_pairs_, ids=ids, weights=weights, copy=copy, **options)
         self.parts_ = Pairs.collected([*self.parts_, chunk])
         self.n_pairs_ += x.shape[0]
         if ids is not None:
             self.seen_keys_ = np.union1d(self.seen_keys_, ids)
         return self
 
-    def finish(self) -> Self:
-        """Solve for the map from everything taken in so far."""
-        if not hasattr(self, "parts_"):
-            raise NotFittedError("There is nothing to solve yet: call fit, or accumulate and then finish.")
-        return self._solve()
+    def _pairs_options(self, size: int) -> dict[str, Any]:
+        """Return the options of :meth:`relatent.Pairs.of` that spare what this translator does not need."""
+        full_x, full_y = self.goal_.needs(self._settings)
+        return {"seed": self.seed, "size": size, "full_x": full_x, "full_y": full_y}
 
     def _solve(self, judge: Judge | None = None) -> Self:
         pairs = Pairs.total(self.parts_)
@@ -269,7 +308,7 @@ class Translator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         return self.target_map_(y)
 
     def batch_udf(
-        self, column: str = "embedding", into: str = "embedding_new", *, side: str = "source", replace: bool = False
+        self, column: str = "embedding", into: str = "embedding_new", *, side: Side = "source", replace: bool = False
     ) -> BatchTranslator:
         """Return the translation as a function on Arrow batches, for an engine to run wherever the rows are.
 
@@ -283,6 +322,9 @@ class Translator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         >>> udf(pa.record_batch({"old": [[1.0, 2.0], None]})).column("new").is_valid().to_pylist()
         [True, False]
         """
+        from relatent.spaces.io.columns import check_replace
+        from relatent.translate.files import BatchTranslator
+
         self._check_fitted()
         check_side(side)
         if column == into:
@@ -301,11 +343,14 @@ class Translator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         """Translate back: exact for invertible maps, of least norm otherwise; not for nonlinear and two-sided ones."""
         y = as_matrix(Y, "Y")
         m = self.map_
-        x = (y - like(m.offset, y)) @ like(pseudo_inverse(m.product.astype(np.float64)), y)
+        x = (y - like(self.offset_, y)) @ like(pseudo_inverse(m.product.astype(np.float64)), y)
         return x if m.before is None else m.before.undo(x)
 
     def score(self, X: Array, y: Array) -> float:
         """R² of the translation; for retrieval the mean reciprocal rank (at 10) of row i of y for row i of X."""
+        from relatent.evaluate.fidelity import r2
+        from relatent.evaluate.retrieval import mrr
+
         x, y = as_parallel(X=X, Y=y)
         if self.goal == "retrieval":
             return mrr(self.transform(x), self.transform_target(y), min(10, x.shape[0]), self.metric_)
@@ -313,20 +358,24 @@ class Translator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
 
     def expected_quality(self, index: Array | None = None, *, seed: int = 0) -> Quality:
         """Predict recall, MRR and cosine on unseen items (``relatent.translate.quality``)."""
+        from relatent.translate.quality import expected_quality
+
         return expected_quality(self, index, seed=seed)
 
     def summary(self) -> Overview:
         """Return what it is, at a glance: spaces, pairs, map, runner-up, expected score, warnings. Print it."""
+        from relatent.translate.overview import overview
+
         self._check_fitted()
         return overview(self)
 
     @property
-    def goal_(self) -> Goal:
+    def goal_(self) -> Solver:
         """What chooses and solves."""
         return find_goal(self.goal, self.map, self.frozen_target)
 
     @property
-    def metric_(self) -> str:
+    def metric_(self) -> Metric:
         """What translated vectors and those of the target are compared by: "cosine" or "inner"."""
         self._check_fitted()
         return Solution(self.map_, self.target_map_).metric
@@ -339,6 +388,7 @@ class Translator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
     @property
     def offset_(self) -> np.ndarray:
         """What is added to each translated row."""
+        assert self.map_.offset is not None
         return self.map_.offset
 
     def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
@@ -350,7 +400,7 @@ class Translator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         anchors must not be passed on, fit with ``max_cost="affine"``.
 
         A retrieval map with a bank (``selection_`` says so) holds up to ``bank_size`` translated source vectors, from
-        which the map's inverse recovers what the map keeps of them. ``bank_size=0`` keeps none.
+        which the map's inverse recovers what the map keeps of them. ``fit(..., bank_size=0)`` keeps none.
         """
         self._check_fitted()
         arrays = self.map_.arrays("map.") | {"seen_keys": self.seen_keys_}
@@ -370,35 +420,28 @@ class Translator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
-        """Read what :meth:`save` wrote: a translator that transforms, and has no pairs to learn on from."""
+        """Read what :meth:`save` wrote: a translator that transforms, and has no pairs to learn more from."""
         saved = read_saved(path, cls.kind)
         with understood(path):
             about = saved.about
-            t = cls(**about["parameters"])
+            t = cls(**{name: value for name, value in about["parameters"].items() if name not in FORMER})
             t.endpoints_, t.seen_keys_ = Endpoints.from_saved(about["endpoints"]), saved.arrays["seen_keys"]
-            t.map_ = FoldedMap.from_saved(saved.arrays, about["map"], "map.")
-            t.target_map_ = (
-                FoldedMap.from_saved(saved.arrays, about["target"], "target.") if "target" in about else None
-            )
+            t.map_ = Map.from_saved(saved.arrays, about["map"], "map.")
+            t.target_map_ = Map.from_saved(saved.arrays, about["target"], "target.") if "target" in about else None
             t.selection_ = None if about["selection"] is None else Selection(**about["selection"])
             t.chosen_, t.n_pairs_ = tuple(about["chosen"]), int(about["n_pairs"])
             t.n_features_in_ = t.map_.dims_in
         return t
 
     @property
-    def _has_bank(self) -> bool:
-        both_sides = self.goal == "retrieval" and not self.frozen_target and self.map == "auto"
-        return both_sides and self.bank_size > 0
-
-    @property
     def _settings(self) -> Settings:
-        rows = BankRows(getattr(self, "bank_", None), self.bank_size, self.seed)
-        return Settings(self.map, self.normalize, self.penalty, self.rank, self.seed, self.max_cost, rows)
+        bank = getattr(self, "bank_", BankRows(seed=self.seed))
+        return Settings(self.map, self.normalize, self.penalty, self.rank, self.seed, self.max_cost, bank)
 
     def _check_parameters(self) -> None:
         check_settings(self.goal, self._settings, self.frozen_target)
 
-    def _translated(self, space: Space, side: str) -> Space:
+    def _translated(self, space: Space, side: Side) -> Space:
         self._check_fitted()
         self.endpoints_.check(space, side)
         folded = self.map_ if side == "source" else self.target_map_
@@ -442,8 +485,4 @@ class Translator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
 
     def __sklearn_tags__(self) -> Tags:
         """Tell scikit-learn that the target is needed, and is a matrix."""
-        tags = super().__sklearn_tags__()
-        tags.target_tags.required = True
-        tags.target_tags.multi_output = True
-        tags.target_tags.single_output = False
-        return tags
+        return needs_matrix_target(super().__sklearn_tags__())

@@ -7,22 +7,49 @@ held out is out of everything, the normalization included. To add a goal, write 
 from __future__ import annotations
 
 import math
-from typing import Any, Protocol
+from typing import Any, Protocol, get_args
+
+import numpy as np
 
 from relatent._array import suggest
 from relatent.spaces.normalize import NORMALIZATIONS
 from relatent.translate.goals import frozen_target, named_map, retrieval, stitching, vectors
-from relatent.translate.goals.choice import Choice, Judge, Selection, Settings, Solution
+from relatent.translate.goals.choice import (
+    Choice,
+    GoalName,
+    Judge,
+    MaxCost,
+    Metric,
+    Selection,
+    Settings,
+    Solution,
+)
 from relatent.translate.maps import find_map
 from relatent.translate.pairs import Pairs
 
-__all__ = ["GOALS", "Choice", "Goal", "Judge", "Selection", "Settings", "Solution", "check_settings", "find_goal"]
+__all__ = [
+    "GOALS",
+    "Choice",
+    "GoalName",
+    "Judge",
+    "MaxCost",
+    "Metric",
+    "Selection",
+    "Settings",
+    "Solution",
+    "Solver",
+    "check_pairs",
+    "check_settings",
+    "find_goal",
+    "refuse",
+    "refuse_labels",
+]
 
-GOALS = ("vectors", "retrieval", "stitching")
-COSTS = (None, "affine")
+GOALS: tuple[str, ...] = get_args(GoalName)
+COSTS = (None, *get_args(MaxCost))
 
 
-class Goal(Protocol):
+class Solver(Protocol):
     """What each goal's module offers."""
 
     def needs(self, settings: Settings) -> tuple[bool, bool]:
@@ -35,7 +62,7 @@ class Goal(Protocol):
         """Solve for pairs as chosen."""
 
 
-def find_goal(goal: str, map: str = "auto", frozen: bool = False) -> Goal:
+def find_goal(goal: str, map: str = "auto", frozen: bool = False) -> Solver:
     """Find what chooses and solves."""
     if map != "auto":
         return named_map
@@ -79,3 +106,37 @@ def _check_penalty(penalty: float | None) -> None:
 def _check_bank_size(size: int) -> None:
     if size < 0 or size % 1 != 0:
         raise ValueError(f"bank_size is {size}: expected a whole number, 0 for no bank.")
+
+
+def check_pairs(pairs: Pairs) -> None:
+    """Refuse pairs that show nothing: fewer than two, or of one source vector."""
+    if len(pairs) < 2:
+        raise ValueError(
+            f"n_samples={len(pairs)}: too few pairs of anchors to show how two spaces relate. Give at least 2, and "
+            "for a good translation about as many as the spaces have coordinates."
+        )
+    x = pairs.sample.all_x
+    # Two different rows are enough; only rows that begin alike are compared to the end.
+    if not (np.any(x[:2] != x[0]) or np.any(x != x[0])):
+        raise ValueError(f"All {len(pairs)} source anchors are the same vector: give at least two different ones.")
+
+
+def refuse_labels(Y: Any) -> Any:
+    """Return the target unless it is class labels, which a scikit-learn pipeline would pass on to be fitted on."""
+    if Y is None:
+        raise ValueError("A Translator requires y to be passed, but the target y is None: give the target's vectors.")
+    y = Y if hasattr(Y, "ndim") and hasattr(Y, "dtype") else np.asarray(Y)
+    if y.ndim == 1 or "int" in str(y.dtype) or "bool" in str(y.dtype):
+        raise ValueError(
+            f"Y has shape {tuple(y.shape)} and dtype {y.dtype}, like class labels: expected the target's vectors, one "
+            "float row per row of X. In a scikit-learn pipeline, fit the translator first and pass it in a "
+            "sklearn.frozen.FrozenEstimator. For quantized vectors, convert them with Y.astype('float32')."
+        )
+    return Y
+
+
+def refuse(where: str, **given: Any) -> None:
+    """Refuse arguments that mean nothing there."""
+    names = [name for name, value in given.items() if value is not None]
+    if names:
+        raise ValueError(f"{names[0]} was given {where}: leave it out.")

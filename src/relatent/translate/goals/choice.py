@@ -1,23 +1,23 @@
-"""How well a head reads translated vectors: the user's own, or one for given labels."""
+"""What a goal is given, chooses and returns, and what the goals have in common in choosing."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sized
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import numpy as np
-from sklearn.linear_model import LogisticRegression
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
 
 from relatent._array import as_labels, to_numpy
 from relatent.spaces.sample import Sample
+from relatent.steps import Map
 from relatent.translate.hubness import BankRows
-from relatent.translate.map import FoldedMap
 from relatent.translate.pairs import Pairs
 
 Reader = Callable[[np.ndarray], np.ndarray]
+GoalName = Literal["vectors", "retrieval", "stitching"]
+MaxCost = Literal["affine"]
+Metric = Literal["cosine", "inner"]
 
 
 @dataclass(frozen=True)
@@ -28,17 +28,23 @@ class Judge:
     labels: np.ndarray | None = None
 
     @staticmethod
-    def of(head: Any, labels: Any, n: int) -> Judge:
-        """Check a head and labels for so many pairs."""
+    def of(head: Any, labels: Any, pairs: Sized, *, blends: bool) -> Judge | None:
+        """Check a head and labels of pairs, for a translator that blends by them or has no use for them."""
+        given = [name for name, value in (("head", head), ("labels", labels)) if value is not None]
+        if given and not blends:
+            raise ValueError(
+                f"{' and '.join(given)} were given, and this translator does not blend by them: use "
+                'goal="stitching" without a named map, or leave them out.'
+            )
         if head is not None and not (hasattr(head, "predict") or callable(head)):
             raise TypeError(
                 f"head is a {type(head).__name__}: expected something that predicts, or a function of NumPy rows."
             )
         if labels is None:
-            return Judge(head)
+            return Judge(head) if given else None
         labels = as_labels(labels)
-        if len(labels) != n:
-            raise ValueError(f"There are {len(labels)} labels for {n} pairs: expected one per pair.")
+        if len(labels) != len(pairs):
+            raise ValueError(f"There are {len(labels)} labels for {len(pairs)} pairs: expected one per pair.")
         return Judge(head, labels)
 
     def scores(self, candidates: list[np.ndarray], held: Sample, known: Sample) -> list[float]:
@@ -71,6 +77,10 @@ def _fitted(rows: np.ndarray, labels: np.ndarray) -> Reader:
     """Fit a head; labels that are all the same need none."""
     if len(np.unique(labels)) == 1:
         return lambda new: np.repeat(labels[:1], len(new))
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+
     head = make_pipeline(StandardScaler(), LogisticRegression(C=0.1, max_iter=1_000))
     return _reader(head.fit(rows, labels))
 
@@ -90,14 +100,14 @@ K = TypeVar("K")
 
 @dataclass(frozen=True)
 class Settings:
-    """What the user settled beforehand; None and "auto" leave it to the goal."""
+    """What the user decided beforehand; None and "auto" leave it to the goal."""
 
     map: str = "auto"
     normalize: str = "iso"
     penalty: float | None = None
     rank: int | None = None
     seed: int = 0
-    max_cost: str | None = None
+    max_cost: MaxCost | None = None
     bank: BankRows = field(default_factory=BankRows)
     judge: Judge | None = None
 
@@ -146,13 +156,13 @@ class Choice:
 
 @dataclass(frozen=True)
 class Solution:
-    """The fitted maps: of the source, and of the target where both sides move."""
+    """The fitted maps: of the source, and of the target where both are mapped into a shared space."""
 
-    source: FoldedMap
-    target: FoldedMap | None = None
+    source: Map
+    target: Map | None = None
 
     @property
-    def metric(self) -> str:
+    def metric(self) -> Metric:
         """What translated queries and targets are compared by."""
         return "cosine" if self.target is None else "inner"
 

@@ -10,12 +10,11 @@ import numpy as np
 
 from relatent._linalg import unit_norm
 from relatent.evaluate.retrieval import reciprocal_ranks
-from relatent.translate.frames import NormalizedPairs
+from relatent.steps import Map
 from relatent.translate.goals.choice import Choice, Selection, Settings, Solution, cautious_means, smoothed
 from relatent.translate.likelihood import LikelihoodPath
-from relatent.translate.map import FoldedMap, fold
-from relatent.translate.maps import Affine, orthogonal, ridge, whitened
-from relatent.translate.pairs import Pairs
+from relatent.translate.maps import Affine, fold, orthogonal, ridge, whitened
+from relatent.translate.pairs import NormalizedPairs, Pairs
 
 # Of canonical queries: penalties in units of the mean eigenvalue of each side, and shares of the target's mean.
 PENALTIES, SHARES = (1.0, 3.0, 10.0, 30.0), (0.0, 0.25, 0.5)
@@ -28,7 +27,7 @@ class Rule:
     map: Callable[[NormalizedPairs], Affine]
     with_mean: bool = True
 
-    def folded(self, p: NormalizedPairs, dtype: np.dtype) -> FoldedMap:
+    def folded(self, p: NormalizedPairs, dtype: np.dtype) -> Map:
         """Solve for pairs."""
         target = p.target
         if not self.with_mean:
@@ -83,7 +82,7 @@ class FrozenChoice(Choice):
         """The rule."""
         return (self.normalize, self.rule)
 
-    def folded(self, pairs: Pairs, dtype: np.dtype) -> FoldedMap:
+    def folded(self, pairs: Pairs, dtype: np.dtype) -> Map:
         """Solve for pairs."""
         return (RULES | CANONICAL)[self.rule].folded(pairs.normalized(self.normalize), dtype)
 
@@ -111,7 +110,7 @@ def choose(pairs: Pairs, settings: Settings) -> FrozenChoice:
 
 def solve(pairs: Pairs, choice: FrozenChoice) -> Solution:
     """Return the map that the rule makes."""
-    return Solution(choice.folded(pairs, pairs.dtype).guarded(pairs))
+    return Solution(choice.folded(pairs, pairs.dtype).guarded(*pairs.target_spread))
 
 
 def _candidates(pairs: Pairs, settings: Settings) -> Iterator[FrozenChoice]:

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from relatent.translate.frames import NormalizedPairs
 from relatent.translate.goals.choice import Choice, Settings, Solution, per_pair
-from relatent.translate.map import fold
-from relatent.translate.maps import Map, find_map
-from relatent.translate.pairs import Pairs
+from relatent.translate.maps import MapRule, find_map, fold
+from relatent.translate.pairs import NormalizedPairs, Pairs
 from relatent.translate.ridge import RidgePath, best_penalty
 
 
@@ -59,8 +57,8 @@ def solve(pairs: Pairs, choice: MapChoice) -> Solution:
     given = {"penalty": penalty, "rank": choice.rank}
     options = {name: value for name, value in given.items() if value is not None}
     solved = found.rule(p.summary, **options)
-    return Solution(fold(solved, p.source, p.target, dtype=pairs.dtype).guarded(pairs))
+    return Solution(fold(solved, p.source, p.target, dtype=pairs.dtype).guarded(*pairs.target_spread))
 
 
-def _normalized(pairs: Pairs, name: str, found: Map) -> NormalizedPairs:
+def _normalized(pairs: Pairs, name: str, found: MapRule) -> NormalizedPairs:
     return pairs.normalized(name, span=not found.keeps_coordinates)

@@ -1,4 +1,4 @@
-"""Rank the target's items for queries of the source: both sides moved, by what ranks held-out pairs best."""
+"""Rank items of the target for queries of the source: both are mapped into a shared space, by the best ranking."""
 
 from __future__ import annotations
 
@@ -11,12 +11,11 @@ import numpy as np
 from relatent.evaluate.retrieval import reciprocal_ranks
 from relatent.spaces.normalize import UNIT_ROWS
 from relatent.spaces.sample import Sample
-from relatent.translate.frames import NormalizedPairs
 from relatent.translate.goals.choice import Choice, Selection, Settings, Solution, cautious_means, per_pair, smoothed
 from relatent.translate.hubness import BankRows
 from relatent.translate.likelihood import LikelihoodPath, LikelihoodRatio, rotation
-from relatent.translate.map import fold
-from relatent.translate.pairs import MANY, Pairs
+from relatent.translate.maps import fold
+from relatent.translate.pairs import MANY, NormalizedPairs, Pairs
 
 # What is tried where the user keeps the default normalization: for likelihood ratios, and for rotations.
 NORMALIZATIONS, ROTATED = ("iso", "center+l2"), ("l2", "center+l2")
@@ -42,7 +41,7 @@ class RankingChoice(Choice):
     penalty_x: float
     penalty_y: float
     weight: float = 0.0
-    """What crowded items lose, in the bank's mean score."""
+    """What hubs lose, in the bank's mean score."""
     bank: BankRows = field(default_factory=BankRows, compare=False)
 
     def stricter(self, factor: float) -> RankingChoice:
@@ -59,8 +58,8 @@ class RankingChoice(Choice):
         """The penalties, and the weight of the bank."""
         same = self.penalty_x == self.penalty_y
         strength = f"λ={self.penalty_x:.3g}" + ("" if same else f" and {self.penalty_y:.3g}")
-        crowd = (f"bank × {self.weight:g}",) if self.weight else ()
-        return (self.normalize, strength if self.shrinks else "rotation", *crowd)
+        bank = (f"bank × {self.weight:g}",) if self.weight else ()
+        return (self.normalize, strength if self.shrinks else "rotation", *bank)
 
     @property
     def title(self) -> str:
@@ -195,9 +194,9 @@ class _Trial:
         ratio = rotation(self.p.summary) if penalties == ROTATION else self.path.at(*penalties)
         queries, targets = ratio.vectors(*self.rows)
         scores, own = queries @ targets.T, np.arange(len(queries))
-        crowd = 0.0
+        lost = 0.0
         if any(weights):
             bank = ratio.with_bank(self.bank_rows, 1.0).bank
             assert bank is not None
-            crowd = bank.crowding(targets[:, :-1], targets[:, -1:]).T
-        return np.stack([reciprocal_ranks(scores - weight * crowd, own) for weight in weights])
+            lost = bank.correction(targets[:, :-1], targets[:, -1:]).T
+        return np.stack([reciprocal_ranks(scores - weight * lost, own) for weight in weights])

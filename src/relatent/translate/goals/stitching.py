@@ -11,8 +11,7 @@ from relatent.translate.goals import vectors
 from relatent.translate.goals.choice import Judge, Selection, Settings, Solution
 from relatent.translate.goals.vectors import RidgeChoice
 from relatent.translate.goals.vectors import needs as needs
-from relatent.translate.map import fold
-from relatent.translate.maps import orthogonal
+from relatent.translate.maps import fold, orthogonal
 from relatent.translate.pairs import Pairs
 
 # Of the orthogonal map in the blend: what a head is tried with.
@@ -116,4 +115,4 @@ def solve(pairs: Pairs, choice: BlendChoice) -> Solution:
     grown = vectors.folded(replace(ridge, matrix=choice.gain * ridge.matrix), p, WIDE)
     p = pairs.normalized("standard" if choice.normalize == "iso" else choice.normalize)
     turned = fold(orthogonal(p.summary), p.source, p.target, dtype=WIDE)
-    return Solution(grown.blended(turned, choice.share).astype(pairs.dtype).guarded(pairs))
+    return Solution(grown.blended(turned, choice.share).astype(pairs.dtype).guarded(*pairs.target_spread))

@@ -9,12 +9,11 @@ from functools import cache, cached_property
 import numpy as np
 
 from relatent.spaces.sample import shuffled_rows
-from relatent.translate.frames import Frame, NormalizedPairs
+from relatent.steps import Map
 from relatent.translate.goals.choice import Choice, Selection, Settings, Solution, per_pair
 from relatent.translate.kernel import Kernel, Regression, Rows, leave_one_out, regress
-from relatent.translate.map import FoldedMap, fold
-from relatent.translate.maps import Affine
-from relatent.translate.pairs import Pairs
+from relatent.translate.maps import Affine, fold
+from relatent.translate.pairs import Frame, NormalizedPairs, Pairs
 from relatent.translate.ridge import LeaveOneOut, RidgeFit, first_valley
 
 # σ² in median squared distances, and weights beside the linear kernel, in mean squared norms.
@@ -139,10 +138,10 @@ def kernel_trials(rows: Rows) -> list[KernelTrial]:
 def solve(pairs: Pairs, choice: RidgeChoice) -> Solution:
     """Return the ridge's map."""
     p = pairs.normalized(choice.normalize)
-    return Solution(folded(choice.regression(p, pairs), p, pairs.dtype).guarded(pairs))
+    return Solution(folded(choice.regression(p, pairs), p, pairs.dtype).guarded(*pairs.target_spread))
 
 
-def folded(found: Regression, p: NormalizedPairs, dtype: np.dtype) -> FoldedMap:
+def folded(found: Regression, p: NormalizedPairs, dtype: np.dtype) -> Map:
     """Fold a regression into a map of the two spaces."""
     solved = Affine(found.matrix, found.mean_y - found.mean_x @ found.matrix)
     source = p.source if found.features is None else Frame(p.source.normalizer)

@@ -1,0 +1,358 @@
+"""A fitted map: a list of named steps, which ``transform`` applies and which every export reads.
+
+A new kind of step needs a function here, one of the same name in ``relatent.exports.translate_with_numpy``, and an
+entry in the table of each export that can express it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from relatent._array import BLOCK_ROWS, Array, array_namespace, like, row_chunks
+from relatent._linalg import rows_per_chunk, unit_norm
+from relatent._torch import is_tracked
+from relatent.spaces.normalize import Normalizer, live_dimensions, scaled
+
+
+def linear(x: Array, matrix: Array | None = None, offset: Array | None = None) -> Array:
+    """Multiply rows by a matrix, or by a diagonal given as a vector, and add an offset."""
+    if matrix is None:
+        return x + like(offset, x)
+    y = scaled(x, like(matrix, x))
+    if offset is not None:
+        y += like(offset, y)  # in place: the product is ours, and a second result of that size is not needed
+    return y
+
+
+def gaussian(x: Array, centers: Array, width: float | Array) -> Array:
+    """Append the Gaussian similarity of each row to each center."""
+    return array_namespace(x).concat([x, gaussian_kernel(x, like(centers, x), width)], axis=1)
+
+
+def squares(x: Array, weights: Array) -> Array:
+    """Append one coordinate: a weighted sum of the squares of the others."""
+    return array_namespace(x).concat([x, _bias(x, weights)], axis=1)
+
+
+def hubness(x: Array, weights: Array, queries: Array, offsets: Array, weight: float, neighbors: int) -> Array:
+    """Append one coordinate: squares as above, less what items lose that score high with a bank of queries."""
+    bias = _bias(x, weights)
+    lost = Bank(queries, offsets, weight, neighbors).correction(x, bias)
+    return array_namespace(x).concat([x, bias - lost], axis=1)
+
+
+STEPS: dict[str, Callable[..., Array]] = {
+    "linear": linear,
+    "unit": unit_norm,
+    "gaussian": gaussian,
+    "squares": squares,
+    "hubness": hubness,
+}
+
+
+@dataclass(frozen=True)
+class Step:
+    """One step: the name of a function of rows (:data:`STEPS`), and the arrays and numbers that it takes."""
+
+    kind: str
+    arrays: dict[str, Any] = field(default_factory=dict)
+
+    def __call__(self, x: Array) -> Array:
+        """Take rows through it."""
+        return STEPS[self.kind](x, **self.arrays)
+
+
+def gaussian_kernel(x: Array, centers: Array, width: float | Array) -> Array:
+    r"""Return :math:`e^{-\lVert x - c \rVert^2 / w}` of every row and every center, in the dtype of the rows."""
+    xp = array_namespace(x)
+    # Rows about the centers' mean are near enough for the expanded square to keep its digits.
+    origin = xp.mean(centers, axis=0, keepdims=True)
+    x, centers = x - origin, centers - origin
+    distances = xp.sum(x * x, axis=1)[:, None] + xp.sum(centers * centers, axis=1)[None, :]
+    return xp.exp(-xp.clip(distances - 2 * (x @ xp.matrix_transpose(centers)), 0.0, None) / width)
+
+
+def best_mean(scores: Array, k: int) -> Array:
+    """Return the mean of the k highest scores of each row, (n, 1)."""
+    if isinstance(scores, np.ndarray):
+        best = np.partition(scores, scores.shape[1] - k, axis=1)[:, scores.shape[1] - k :]
+        return np.mean(best, axis=1, keepdims=True)
+    xp = array_namespace(scores)
+    return xp.mean(xp.sort(scores, axis=1)[:, scores.shape[1] - k :], axis=1, keepdims=True)
+
+
+def _bias(x: Array, weights: Array) -> Array:
+    return (x * x) @ like(weights, x)[:, None]
+
+
+@dataclass(frozen=True)
+class Features:
+    r"""Vectors beside their similarities to centers: :math:`[x,\, e^{-\lVert x - C \rVert^2 / 2\sigma^2}]`."""
+
+    centers: np.ndarray
+    width: float
+    """2σ²."""
+    mixed: bool = False
+    """Whether each center is mixed from two anchors; else it is one."""
+
+    @property
+    def step(self) -> Step:
+        """What computes them from normalized rows."""
+        return Step("gaussian", {"centers": self.centers, "width": self.width})
+
+
+@dataclass(frozen=True, eq=False)
+class Bank:
+    r"""Translated queries, and how much an item loses for scoring high with them.
+
+    .. math:: s'(x, y) = s(x, y) - w \, \frac1k \sum_{j \in N_k(y)} s(x_j, y)
+
+    with N the k queries of the bank that score highest with y. It is the half of CSLS that concerns the items: a number
+    per item that no query changes, so it is known before the first query comes. The other half, that of the query,
+    changes no ranking; CSLS has w = ½.
+
+    References: Conneau et al., ICLR 2018 (CSLS); Bogolin et al., CVPR 2022 (a bank of queries).
+
+    >>> bank = Bank(np.eye(2), np.zeros(2), weight=0.5, neighbors=1)
+    >>> bank.correction(np.asarray([[3.0, 1.0]]), np.asarray([[-1.0]])).tolist()
+    [[1.0]]
+    """
+
+    queries: np.ndarray
+    """(m, r), in the coordinates that targets are mapped to."""
+    offsets: np.ndarray
+    """(m,), the part of the score that depends on the query alone: it says how common a query is."""
+    weight: float
+    neighbors: int
+
+    def correction(self, targets: Array, bias: Array) -> Array:
+        """Return what to take off the score of each mapped target, (n, 1); ``bias`` (n, 1) is in all its scores."""
+        xp, n = array_namespace(targets), targets.shape[0]
+        queries, offsets = xp.matrix_transpose(like(self.queries, targets)), like(self.offsets, targets)
+        chunks = [slice(None)] if is_tracked(targets) else row_chunks(max(n, 1))
+        means = [best_mean(targets[c, :] @ queries + offsets, self.neighbors) for c in chunks]
+        return self.weight * (bias + xp.concat(means, axis=0))
+
+    def astype(self, dtype: np.dtype) -> Bank:
+        """Return the bank in another precision."""
+        return replace(self, queries=self.queries.astype(dtype), offsets=self.offsets.astype(dtype))
+
+
+def bias_step(weights: np.ndarray, bank: Bank | None = None) -> Step:
+    """Return the step that appends the bias of mapped targets: weighted squares, less what a bank takes off."""
+    return Step("squares" if bank is None else "hubness", {"weights": weights} | ({} if bank is None else vars(bank)))
+
+
+def _prepared(normalizer: Normalizer) -> Iterator[Step]:
+    # The mean goes first: far from it, a float32 product has no digits left.
+    if normalizer.name not in ("none", "l2"):
+        yield Step("linear", {"offset": -normalizer.mean})
+    if normalizer.name not in ("none", "l2", "center", "center+l2"):
+        yield Step("linear", {"matrix": normalizer.scale})
+    if normalizer.unit:
+        yield Step("unit")
+
+
+@dataclass(frozen=True, eq=False)
+class Map:
+    """x ↦ after(before(x) @ basis @ matrix + offset), with each part only where the map has it.
+
+    ``steps`` are what it does, in order. Everything that applies or exports a map goes through them.
+    """
+
+    matrix: np.ndarray
+    offset: np.ndarray | None = None
+    before: Normalizer | None = None
+    """Kept apart only if it scales rows to unit norm, feeds features, or subtracts a far mean; absent for codes."""
+    features: Features | None = None
+    bias: np.ndarray | None = None
+    """Weights of the squared outputs in an appended coordinate (the target side of a likelihood ratio)."""
+    basis: np.ndarray | None = None
+    """A first factor, (d, r), where two thin products take less than one wide one."""
+    bank: Bank | None = None
+    """What hubs lose in the appended coordinate."""
+    after: Normalizer | None = None
+    """Of the target of relative codes, undone."""
+    rescale: bool = False
+    """Whether decoded rows get the mean norm of the target's anchors, where ``after`` drops norms."""
+
+    @cached_property
+    def steps(self) -> tuple[Step, ...]:
+        """What is done to rows, in order."""
+        return self._listed()
+
+    def _listed(self) -> tuple[Step, ...]:
+        found = [] if self.before is None else [*_prepared(self.before)]
+        if self.basis is not None:
+            found.append(Step("linear", {"matrix": self.basis}))
+        if self.features is not None:
+            found.append(self.features.step)
+        offset = {} if self.offset is None else {"offset": self.offset}
+        found.append(Step("linear", {"matrix": self.matrix, **offset}))
+        if self.bias is not None:
+            found.append(bias_step(self.bias, self.bank))
+        if self.after is None:
+            return tuple(found)
+        if self.rescale and self.after.unit:
+            found.append(Step("unit"))
+        scale = self.after.unscale * self.after.mean_norm if self.after.unit else self.after.unscale
+        return *found, Step("linear", {"matrix": scale, "offset": self.after.mean})
+
+    def __call__(self, x: Array) -> Array:
+        """Map checked rows. NumPy's float16 becomes float32; it, and what has steps in between, goes in blocks."""
+        rows, half = self._rows_at_once, isinstance(x, np.ndarray) and x.dtype == np.float16
+        # Autograd keeps the temporaries anyway; and one product of all rows takes no longer than its blocks.
+        if is_tracked(x) or (not half and (self.is_affine or x.shape[0] <= rows)):
+            return self._mapped(x)
+        if not isinstance(x, np.ndarray):
+            return array_namespace(x).concat(
+                [self._mapped(x[part, :]) for part in row_chunks(x.shape[0], rows)], axis=0
+            )
+        out = np.empty((len(x), self.width), dtype=np.result_type(x.dtype, np.float32))
+        for part in row_chunks(len(x), rows):
+            out[part] = self._mapped(x[part].astype(out.dtype, copy=False))
+        return out
+
+    def one(self, x: np.ndarray) -> np.ndarray:
+        """Map one checked vector, 1-D, of the dtype of the matrix."""
+        if not self.is_affine or self.offset is None:
+            return np.asarray(self._mapped(x[None])[0])
+        y: np.ndarray = x @ self.matrix
+        y += self.offset
+        return y
+
+    def _mapped(self, x: Array) -> Array:
+        # What is cached takes a lock, which torch.compile cannot trace.
+        for step in self.steps if isinstance(x, np.ndarray) else self._listed():
+            x = step(x)
+        return x
+
+    @property
+    def is_affine(self) -> bool:
+        """Whether one matrix and one offset are all of it."""
+        parts = (self.before, self.basis, self.features, self.bias, self.after)
+        return all(part is None for part in parts)
+
+    @property
+    def _rows_at_once(self) -> int:
+        """How many rows take little memory on their way."""
+        return BLOCK_ROWS if self.features is None else rows_per_chunk(len(self.features.centers))
+
+    @property
+    def dims_in(self) -> int:
+        """Coordinates of the input."""
+        if self.before is not None:
+            return len(self.before.mean)
+        return len(self.matrix if self.basis is None else self.basis)
+
+    @property
+    def width(self) -> int:
+        """Coordinates of the output."""
+        return int(self.matrix.shape[1]) + (self.bias is not None)
+
+    @property
+    def cost(self) -> float:
+        """Multiplications per row, over those of one matrix between the two spaces."""
+        centers = 0 if self.features is None else self.features.centers.size
+        basis = 0 if self.basis is None else self.basis.size
+        return float((self.matrix.size + centers + basis) / (self.dims_in * self.matrix.shape[1]))
+
+    @property
+    def product(self) -> np.ndarray:
+        """The matrix that prepared rows are multiplied by, as one; of features where there are any."""
+        return self.matrix if self.basis is None else self.basis @ self.matrix
+
+    def blended(self, other: Map, share: float) -> Map:
+        """Return (1 − share) × this map + share × an affine one: of bare rows, or of rows prepared as this one's."""
+        left, right = share * other.product if other.basis is None else other.basis, None
+        if other.basis is not None and self.basis is not None and self.features is None:
+            right = share * other.matrix  # both stay thin
+        elif other.basis is not None:
+            left = share * other.product
+        moved = np.zeros(1)
+        if not (other.before is not None and other.before.unit):
+            if other.before is not None:
+                moved = moved - other.before.mean @ left
+            if self.before is not None:
+                moved, left = moved + self.before.mean @ left, rows_scaled(self.before.unscale, left)
+        assert self.offset is not None
+        assert other.offset is not None
+        offset = (1 - share) * self.offset + share * other.offset
+        if right is not None:
+            basis = np.concatenate([self.basis, left], axis=1)
+            matrix = np.concatenate([(1 - share) * self.matrix, right])
+            return replace(self, matrix=matrix, offset=offset + np.broadcast_to(moved, len(right)) @ right, basis=basis)
+        matrix = (1 - share) * self.product
+        matrix[: self.dims_in] += left
+        return replace(self, matrix=matrix, offset=offset + moved, basis=None)
+
+    def guarded(self, mean: np.ndarray, std: np.ndarray) -> Map:
+        """Set target coordinates that do not vary among the anchors to their mean there, whatever the map says."""
+        live = live_dimensions(std)
+        if np.all(live):
+            return self
+        assert self.offset is not None
+        matrix, offset = np.where(live, self.matrix, 0), np.where(live, self.offset, mean)
+        return replace(self, matrix=matrix.astype(self.matrix.dtype), offset=offset.astype(self.matrix.dtype))
+
+    def astype(self, dtype: np.dtype) -> Map:
+        """Return the map in another precision; what prepares rows keeps its own."""
+        changed: dict[str, Any] = {
+            name: np.ascontiguousarray(getattr(self, name), dtype=dtype)
+            for name in ("matrix", "offset", "bias", "basis")
+            if getattr(self, name) is not None
+        }
+        if self.features is not None:
+            centers = np.ascontiguousarray(self.features.centers, dtype=dtype)
+            changed["features"] = replace(self.features, centers=centers)
+        if self.bank is not None:
+            changed["bank"] = self.bank.astype(dtype)
+        return replace(self, **changed)
+
+    def arrays(self, prefix: str) -> dict[str, np.ndarray]:
+        """Return the arrays to save."""
+        named = {"matrix": self.matrix, "offset": self.offset, "bias": self.bias, "basis": self.basis}
+        if self.features is not None:
+            named["centers"] = self.features.centers
+        if self.bank is not None:
+            named |= {"bank.queries": self.bank.queries, "bank.offsets": self.bank.offsets}
+        before = {} if self.before is None else self.before.arrays(f"{prefix}before.")
+        return before | {f"{prefix}{name}": array for name, array in named.items() if array is not None}
+
+    def about(self) -> dict[str, Any]:
+        """Return what else to save."""
+        bank = self.bank
+        return {
+            "before": None if self.before is None else self.before.about(),
+            "width": None if self.features is None else self.features.width,
+            "mixed": self.features is not None and self.features.mixed,
+            "bank": None if bank is None else {"weight": bank.weight, "neighbors": bank.neighbors},
+        }
+
+    @staticmethod
+    def from_saved(arrays: dict[str, np.ndarray], about: dict[str, Any], prefix: str) -> Map:
+        """Rebuild from what :meth:`arrays` and :meth:`about` gave, checking that the parts fit together."""
+        before, features, bank, saved = None, None, None, about.get("bank")
+        if about["before"] is not None:
+            before = Normalizer.from_saved(arrays, about["before"], f"{prefix}before.")
+        if about["width"] is not None:
+            features = Features(arrays[f"{prefix}centers"], float(about["width"]), bool(about["mixed"]))
+        if saved is not None:
+            rows = arrays[f"{prefix}bank.queries"], arrays[f"{prefix}bank.offsets"]
+            bank = Bank(*rows, float(saved["weight"]), int(saved["neighbors"]))
+        matrix, offset = arrays[f"{prefix}matrix"], arrays[f"{prefix}offset"]
+        bias, basis = arrays.get(f"{prefix}bias"), arrays.get(f"{prefix}basis")
+        found = Map(matrix, offset, before, features, bias, basis, bank)
+        # One row shows whether the shapes fit together.
+        found(np.zeros((1, found.dims_in), dtype=matrix.dtype))
+        return found
+
+
+def rows_scaled(scale: np.ndarray, matrix: np.ndarray) -> np.ndarray:
+    """Multiply a matrix by another from the left, or by a diagonal given as a vector."""
+    return np.asarray(scale @ matrix if scale.ndim == 2 else scale[:, None] * matrix)
