@@ -1,12 +1,9 @@
-"""References resolve: every public name has one entry, and every file and command that the docs name exists."""
+"""The reference: every public name has one entry, and every file that contributors are sent to exists."""
 
 import inspect
 import re
 import runpy
 from pathlib import Path
-
-import pytest
-from experiments.items import ITEMS
 
 import relatent
 
