@@ -59,7 +59,7 @@ def test_another_seed_gives_other_rows(rng, choose):
 
 
 @pytest.mark.parametrize("choose", CHOOSERS.values(), ids=CHOOSERS)
-def test_more_anchors_than_rows_says_both_numbers(choose):
+def test_more_anchors_than_rows_reports_both_numbers(choose):
     with pytest.raises(ValueError, match="11 anchors were asked for but there are only 10 rows"):
         choose(np.eye(10), 11)
 
@@ -111,7 +111,7 @@ def test_farthest_point_takes_the_farthest(n, d, seed, scale):
         assert nearest[rows[t]] >= np.max(nearest[left]) - 1e-12
 
 
-def test_farthest_point_looks_at_directions_only(rng):
+def test_farthest_point_uses_directions_only(rng):
     x = rng.normal(size=(100, 5))
     longer = x * rng.uniform(0.1, 10, size=(100, 1))
     assert anchors.farthest_point(x, 20).tolist() == anchors.farthest_point(longer, 20).tolist()
@@ -185,7 +185,7 @@ def test_most_frequent_sorts_skips_and_keeps_the_order_of_ties(xp):
         ([1, np.nan], 1, 0, "weights holds NaN"),
     ],
 )
-def test_most_frequent_says_what_is_wrong(weights, k, skip, message):
+def test_most_frequent_reports_what_is_wrong(weights, k, skip, message):
     with pytest.raises(ValueError, match=message):
         anchors.most_frequent(weights, k, skip)
 
@@ -237,7 +237,7 @@ def test_pruned_anchors_are_apart_and_none_could_be_added(n, d, delta, seed, sca
     assert kept.tolist() == anchors.prune(a, delta, seed).tolist()
 
 
-def test_pruning_looks_at_lines_not_at_arrows(xp, rng):
+def test_pruning_compares_lines_not_directions(xp, rng):
     a = rng.normal(size=(30, 5))
     flipped = a * rng.choice([-2.0, 1.0], size=(30, 1))
     assert anchors.prune(xp(flipped), 0.4).tolist() == anchors.prune(a, 0.4).tolist()
@@ -312,7 +312,7 @@ def test_a_plan_goes_first_where_no_anchor_is():
     assert sorted(found) == [1, 2, 4, 5, 6, 7]
 
 
-def test_a_plan_is_what_its_formula_says():
+def test_a_plan_follows_its_formula():
     x = np.random.default_rng(3).normal(size=(50, 4)) + 5
     z = x - x.mean(axis=0)
     alike = np.abs(np.corrcoef(np.c_[z, -z])[:50, :50]) ** 3  # (z, −z) has mean zero, so that correlation is cosine

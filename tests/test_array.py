@@ -170,7 +170,7 @@ def test_a_count_is_a_whole_number(k):
         check_count(k, 10)
 
 
-def test_more_than_there_are_says_both_numbers():
+def test_more_than_there_are_reports_both_numbers():
     with pytest.raises(ValueError, match="11 anchors were asked for but there are only 10 rows"):
         check_count(11, 10)
     assert [check_count(k, 10) for k in (1, 10, np.int64(3), 4.0)] == [1, 10, 3, 4]
@@ -233,7 +233,7 @@ def test_the_namespace_is_that_of_the_standard(xp):
         array_namespace()
 
 
-def test_what_torch_follows():
+def test_what_torch_tracks():
     plain, graded, shape = torch.eye(2), torch.eye(2).requires_grad_(), torch.empty(2, 2, device="meta")
     seen = {}
 
@@ -253,7 +253,7 @@ def test_what_torch_follows():
         assert [f(*arrays) for f in (is_traced, is_exported, is_tracked)] == expected
 
 
-def test_halves_stay_halves_for_what_takes_blocks():
+def test_float16_stays_float16_for_what_casts_blocks():
     info = np.finfo(np.float16)
     x = np.asarray([[info.max, -info.max], [info.smallest_subnormal, -0.0]], dtype=np.float16)
     assert as_rows(x) is x

@@ -66,7 +66,7 @@ def test_the_ridge_is_that_of_tikhonov(rng):
 @pytest.mark.parametrize("shape", [(9, 4), (4, 9), (5, 5)])
 @pytest.mark.parametrize("rank", [2, 4])
 @pytest.mark.parametrize("ridge", [0.0, 0.1])
-def test_an_inverse_that_is_followed_is_the_same_and_has_a_gradient(rng, shape, rank, ridge):
+def test_an_inverse_that_is_tracked_is_the_same_and_has_a_gradient(rng, shape, rank, ridge):
     a = torch.from_numpy(rng.normal(size=(shape[0], rank)) @ rng.normal(size=(rank, shape[1])))
     followed = a.clone().requires_grad_()
     inverse = pseudo_inverse(followed, ridge=ridge)
@@ -75,7 +75,7 @@ def test_an_inverse_that_is_followed_is_the_same_and_has_a_gradient(rng, shape, 
     assert torch.isfinite(followed.grad).all()
 
 
-def test_directions_that_are_followed_are_the_same_at_every_length(rng):
+def test_directions_that_are_tracked_are_the_same_at_every_length(rng):
     x = torch.from_numpy(rng.normal(size=(5, 4)).astype(np.float32))
     lengths = torch.tensor([1e-30, 1e-10, 1.0, 1e10, 1e30])[:, None]
     followed = (x * lengths).requires_grad_()

@@ -109,7 +109,9 @@ def test_an_estimator_fits_and_transforms_spaces(estimator):
     pair = (x,) if isinstance(estimator, rl.RelativeProjection | rl.RelativeEncoder) else (x, y)
     expected = estimator.fit(*pair).transform(x)
     got = estimator.fit(*map(Space, pair)).transform(Space(x))
-    np.testing.assert_array_equal(np.asarray(got), np.asarray(expected))
+    # A translator streams two spaces and solves from their sums, where it solves from float64 arrays themselves.
+    rounding = 1e-9 if isinstance(estimator, rl.Translator) else 0
+    np.testing.assert_allclose(np.asarray(got), np.asarray(expected), rtol=rounding)
 
 
 def test_the_hub_takes_spaces():

@@ -1,4 +1,4 @@
-"""What a person sees: tables as text, HTML, JSON and data frames; progress and stages on the error stream."""
+"""Output: tables as text, HTML, JSON and data frames; progress and stages on the error stream."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from typing import Any
 
 WIDTH = 120
 
-# A function that is told the name of the stage of work that begins.
+# A function that takes the name of the stage of work that begins.
 Stage = Callable[[str], None]
 
 
 def render(header: Sequence[str], rows: Iterable[Sequence[object]], numbers: Sequence[int] = ()) -> str:
-    """Return rows as text under a header; the columns listed in ``numbers`` are set to the right.
+    """Return rows as text under a header; the columns listed in ``numbers`` are right-aligned.
 
     >>> print(render(("measure", "value"), [("cka", "0.9")], numbers=[1]))
     measure  value
@@ -94,7 +94,7 @@ class Tabular:
 
 @contextmanager
 def progress_bar(total: int, title: str, wanted: bool | None = None) -> Iterator[Callable[[int], None]]:
-    """Return a function that moves the bar on; it does nothing when no bar is wanted. None: on a terminal only."""
+    """Return a function that advances the bar; it does nothing when no bar is wanted. None: on a terminal only."""
     if not _shown(wanted):
         yield lambda _: None
         return

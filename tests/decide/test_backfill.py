@@ -34,7 +34,7 @@ def test_an_anchor_does_not_foresee_itself():
     assert abs(spearmanr(foreseen.predict(items(200)[0]), foreseen.errors)[0]) < 0.3
 
 
-def test_the_order_follows_error_and_use():
+def test_rows_are_ordered_by_error_and_use():
     plan = backfill_order(np.asarray([0.1, 0.3, 0.2]), [0, 0, 9])
     assert plan.rows.tolist() == [2, 1, 0]
     np.testing.assert_allclose(plan.worth, [2.0, 0.3, 0.1])

@@ -71,7 +71,7 @@ def test_k_is_checked_and_the_advice_works(spaces, translator, k):
 def test_spaces_are_checked(spaces, translator):
     with pytest.raises(SpaceMismatchError):
         evaluate_spaces(translator, spaces[1], spaces[0])
-    with pytest.raises(ValueError, match=r"no side 'query'\. Did you mean 'queries'"):
+    with pytest.raises(ValueError, match=r"no role 'query'\. Did you mean 'queries'"):
         evaluate_spaces(translator, *spaces, role="query")
 
 
@@ -144,4 +144,4 @@ def test_one_side_of_a_two_sided_translator_is_warned_of(spaces, tmp_path, optio
     translate_space(t, spaces[0], tmp_path / "queries.npy")
     said = [str(w.message) for w in recwarn if "into a shared space" in str(w.message)]
     assert len(said) == (2 if warned else 0)
-    assert all("--side target" in words and "--frozen-target" in words for words in said)
+    assert all("side 'target'" in words and "fit with a frozen target" in words for words in said)

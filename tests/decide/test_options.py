@@ -5,6 +5,7 @@ import pytest
 from sklearn.metrics import ndcg_score
 
 from relatent.decide import Search, options, score_options
+from relatent.decide.rule import outcome_of
 
 N, K = 150, 5
 
@@ -125,3 +126,9 @@ def test_reranking_no_candidates_is_refused(candidates):
     y = np.random.default_rng(0).normal(size=(30, 4))
     with pytest.raises(ValueError, match=f"{candidates} candidates"):
         score_options(Search(y, y), Search(y, y), Search(y, y), candidates=candidates)
+
+
+def test_a_go_uses_translated_vectors():
+    assert [outcome_of(option) for option in options.OPTIONS] == ["NO-GO", "NO-GO", "GO", "GO", "NO-GO"]
+    assert all(meaning.go is ("a translator" in meaning.needs) for meaning in options.OPTIONS.values())
+    assert outcome_of(None) == "no verdict"

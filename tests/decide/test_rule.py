@@ -69,7 +69,7 @@ def test_worse_but_surely_within_the_margin_is_not_worse():
     assert verdict_of(scored(translate=-0.005, rerank=0.0, reembed=0.0, spread=0.03)).go
 
 
-def test_what_cannot_be_told_is_not_a_go_and_says_how_many_queries_would():
+def test_an_unclear_change_is_no_go_and_reports_the_queries_it_needs():
     found = verdict_of(scored(n=100, spread=0.2, translate=0.0, rerank=0.0, reembed=0.0))
     assert found.decision.recommended == "stay"
     said = next(reason for reason in found.decision.reasons if reason.startswith("not translate"))
@@ -123,16 +123,16 @@ def test_overlap_is_a_gate_only_when_asked(least, n, verdict, recommended):
     assert (found.decision.verdict, found.decision.recommended) == (verdict, recommended)
     if least is None:
         assert "what it should find" in found.decision.reasons[0]
-        assert "the least overlap to accept" in found.decision.reasons[0]
+        assert "the smallest overlap to accept" in found.decision.reasons[0]
 
 
 def test_the_cost_of_reembedding():
-    cost = Cost(2_000_000, rows_per_second=100, price=30)
+    cost = Cost(2_000_000, rows_per_second=100, price_per_million=30)
     assert (cost.hours, cost.total) == (pytest.approx(2e6 / 100 / 3600), 60)
     assert cost.allowed
     assert not Cost(2_000_000, rows_per_second=10).allowed
-    assert not Cost(2_000_000, price=60).allowed
-    assert Cost(2_000_000, price=60, budget=120).allowed
+    assert not Cost(2_000_000, price_per_million=60).allowed
+    assert Cost(2_000_000, price_per_million=60, budget=120).allowed
     with pytest.raises(ValueError, match="expected at least one row, and a speed or a price"):
         Cost(1_000)
     with pytest.raises(ValueError, match="A speed must be above 0"):
@@ -141,7 +141,7 @@ def test_the_cost_of_reembedding():
 
 @pytest.mark.parametrize(
     ("given", "message"),
-    [({"margin": -0.1}, "The margin is -0.1: expected from 0"), ({"min_overlap": 1.5}, "The least overlap is 1.5")],
+    [({"margin": -0.1}, "The margin is -0.1: expected from 0"), ({"min_overlap": 1.5}, "min_overlap is 1.5")],
 )
 def test_rules_that_cannot_be_meant(given, message):
     with pytest.raises(ValueError, match=message):

@@ -83,7 +83,7 @@ def test_the_interval_holds_the_threshold_of_many_more_items():
     assert np.mean(held) >= 0.85
 
 
-def test_nothing_is_said_of_a_threshold_that_nothing_passes():
+def test_a_threshold_that_nothing_passes_has_no_new_value():
     x = RNG.normal(size=(60, 50))
     line = next(iter(thresholds(x, x, [0.99])))
     assert np.isnan(line.new.value)
@@ -119,3 +119,23 @@ def test_what_cannot_be_meant_is_refused(change, message):
 def test_too_few_items_are_refused():
     with pytest.raises(ValueError, match="at least 30"):
         thresholds(np.eye(5), np.eye(5))
+
+
+def test_pairs_of_spaces_are_named_by_key_or_by_row(rng):
+    x = rng.normal(size=(200, 6))
+    order = rng.permutation(200)
+    old, new = rl.Space(x, keys=np.arange(200)), rl.Space(2 * x[order], keys=order)
+    pairs = np.asarray([[i, i + 50] for i in range(50)])
+    by_row = rl.thresholds(x, 2 * x, [0.3], same=pairs)
+    named = rl.decide.Relevance(*pairs.T.tolist())
+    for same in (pairs, named):
+        assert rl.thresholds(old, new, [0.3], same=same).to_dict() == by_row.to_dict()
+
+
+def test_no_more_rows_of_spaces_are_read_than_asked(rng, tmp_path, monkeypatch):
+    x = rng.normal(size=(500, 6))
+    for name in "ab":
+        rl.write_space(rl.Space(x, keys=np.arange(500)), tmp_path / f"{name}.parquet")
+    lazy = [rl.read_space(tmp_path / f"{name}.parquet") for name in "ab"]
+    monkeypatch.setattr(rl.Space, "vectors", property(lambda _: pytest.fail("all rows were read")))
+    assert rl.thresholds(*lazy, [0.3], max_rows=80).rows == 80

@@ -79,6 +79,8 @@ def test_arr_gain_and_break_even_are_those_of_the_library(spaces, rng):
     assert found.break_even.value == pytest.approx(found.arr.value * new_score / stay)
     assert found.break_even.value == pytest.approx(columns["translate"].mean() / stay)
     assert f"{found.arr.value:.3f} × {new_score / stay:.3f} = {found.break_even.value:.3f}" in str(found)
+    judged = {"k": found.scores.k + 1, "relevant": neighbors_of(new)}
+    assert arr(new, new, new, new, measure="ndcg", **judged).value == 1
     unjudged = verdict(old, new, new, None)
     assert unjudged.arr.value == arr(new, new, new, new, k=11).value
 

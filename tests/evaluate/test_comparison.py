@@ -34,7 +34,7 @@ ALONE = {
 }
 
 
-def test_every_score_is_what_the_measure_says_alone(xp, pair):
+def test_every_score_is_that_of_the_measure_alone(xp, pair):
     scores = rl.compare(*map(xp, pair))
     assert [s.name for s in scores] == list(MEASURES)
     for name, measure in ALONE.items():
@@ -42,7 +42,7 @@ def test_every_score_is_what_the_measure_says_alone(xp, pair):
 
 
 @pytest.mark.parametrize("name", ALONE)
-def test_the_null_is_what_the_measure_says_of_shuffled_rows(rng, pair, name):
+def test_the_null_is_the_mean_over_shuffled_rows(rng, pair, name):
     x, y = pair
     scores = rl.compare(x, y, permutations=30)
     shuffled = [float(ALONE[name](x, y[rng.permutation(len(y))])) for _ in range(30)]

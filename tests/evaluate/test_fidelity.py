@@ -8,6 +8,7 @@ from relatent.evaluate import (
     gain_recovered,
     mean_cosine,
     mse,
+    ndcg,
     norm_ratio,
     r2,
     recall,
@@ -123,6 +124,17 @@ def test_arr_is_recall_relative_to_reembedding(rng):
     perfect = arr(new_queries @ q, old_gallery, new_queries, new_gallery, k=5)
     assert perfect.value == 1
     assert arr(translated, old_gallery, new_queries, new_gallery, k=5).value < 1
+
+
+@pytest.mark.parametrize(("measure", "alone"), [("recall", recall), ("ndcg", ndcg)])
+def test_arr_is_the_ratio_of_a_measure_alone(rng, measure, alone):
+    new, items = rng.normal(size=(40, 6)), rng.normal(size=(90, 6))
+    translated, wanted = new + 0.5 * rng.normal(size=new.shape), np.arange(40)
+    found = arr(translated, items, new, items, 5, relevant=wanted, measure=measure)
+    now, ideal = (alone(queries, items, 5, relevant=wanted) for queries in (translated, new))
+    assert found.value == pytest.approx(now / ideal)
+    with pytest.raises(ValueError, match="There is no measure 'recal' of judged rows"):
+        arr(new, items, new, items, 5, measure="recal")
 
 
 def test_bad_input(pair):

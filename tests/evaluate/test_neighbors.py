@@ -23,9 +23,9 @@ def brute_force(x, y, k, metric):
     elif metric == "euclidean":
         s = -np.linalg.norm(x[:, None] - y[None], axis=2)
     else:
-        crowd_x = np.sort(cos, axis=1)[:, -10:].mean(axis=1)
-        crowd_y = np.sort(cos, axis=0)[-10:].mean(axis=0)
-        s = 2 * cos - crowd_x[:, None] - crowd_y
+        density_x = np.sort(cos, axis=1)[:, -10:].mean(axis=1)
+        density_y = np.sort(cos, axis=0)[-10:].mean(axis=0)
+        s = 2 * cos - density_x[:, None] - density_y
     order = np.argsort(-s, axis=1, kind="stable")[:, :k]
     return order, np.take_along_axis(s, order, axis=1)
 
@@ -148,7 +148,7 @@ def test_approximate_search_begins_beyond_a_size(monkeypatch, rng):
     assert len(used) == 1
 
 
-def test_approximate_search_mends_short_answers(rng):
+def test_approximate_search_completes_short_answers(rng):
     y = rng.normal(size=(40, 3)).astype(np.float32)
     found = nearest(y, y, 39, method="approximate")
     assert np.all(found.indices >= 0)

@@ -67,7 +67,7 @@ def test_a_file_that_is_no_log_is_kept(fitted, tmp_path):
     assert log.read_text() == "mine\n"
 
 
-def test_truth_means_nothing_for_a_translator_of_both_sides(fitted):
+def test_truth_is_refused_for_a_translator_into_a_shared_space(fitted):
     x = draw(200)
     t = rl.Translator("retrieval").fit(rl.Space(x), rl.Space(x @ TURN))
     with pytest.raises(ValueError, match="maps queries and documents into a shared space"):

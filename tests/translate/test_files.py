@@ -125,7 +125,7 @@ def test_relative_files_tell_their_anchors(rng, tmp_path):
 def test_a_column_is_not_replaced_silently(spaces, tmp_path):
     head = rl.stitching.LinearHead(np.eye(8), np.zeros(8), np.arange(8))
     with pytest.raises(ValueError, match="a column 'half' already"):
-        map_space(spaces[0], tmp_path / "x.parquet", head, rl.Fingerprint(8), column=("half", head.best))
+        map_space(head, spaces[0], tmp_path / "x.parquet", rl.Fingerprint(8), column=("half", head.best))
     assert list(tmp_path.iterdir()) == []
 
 

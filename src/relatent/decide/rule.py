@@ -22,8 +22,8 @@ class Rule:
     """What a decision asks for.
 
     ``margin`` is how much worse than staying a translation may be. A slice of ``slice_queries`` or more can stop an
-    option; fewer than ``queries`` in all tell nothing. ``min_overlap`` makes a gate of the overlap with re-embedding,
-    where it is not known what should be found.
+    option; with fewer than ``queries`` in all there is no verdict. ``min_overlap`` makes a gate of the overlap with
+    re-embedding, where it is not known what should be found.
     """
 
     margin: float = 0.01
@@ -35,7 +35,7 @@ class Rule:
         if not 0 <= self.margin < 1:
             raise ValueError(f"The margin is {self.margin}: expected from 0 to less than 1, such as 0.01.")
         if self.min_overlap is not None and not 0 < self.min_overlap <= 1:
-            raise ValueError(f"The least overlap is {self.min_overlap}: expected above 0 and at most 1, such as 0.6.")
+            raise ValueError(f"min_overlap is {self.min_overlap}: expected above 0 and at most 1, such as 0.6.")
 
     def words(self, measure: str) -> str:
         """Return the rule in words, for a measure of what was judged relevant."""
@@ -50,7 +50,7 @@ class Rule:
     def words_of_overlap(self, measure: str) -> str:
         """Return the rule in words where nothing was judged."""
         if self.min_overlap is None:
-            return "There is no verdict without judged pairs or a least overlap."
+            return "There is no verdict without judged pairs or a smallest overlap to accept."
         return (
             f"GO when the lower bound of {measure}, of translate or else of rerank, is at least {self.min_overlap:g}."
         )
@@ -60,7 +60,7 @@ class Rule:
 class Cost:
     """What re-embedding takes, and what it may take.
 
-    ``price`` is per million rows, in the currency of ``budget``. Give a price, a speed, or both.
+    ``price_per_million`` rows is in the currency of ``budget``. Give a price, a speed, or both.
 
     >>> print(Cost(3_600_000, rows_per_second=100))
     3,600,000 rows take 10 hours
@@ -70,17 +70,17 @@ class Cost:
 
     rows: int
     rows_per_second: float | None = None
-    price: float | None = None
+    price_per_million: float | None = None
     max_hours: float = 24.0
     budget: float = 100.0
 
     def __post_init__(self) -> None:
-        if self.rows < 1 or (self.rows_per_second is None and self.price is None):
+        if self.rows < 1 or (self.rows_per_second is None and self.price_per_million is None):
             raise ValueError(
                 f"{self.rows} rows to re-embed were given, at {self.rows_per_second} rows per second and a price of "
-                f"{self.price}: expected at least one row, and a speed or a price per million rows."
+                f"{self.price_per_million}: expected at least one row, and a speed or a price per million rows."
             )
-        if (self.rows_per_second or 1) <= 0 or (self.price or 0) < 0:
+        if (self.rows_per_second or 1) <= 0 or (self.price_per_million or 0) < 0:
             raise ValueError("A speed must be above 0 and a price at least 0.")
 
     @property
@@ -91,7 +91,7 @@ class Cost:
     @property
     def total(self) -> float | None:
         """What re-embedding costs."""
-        return None if self.price is None else self.rows * self.price / 1e6
+        return None if self.price_per_million is None else self.rows * self.price_per_million / 1e6
 
     @property
     def allowed(self) -> bool:
@@ -179,7 +179,7 @@ def decide_by_overlap(overlap: Mapping[Option, Estimate], rule: Rule, label: str
             None,
             (
                 f"{label} tells how alike the results are, not how good. Give pairs of a query and what it should find "
-                "(a table, or TREC qrels), or the least overlap to accept.",
+                "(a table, or TREC qrels), or the smallest overlap to accept.",
             ),
         )
     if queries < rule.queries:
@@ -215,7 +215,7 @@ def _against_reembedding(evidence: Evidence, cost: Cost | None) -> list[str]:
         return [f"{in_words(evidence.above_translate, '+')} against translating, not clearly better"]
     if cost is None:
         better = f"{_changes_by(evidence, 're-embed')}, clearly better, but nothing is known about its cost"
-        return [f"{better}. Where you can afford it, do it; given its rows and their speed or price, it is weighed"]
+        return [f"{better}. Where you can afford it, do it (its number of rows, with a speed or a price, weighs it)"]
     limit = f"more than {cost.max_hours:g} hours or a budget of {cost.budget:g} allow"
     return [] if cost.allowed else [f"{cost}, {limit}"]
 

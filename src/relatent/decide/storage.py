@@ -39,7 +39,7 @@ class Storage:
         return self.kind if self.dims is None else f"{self.kind}, first {self.dims}"
 
     def nbytes(self, dim: int) -> int:
-        """Return the bytes of a vector of so many coordinates."""
+        """Return the bytes of a vector of ``dim`` coordinates."""
         return int(np.ceil(NUMBER_BYTES[self.kind] * min(dim, self.dims or dim)))
 
     def stored(self, search: Search) -> Search:

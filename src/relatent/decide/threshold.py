@@ -106,9 +106,9 @@ def thresholds(
     .. math:: t_{new} = S_{new}^{-1}(S_{old}(t_{old})), \qquad S(t) = P(\text{similarity} \ge t)
 
     With ``same``, the pairs that belong together, the new threshold has the precision of the old one instead: row
-    numbers (n, 2) of arrays, keys of spaces (:class:`relatent.decide.Relevance`, of which the rows are drawn first).
-    The chance that two items belong together is taken to rise with their similarity (isotonic regression), so that
-    precision does too. Pairs that are not named do not belong together.
+    numbers (n, 2), or keys of spaces (:class:`relatent.decide.Relevance`), whose rows are drawn first. The chance that
+    two items belong together is taken to rise with their similarity (isotonic regression), so that precision does too.
+    Pairs that are not named do not belong together.
 
     A larger threshold never becomes a smaller one. Unchanged by rotations and rescalings of either side. Intervals are
     drawn over random groups of items. Where no similarity lies near, the middle of the gap is taken. Nothing can be
@@ -122,7 +122,7 @@ def thresholds(
     if purpose not in PURPOSES:
         raise ValueError(f"There is no purpose {purpose!r}.{suggest(purpose, PURPOSES)}")
     given = _checked_thresholds(old)
-    if is_space(source, target):
+    if is_space(source, target) and (same is None or isinstance(same, Relevance)):
         source, target, same = _read(source, target, same, max_rows, seed)
     sides = [to_numpy(unit_norm(a)).astype(np.float32) for a in as_parallel(source=source, target=target)]
     rows = np.arange(len(sides[0]))
@@ -296,13 +296,11 @@ def _shares(c: Threshold, judged: bool) -> list[str]:
     return [*shown, f"{c.precision:.3f}"] if judged and c.precision is not None else shown
 
 
-def _read(source: Any, target: Any, same: Any, max_rows: int, seed: int) -> tuple[np.ndarray, np.ndarray, Any]:
+def _read(source: Any, target: Any, same: Relevance | None, max_rows: int, seed: int) -> tuple[Any, Any, Any]:
     """Read at most ``max_rows`` rows that two spaces share, those that ``same`` names first, and its row pairs."""
     from relatent.spaces.join import match_keys
     from relatent.spaces.keys import key_hashes
 
-    if same is not None and not isinstance(same, Relevance):
-        raise TypeError(f"same is a {type(same).__name__}: of spaces, expected pairs of keys, as a decide.Relevance.")
     matched = match_keys(source, target)
     hashes = key_hashes(matched.keys)
     named = np.zeros(len(matched), bool) if same is None else np.isin(hashes, key_hashes([*same.queries, *same.items]))

@@ -256,8 +256,8 @@ def _deciding(scores: OptionScores) -> str:
 def _check_rule(scores: OptionScores, rule: Rule) -> None:
     if rule.min_overlap is not None and DECIDING in scores.measures:
         raise ValueError(
-            "A least overlap was given, and relevant items too: expected one of them. With relevant items the margin "
-            "against staying decides; leave the least overlap out."
+            "min_overlap was given, and relevant items too: expected one of them. With relevant items the margin "
+            "against staying decides; leave min_overlap out."
         )
 
 
