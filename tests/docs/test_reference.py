@@ -5,6 +5,9 @@ import re
 import runpy
 from pathlib import Path
 
+import pytest
+from experiments.items import ITEMS
+
 import relatent
 
 ROOT = Path(__file__).parents[2]
