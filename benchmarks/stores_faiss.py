@@ -59,7 +59,7 @@ def migrate(folder: Path, **_: Any) -> None:
     with open_store(folder / "items.faiss") as store:
         _drop(store)
     url, work = folder / "items.faiss", folder / "work"
-    apply_migration(url, folder / "t.safetensors", metric="inner", work=work, progress=False)
+    apply_migration(folder / "t.safetensors", url, metric="inner", work=work, progress=False)
 
 
 def _written(folder: Path, matrix: np.ndarray) -> Any:

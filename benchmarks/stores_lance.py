@@ -57,7 +57,7 @@ def migrate(folder: Path, **_: Any) -> None:
     """Do all that `relatent migrate apply` does."""
     with open_store(folder / "items.lance") as store:
         _drop(store)
-    apply_migration(folder / "items.lance", folder / "t.safetensors", work=folder / "work", progress=False)
+    apply_migration(folder / "t.safetensors", folder / "items.lance", work=folder / "work", progress=False)
 
 
 def _written(folder: Path, matrix: np.ndarray) -> Any:

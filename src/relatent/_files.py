@@ -146,7 +146,7 @@ def exists_already(path: object) -> FileExistsError:
     return with_remedy(
         FileExistsError(f"{path} exists: write to another path, or replace it with"),
         python="overwrite=True.",
-        command="--force.",
+        command="--overwrite.",
     )
 
 

@@ -239,7 +239,7 @@ def _sampled_cross_reach(x: Array, y: Array) -> float:
 
 
 def _sampled(x: Array, rows: int) -> np.ndarray:
-    """Return at least so many rows, if there are, spread evenly, about their mean."""
+    """Return at least ``rows`` rows, if there are, spread evenly, about their mean."""
     some = to_numpy(x[:: max(1, x.shape[0] // rows), :])
     some = some - some[0]  # first, so that a mean far from zero costs no digits
     some -= np.mean(some, axis=0)
@@ -335,8 +335,8 @@ def _blocks(
     n, untouched = x.shape[0], whole and weights is None and all(side.untouched for side in sides)
     in_double = sides[0].dtype == array_namespace(x).float64
     # Autograd would keep every block anyway.
-    followed = any(getattr(a, "requires_grad", False) for a in (x, y))
-    if followed or (untouched and in_double):
+    tracked = any(getattr(a, "requires_grad", False) for a in (x, y))
+    if tracked or (untouched and in_double):
         return [slice(0, n)]
     return row_chunks(n, SINGLE_ROWS) if untouched else row_chunks(n)
 

@@ -1,9 +1,11 @@
-"""Two files of the same items, and a way to run a command on them."""
+"""Files of the same items, and a way to run a command on them."""
 
 import json
 
 import numpy as np
 import pytest
+from tests.cli import steps
+from tests.cli.steps import NEW_DIM, OLD_DIM, N
 from typer.testing import CliRunner
 
 import relatent as rl
@@ -36,3 +38,40 @@ def pair(tmp_path):
     order = rng.permutation(ITEMS)
     rl.write_space(rl.Space(new[order].astype(np.float32), [keys[i] for i in order]), tmp_path / "new.parquet")
     return old, new
+
+
+@pytest.fixture(scope="session")
+def made(tmp_path_factory):
+    """Two files of nearly the same items: the new model sees what the old one sees, turned into more coordinates."""
+    folder = tmp_path_factory.mktemp("made")
+    rng = np.random.default_rng(0)
+    old = rng.normal(size=(N, OLD_DIM)) * np.linspace(2, 0.5, OLD_DIM) + np.linspace(-1, 1, OLD_DIM)
+    turn = np.linalg.qr(rng.normal(size=(NEW_DIM, NEW_DIM)))[0][:OLD_DIM]
+    new = old @ turn + 0.001 * rng.normal(size=(N, NEW_DIM))
+    keys = [f"doc {i}" for i in range(N)]
+    label = np.where(old[:, 0] > 0, "warm", "cold")
+    order = rng.permutation(N)[: N - 20]
+    known = rl.Fingerprint(dim=OLD_DIM, model="old-model"), rl.Fingerprint(dim=NEW_DIM, model="new-model")
+    spaces = {
+        "old": rl.Space(old.astype(np.float32), keys, "old", known[0], others={"label": label, "year": range(N)}),
+        "new": rl.Space(new.astype(np.float32)[order], [keys[i] for i in order], "new", known[1]),
+        "other": rl.Space(rng.normal(size=(N, NEW_DIM)).astype(np.float32), keys),
+    }
+    for name, space in spaces.items():
+        rl.write_space(space, folder / f"{name}.parquet")
+    return folder
+
+
+@pytest.fixture
+def here(made, tmp_path, monkeypatch):
+    """A folder with links to the files, and the place where commands run."""
+    for file in made.iterdir():
+        (tmp_path / file.name).symlink_to(file)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def translator(here):
+    steps.run("fit", "old.parquet", "new.parquet", "-o", "t.safetensors")
+    return here / "t.safetensors"

@@ -229,7 +229,7 @@ def assert_goes_on(url, folder, translator, x, **options):
     status = migration_status(url, **options)
     assert (status.stage, status.shards_done, status.shards) == ("applying", DONE, SHARDS)
     assert (status.rows_done, status.rows) == (50, ROWS)
-    applied = apply_migration(url, translator, shard_rows=7, progress=False, **options)
+    applied = apply_migration(translator, url, shard_rows=7, progress=False, **options)
     assert (applied.shards, applied.resumed, applied.redone, applied.removed) == (SHARDS, DONE, 0, 0)
     assert (applied.rows, applied.skipped, applied.converged) == (ROWS, 0, True)
     now = manifests(folder)
@@ -276,7 +276,7 @@ def test_parts_of_a_killed_migration_are_not_written_again(written, translator):
     placed(folder / "work", f"faiss://{quote(str(folder / 'items.faiss'))}", translator)
     parts = folder / "items.faiss.relatent" / "parts"
     before = {file.name: file.read_bytes() for file in parts.glob("*.arrow")}
-    apply_migration(folder / "items.faiss", translator, work=folder / "work", progress=False)
+    apply_migration(translator, folder / "items.faiss", work=folder / "work", progress=False)
     after = {file.name: file.read_bytes() for file in parts.glob("*.arrow")}
     assert {name: after[name] for name in before} == before
     assert len(after) == len(before) + SHARDS - DONE
@@ -330,7 +330,7 @@ def test_a_killed_migration_of_a_postgres_table_goes_on(written, translator, exp
 # Work that was left half done ----------------------------------------------------------------------------------------
 
 
-def test_a_folder_that_was_being_written_is_gone_on_with(written, translator, expected):
+def test_a_folder_that_was_being_written_is_resumed(written, translator, expected):
     """Its name holds a hash of the input's path, inode, size and date, so it is worked out anew here."""
     source, out = written / "spaces" / "old.parquet", written / "translated"
     about = source.stat()

@@ -127,12 +127,12 @@ def test_overlap_is_a_gate_only_when_asked(least, n, verdict, recommended):
 
 
 def test_the_cost_of_reembedding():
-    cost = Cost(2_000_000, rows_per_second=100, price=30)
+    cost = Cost(2_000_000, rows_per_second=100, price_per_million=30)
     assert (cost.hours, cost.total) == (pytest.approx(2e6 / 100 / 3600), 60)
     assert cost.allowed
     assert not Cost(2_000_000, rows_per_second=10).allowed
-    assert not Cost(2_000_000, price=60).allowed
-    assert Cost(2_000_000, price=60, budget=120).allowed
+    assert not Cost(2_000_000, price_per_million=60).allowed
+    assert Cost(2_000_000, price_per_million=60, budget=120).allowed
     with pytest.raises(ValueError, match="expected at least one row, and a speed or a price"):
         Cost(1_000)
     with pytest.raises(ValueError, match="A speed must be above 0"):

@@ -1,9 +1,8 @@
-"""References resolve: every public name has one entry, and every file and command that the docs name exists."""
+"""The reference: every public name has one entry, and every file that contributors are sent to exists."""
 
 import inspect
 import re
 import runpy
-from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -14,14 +13,17 @@ import relatent
 ROOT = Path(__file__).parents[2]
 MAKE = runpy.run_path(str(ROOT / "docs" / "make_api.py"))
 PUBLIC = {path: value for package in MAKE["PACKAGES"] for path, value in MAKE["public_names"](package)}
-TEXTS = [
-    ROOT / "README.md",
-    ROOT / "CONTRIBUTING.md",
-    *(ROOT / "docs").glob("*.md"),
-    *(ROOT / "docs").glob("tutorials/*.md"),
-]
-# A module, and its first argument where that is a name.
-MODULE = re.compile(r"python -m ([\w.]+)(?:\s+([a-z]\w*(?:-\w+)*))?")
+TEXTS = (
+    "*.md",
+    "docs/**/*.md",
+    "docs/**/*.py",
+    "docs/**/*.ipynb",
+    "src/**/*.py",
+    "experiments/**/*.py",
+    "benchmarks/*.py",
+)
+# A module of this repository, and the items that follow it.
+COMMAND = re.compile(r"python -m ((?:experiments|benchmarks)(?:\.\w+)*(?: [a-z][\w-]*)*)")
 
 
 def test_every_public_name_is_on_a_page():
@@ -39,15 +41,21 @@ def test_every_public_package_has_a_page():
     assert set(MAKE["PACKAGES"]) == packages
 
 
-@pytest.mark.parametrize("path", TEXTS, ids=lambda path: str(path.relative_to(ROOT)))
-def test_every_module_that_a_page_runs_exists(path):
-    for module, first in MODULE.findall(path.read_text(encoding="utf8")):
-        assert module.split(".")[0] in ("benchmarks", "experiments", "pip", "venv"), module
-        assert find_spec(module), module
-        if module == "experiments" and first:
-            assert first in ITEMS
-        if module == "benchmarks" and first:
-            assert find_spec(f"benchmarks.{first}"), first
+def commands():
+    texts = (path.read_text(encoding="utf8") for place in TEXTS for path in ROOT.glob(place))
+    return sorted({found for text in texts for found in COMMAND.findall(text)})
+
+
+@pytest.mark.parametrize("command", commands())
+def test_every_command_that_a_text_names_exists(command):
+    module, *items = command.split()
+    path = ROOT / module.replace(".", "/")
+    if path.is_dir():
+        assert (path / "__main__.py").is_file()
+    else:
+        assert 'if __name__ == "__main__"' in path.with_suffix(".py").read_text(encoding="utf8")
+    known = ITEMS if module == "experiments" else {one.stem for one in (ROOT / "benchmarks").glob("*.py")}
+    assert set(items) <= set(known)
 
 
 def test_files_that_contributors_are_sent_to_exist():

@@ -105,7 +105,7 @@ def test_the_command_writes_a_page_and_nothing_over_another(two, built, tmp_path
     again = CliRunner().invoke(app, command)
     assert (again.exit_code, "out.html exists" in again.output) == (1, True)
     built.unlink()
-    missing = CliRunner().invoke(app, [*command, "--force"])
+    missing = CliRunner().invoke(app, [*command, "--overwrite"])
     assert (missing.exit_code, "run `make explore`" in missing.output) == (1, True)
     assert 'id="data">{"about"' in (tmp_path / "out.html").read_text()  # the old one is whole
 

@@ -84,6 +84,6 @@ def test_the_command_writes_beside_an_index_and_never_over_it(tmp_path, monkeypa
     assert done.exit_code == 0, done.output
     assert json.loads(done.stdout)["dims"] == [48, 32]
     assert faiss.read_index("new.faiss").d == 48
-    refused = CliRunner().invoke(app, [*words, "old.faiss", "--force"])
+    refused = CliRunner().invoke(app, [*words, "old.faiss", "--overwrite"])
     assert (refused.exit_code, faiss.read_index("old.faiss").d) == (1, 32)
     assert "is what is read" in refused.output

@@ -80,7 +80,7 @@ class Task:
 
     def apply(self, **options: Any) -> ApplyResult:
         given = {"work": self.work, "shard_rows": SHARD_ROWS, "progress": False}
-        return apply_migration(self.url, self.translator, **(given | options))
+        return apply_migration(self.translator, self.url, **(given | options))
 
     def needs_other_processes(self) -> None:
         """Skip a test in which an application uses the store meanwhile, where only one process can open it."""
@@ -91,8 +91,8 @@ class Task:
 
     def command(self, verb: str, *words: Any) -> list[str]:
         """Return the command line of a step, in a process of its own."""
-        given = ["-t", self.translator, "--shard-rows", SHARD_ROWS] if verb == "apply" else []
-        words = (verb, self.url, *given, "--work", self.work, *words)
+        given = (self.translator, self.url, "--shard-rows", SHARD_ROWS) if verb == "apply" else (self.url,)
+        words = (verb, *given, "--work", self.work, *words)
         return [sys.executable, "-c", PROGRAM, "migrate", *map(str, words)]
 
     def run(self, verb: str, *words: Any, **options: Any) -> subprocess.CompletedProcess[str]:

@@ -96,7 +96,7 @@ def test_provenance_is_written_with_the_vectors(task):
     assert known["date"].startswith("20")
 
 
-def test_a_run_that_failed_is_gone_on_with(task):
+def test_a_run_that_failed_is_resumed(task):
     with pytest.raises(StoreError, match="down"):
         task.apply(engine=Failing(after=2))
     done = task.apply()

@@ -33,7 +33,7 @@ def unit(x):
 
 
 def test_a_store_is_moved_to_codes_and_on_to_another_model(task, codes, tmp_path):
-    plan = plan_migration(task.url, task.translator, **codes, trial_rows=50)
+    plan = plan_migration(task.translator, task.url, **codes, trial_rows=50)
     assert plan.new.dtype == codes["dtype"]
     assert plan.bytes(plan.new)[0] == ROWS * NEW_DIM  # a byte for each coordinate
     with open_store(task.url) as store:
@@ -61,7 +61,7 @@ def test_a_store_is_moved_to_codes_and_on_to_another_model(task, codes, tmp_path
     cut_over(task.url, work=task.work)
     finish_migration(task.url, work=task.work)
     second = save_second_translator(tmp_path / "second.safetensors", task.url, task.items)
-    apply_migration(task.url, second, work=tmp_path / "second", progress=False, metric=codes["metric"])
+    apply_migration(second, task.url, work=tmp_path / "second", progress=False, metric=codes["metric"])
     with open_store(task.url) as store:
         assert store.new.dtype == codes["dtype"]  # as the old field, with a scale of its own
     assert verify_migration(task.url, work=tmp_path / "second").passed

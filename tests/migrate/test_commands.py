@@ -32,13 +32,13 @@ def test_a_migration_by_its_commands(here, tmp_path):
     held_out = items_of([f"held out {i}" for i in range(300)], seed=7)
     for name, new in (("old", False), ("new", True)):
         rl.write_space(space_of(held_out, new=new), tmp_path / f"{name}.parquet")
-    sample = ("--sample", "old.parquet", "new.parquet", "--min-overlap", 0.9)
-    plan = answer("plan", url, "-t", translator, *sample)
+    sample = ("old.parquet", "new.parquet", "--min-overlap", 0.9)
+    plan = answer("plan", translator, url, *sample)
     assert (plan["verdict"], plan["recommended"]) == ("GO", "translate")
     assert (plan["served"]["dim"], plan["new"]["dim"], plan["rows"]) == (DIM, NEW_DIM, ROWS)
-    assert "GO: translate." in run("plan", url, "-t", translator, *sample).stdout
+    assert "GO: translate." in run("plan", translator, url, *sample).stdout
 
-    done = answer("apply", url, "-t", translator, "--shard-rows", 100, "--quiet")
+    done = answer("apply", translator, url, "--shard-rows", 100, "--quiet")
     assert (done["rows"], done["shards"], done["converged"]) == (ROWS, 3, True)
     (work,) = (tmp_path / ".relatent").iterdir()
     assert done["work"] == str(work.relative_to(tmp_path))
@@ -55,7 +55,7 @@ def test_a_migration_by_its_commands(here, tmp_path):
 
 def test_finishing_asks_first(here):
     url = here.url
-    for words in (("apply", url, "-t", here.translator), ("verify", url), ("cutover", url)):
+    for words in (("apply", here.translator, url), ("verify", url), ("cutover", url)):
         run(*words)
     asked = CliRunner().invoke(app, ["migrate", "finish", url], input="n\n")
     assert (asked.exit_code, "is kept" in asked.stdout) == (ERROR, True)
@@ -72,15 +72,15 @@ def test_finishing_asks_first(here):
 
 
 def test_exit_codes_tell_go_from_no_go(here):
-    given = (here.url, "-t", here.translator, "--read-only")
+    given = (here.translator, here.url, "--read-only")
     assert answer("plan", *given, code=NO_VERDICT)["verdict"] == "no verdict"
-    assert answer("plan", *given, "--embed-rate", 100, code=NO_GO)["recommended"] == "re-embed"
-    assert answer("plan", *given, "--embed-cost", 10**6, code=NO_VERDICT)["reembed"]["cost"] == ROWS * 1e3
-    assert answer("plan", *given, "--embed-rate", 100, "--no-texts", code=NO_VERDICT)["reembed"] is None
+    assert answer("plan", *given, "--rows-per-second", 100, code=NO_GO)["recommended"] == "re-embed"
+    assert answer("plan", *given, "--price-per-million", 10**9, code=NO_VERDICT)["reembed"]["cost"] == ROWS * 1e3
+    assert answer("plan", *given, "--rows-per-second", 100, "--no-texts", code=NO_VERDICT)["reembed"] is None
 
 
 def test_what_was_not_verified_fails_and_is_not_cut_over(here):
-    run("apply", here.url, "-t", here.translator, "--max-passes", 0)
+    run("apply", here.translator, here.url, "--max-passes", 0)
     assert not answer("verify", here.url, code=NO_GO)["passed"]
     refused = run("cutover", here.url, code=ERROR)
     assert refused.stderr.startswith("error: ")
@@ -90,22 +90,26 @@ def test_what_was_not_verified_fails_and_is_not_cut_over(here):
 
 
 def test_a_damaged_manifest_is_a_note(here, tmp_path):
-    run("apply", here.url, "-t", here.translator)
+    run("apply", here.translator, here.url)
     next((tmp_path / ".relatent").glob("*/shards/*.json")).write_text("damaged")
-    assert "note: " in run("apply", here.url, "-t", here.translator).stderr
+    assert "note: " in run("apply", here.translator, here.url).stderr
 
 
 def test_the_remedies_are_options(here):
     here.case.spoil(here.url, here.items.keys[3])
-    run("apply", here.url, "-t", here.translator, code=ERROR)
-    assert "1 rows could not be read" in run("apply", here.url, "-t", here.translator, "--skip-unreadable").stdout
+    run("apply", here.translator, here.url, code=ERROR)
+    assert "1 rows could not be read" in run("apply", here.translator, here.url, "--skip-unreadable").stdout
     assert "--drop" in run("rollback", here.url, code=ERROR).stderr
 
 
 def test_progress_is_shown_where_it_is_asked_for(here):
-    said = run("apply", here.url, "-t", here.translator, "--verbose").stderr
+    said = run("apply", here.translator, here.url, "--verbose").stderr
     assert "apply: shards" in said
     assert "1/1" in said
+
+
+def test_a_sample_is_of_both_spaces(here):
+    assert "SOURCE was given without TARGET" in run("plan", here.translator, here.url, "old.parquet", code=USAGE).stderr
 
 
 def test_a_translator_is_required(here):

@@ -1,4 +1,4 @@
-"""Killed at any moment: the next run goes on, and ends with what a run that was left alone would have made."""
+"""Killed at any moment: the next run resumes, and ends with what an undisturbed run would have made."""
 
 import subprocess
 import threading
@@ -37,7 +37,7 @@ def killed(task, verb, delay, *words):
 
 def clean_run(task):
     """Return what a run that is left alone makes, and how long it works; the field is dropped again."""
-    with subprocess.Popen(task.command("apply", "--rate", RATE), stdout=subprocess.DEVNULL) as process:
+    with subprocess.Popen(task.command("apply", "--max-rate", RATE), stdout=subprocess.DEVNULL) as process:
         waited_for(task.work / "plan.json", process)
         began = time.monotonic()
     assert process.returncode == 0
@@ -52,13 +52,13 @@ def test_apply_killed_at_any_moment(task, kills):
     clean, lasted = clean_run(task)
     rng, alive, restarts = np.random.default_rng(kills), 0, 0
     while alive < kills:
-        alive += killed(task, "apply", rng.uniform(0, lasted), "--rate", RATE)
+        alive += killed(task, "apply", rng.uniform(0, lasted), "--max-rate", RATE)
         assert contents(task.url, "served", None) == before
         restarts += 1
         assert restarts < 4 * kills, "no run lived long enough to be killed"
         if migration_status(task.url, work=task.work).stage == "applied":
             roll_back(task.url, work=task.work, drop=True)
-    done = task.run("apply", "--rate", RATE)
+    done = task.run("apply", "--max-rate", RATE)
     assert done.returncode == 0, done.stderr
     assert contents(task.url) == clean
     assert contents(task.url, "served", None) == before

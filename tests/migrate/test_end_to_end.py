@@ -45,9 +45,9 @@ def test_from_one_model_to_another_and_back(tmp_path, name):
     asked_old, asked_new = old_queries[held_out], new_queries[held_out]
     before = hits(url, asked_old)
 
-    plan = plan_migration(url, translator, sample=task.sample(), relevant=task.relevant())
+    plan = plan_migration(translator, url, sample=task.sample(), relevant=task.relevant())
     assert (plan.decision, plan.recommended) == ("GO", "translate"), str(plan)
-    apply_migration(url, translator, work=tmp_path / "work", shard_rows=300, progress=False)
+    apply_migration(translator, url, work=tmp_path / "work", shard_rows=300, progress=False)
     assert hits(url, asked_old) == before  # what is served has not changed yet
     verified = verify_migration(url, work=tmp_path / "work")
     assert verified.passed, str(verified)
@@ -73,11 +73,11 @@ def test_a_cheap_embedder_is_recommended_instead(tmp_path):
     task = Encoded()
     url = case_of("faiss").create(tmp_path, task.items())
     task.translator().save(tmp_path / "t.safetensors")
-    options = {"sample": task.sample(), "relevant": task.relevant(), "embed_rate": 100}
-    plan = plan_migration(url, tmp_path / "t.safetensors", **options)
+    options = {"sample": task.sample(), "relevant": task.relevant(), "rows_per_second": 100}
+    plan = plan_migration(tmp_path / "t.safetensors", url, **options)
     assert (plan.decision, plan.recommended) == ("NO-GO", "re-embed")
     assert "re-embedding is right" in " ".join(str(plan).split())
-    kept = plan_migration(url, tmp_path / "t.safetensors", texts=False, **options)
+    kept = plan_migration(tmp_path / "t.safetensors", url, texts=False, **options)
     assert kept.recommended == "translate"
 
 
@@ -87,10 +87,10 @@ def test_a_model_that_shares_too_little_is_stayed_away_from(tmp_path):
     url = case_of("faiss").create(tmp_path, task.items())
     task.translator().save(tmp_path / "t.safetensors")
     options = {"sample": task.sample(), "relevant": task.relevant()}
-    plan = plan_migration(url, tmp_path / "t.safetensors", texts=False, **options)
+    plan = plan_migration(tmp_path / "t.safetensors", url, texts=False, **options)
     assert (plan.decision, plan.recommended) == ("NO-GO", "stay")
     assert "clearly worse" in str(plan)
-    assert plan_migration(url, tmp_path / "t.safetensors", **options).recommended != "translate"
+    assert plan_migration(tmp_path / "t.safetensors", url, **options).recommended != "translate"
 
 
 @cache
@@ -112,7 +112,7 @@ def test_real_sentence_encoders(tmp_path, name):
     stored, fitted = rl.read_space(url), rl.Translator()
     fitted.fit(stored, rl.Space(new.vectors, rows, "new", new.fingerprint), held_out=0.2, progress=False)
     fitted.save(tmp_path / "t.safetensors")
-    apply_migration(url, tmp_path / "t.safetensors", work=tmp_path / "work", shard_rows=400, progress=False)
+    apply_migration(tmp_path / "t.safetensors", url, work=tmp_path / "work", shard_rows=400, progress=False)
     assert verify_migration(url, work=tmp_path / "work").passed
     cut_over(url, work=tmp_path / "work")
     held_out = np.flatnonzero(~np.isin(key_hashes(rows), fitted.seen_keys_))

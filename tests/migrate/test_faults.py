@@ -1,4 +1,4 @@
-"""What goes wrong is said in one line, loses nothing, and is gone on from."""
+"""Faults are reported in one line, lose nothing, and are recovered from."""
 
 import errno
 import os
@@ -56,7 +56,7 @@ def test_a_disk_that_is_full_at_any_moment(light, monkeypatch):
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # Lance warns of every fork
-def test_a_full_disk_is_said_in_one_line(light):
+def test_a_full_disk_is_reported_in_one_line(light):
     def limited():
         resource.setrlimit(resource.RLIMIT_FSIZE, (200, 200))
 
@@ -76,7 +76,7 @@ def without_bytecode():
 
 @pytest.mark.parametrize("operation", ["add", "scan", "write", "remove_orphans", "build_index", "count"])
 def test_a_store_that_goes_down_in_any_operation(task, monkeypatch, operation):
-    """The third call fails, or the first where there may be but one; the next run goes on."""
+    """The third call fails, or the first where there may be but one; the next run resumes."""
     before = contents(task.url, "served", None)
     if operation == "remove_orphans":  # which are looked for in a field that an earlier run has added
         stop_in(task, monkeypatch, "write", 3)
@@ -104,7 +104,7 @@ def stop_in(task, monkeypatch, operation, call):
             task.apply()
 
 
-def test_no_permission_in_the_work_folder_is_said(light, tmp_path):
+def test_no_permission_in_the_work_folder_is_reported(light, tmp_path):
     if os.geteuid() == 0:
         (tmp_path / "file").write_text("not a folder")
         with pytest.raises(OSError, match="file"):
@@ -131,7 +131,7 @@ def test_a_file_that_is_no_translator(light, tmp_path):
 
 
 def test_a_server_that_is_restarted_in_the_middle(tmp_path):
-    """PostgreSQL is stopped at once, as by a power cut, while shards are copied; the next run goes on."""
+    """PostgreSQL is stopped at once, as by a power cut, while shards are copied; the next run resumes."""
     task = make_task("pgvector", tmp_path)
     before = contents(task.url, "served", None)
 

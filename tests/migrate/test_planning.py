@@ -25,7 +25,7 @@ def sample():
 
 def test_a_plan_counts_measures_and_leaves_nothing(task):
     before = contents(task.url, "served", None)
-    plan = plan_migration(task.url, task.translator)
+    plan = plan_migration(task.translator, task.url)
     assert (plan.rows, plan.served.dim, plan.new.dim) == (ROWS, DIM, NEW_DIM)
     assert plan.rates.rows == ROWS
     rates = plan.rates
@@ -45,7 +45,7 @@ def test_read_only_writes_nothing(light, monkeypatch):
     with open_store(light.url) as store:
         monkeypatch.setattr(type(store), "add", None)
         monkeypatch.setattr(type(store), "write", None)
-    plan = plan_migration(light.url, light.translator, trial=False)
+    plan = plan_migration(light.translator, light.url, trial=False)
     assert plan.rates.copy is None
     assert "Writing was not measured" in str(plan)
 
@@ -53,7 +53,7 @@ def test_read_only_writes_nothing(light, monkeypatch):
 def test_a_trial_that_was_killed_is_cleaned_up(light):
     with open_store(light.url) as store:
         store.add(Field("left", NEW_DIM, provenance={"trial": True}))
-    assert plan_migration(light.url, light.translator).rates.copy is not None
+    assert plan_migration(light.translator, light.url).rates.copy is not None
     with open_store(light.url) as store:
         assert store.new is None
         store.add(Field("left", NEW_DIM, provenance={"trial": True}))
@@ -63,13 +63,13 @@ def test_a_trial_that_was_killed_is_cleaned_up(light):
 def test_a_migration_that_is_under_way_is_not_touched(light):
     light.apply()
     once = contents(light.url)
-    assert plan_migration(light.url, light.translator).rates.copy is None
+    assert plan_migration(light.translator, light.url).rates.copy is None
     assert contents(light.url) == once
 
 
 def test_judged_pairs_give_a_verdict(light, sample):
     spaces, relevant = sample
-    plan = plan_migration(light.url, light.translator, sample=spaces, relevant=relevant)
+    plan = plan_migration(light.translator, light.url, sample=spaces, relevant=relevant)
     assert (plan.decision, plan.recommended) == ("GO", "translate")
     assert "GO: translate." in str(plan)
     assert plan.to_dict()["evaluation"]["recommended"] == "translate"
@@ -81,7 +81,7 @@ def test_a_translation_that_would_lose_is_a_no_go(light, sample, tmp_path):
     rl.Translator(map="low_rank", rank=1).fit(space_of(light.items), space_of(light.items, new=True)).save(
         tmp_path / "bad.safetensors"
     )
-    plan = plan_migration(light.url, tmp_path / "bad.safetensors", sample=(old, new), relevant=relevant)
+    plan = plan_migration(tmp_path / "bad.safetensors", light.url, sample=(old, new), relevant=relevant)
     assert (plan.decision, plan.recommended) == ("NO-GO", "stay")
 
 
@@ -90,7 +90,7 @@ def test_both_sides_are_evaluated_as_they_will_be_served(light, sample, tmp_path
     rl.Translator("retrieval").fit(space_of(light.items, new=True), space_of(light.items)).save(
         tmp_path / "b.safetensors"
     )
-    plan = plan_migration(light.url, tmp_path / "b.safetensors", sample=spaces, relevant=relevant)
+    plan = plan_migration(tmp_path / "b.safetensors", light.url, sample=spaces[::-1], relevant=relevant)
     assert plan.new.metric == "inner"
     assert plan.decision == "GO"
     assert "Queries that were not translated get wrong answers" in " ".join(str(plan).split())
@@ -119,7 +119,7 @@ def of_rows(rows, **changes):
         (10**6, {"cost": Cost(10**6, 5)}, None, "1,000,000 rows take 55.6 hours"),
         (10**6, {}, None, "re-embedding is right"),
         (10**6, {"texts": False}, None, "not possible without the texts"),
-        (2 * FEW_ROWS, {"cost": Cost(2 * FEW_ROWS, 10**6, price=1)}, None, "cost 20.00"),
+        (2 * FEW_ROWS, {"cost": Cost(2 * FEW_ROWS, 10**6, price_per_million=1)}, None, "cost 20.00"),
         (2 * FEW_ROWS, {}, None, "--embed-rate"),
     ],
 )
@@ -151,7 +151,7 @@ def test_a_source_that_tells_of_changes_is_read_once(copy, read_again, each):
 
 def test_unreadable_rows_do_not_stop_a_plan(light):
     light.case.spoil(light.url, light.items.keys[0])
-    plan = plan_migration(light.url, light.translator)
+    plan = plan_migration(light.translator, light.url)
     assert plan.rows == ROWS
     assert np.isfinite(plan.seconds)
 
@@ -159,4 +159,4 @@ def test_unreadable_rows_do_not_stop_a_plan(light):
 def test_an_empty_store_has_nothing_to_plan(light, tmp_path):
     (tmp_path / "b").mkdir()
     with pytest.raises(StoreError, match="nothing to migrate"):
-        plan_migration(light.case.create(tmp_path / "b", items_of([])), light.translator)
+        plan_migration(light.translator, light.case.create(tmp_path / "b", items_of([])))

@@ -84,7 +84,7 @@ def test_the_password_is_not_kept_in_the_store(guarded):
 
 
 @pytest.mark.parametrize("given", ["", "wrong: " + SECRET[::-1]])
-def test_a_wrong_password_is_said_and_not_shown(guarded, given):
+def test_a_wrong_password_is_reported_and_not_shown(guarded, given):
     guarded.url = with_password(guarded.url, given) if given else guarded.url
     done = guarded.run("apply", "--verbose", env={k: v for k, v in os.environ.items() if k != "PGPASSWORD"})
     assert done.returncode == 1
@@ -126,5 +126,5 @@ def test_errors_in_python_name_the_store_without_the_password(guarded, tmp_path)
     url = with_password(guarded.url, SECRET)
     name = Address.parse(url).name
     with pytest.raises(StoreError) as caught:
-        apply_migration(url.replace(quote(name, safe=""), "nothing"), guarded.translator, work=tmp_path / "w")
+        apply_migration(guarded.translator, url.replace(quote(name, safe=""), "nothing"), work=tmp_path / "w")
     assert_hidden(str(caught.value), repr(caught.value))

@@ -1,4 +1,4 @@
-"""What a migration remembers: whole or not believed, never out of its folder, and without passwords."""
+"""The records of a migration: checked, never outside its folder, and without passwords."""
 
 import json
 import warnings
@@ -61,7 +61,7 @@ def test_no_changed_record_is_believed(at, by):
 
 
 @pytest.mark.parametrize("damage", ["", "{", "[]", "null", '{"rows": 1}', "\x00" * 50])
-def test_a_damaged_manifest_is_said_and_its_shard_not_done(work, damage):
+def test_a_damaged_manifest_gives_a_warning_and_its_shard_is_not_finished(work, damage):
     plan = work.plan()
     for shard in (0, 1):
         work.done(manifest(shard))
@@ -78,7 +78,7 @@ def test_a_manifest_of_another_plan_or_shard_is_not_believed(work):
     assert work.manifests(plan) == [None, None]
 
 
-def test_a_damaged_plan_is_said(work):
+def test_a_damaged_plan_gives_a_warning(work):
     path = work.folder / "plan.json"
     path.write_text(path.read_text().replace("hash", "hush"))
     with pytest.warns(UserWarning, match="checksum does not match. So the whole migration starts over"):

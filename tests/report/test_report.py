@@ -387,6 +387,6 @@ def test_a_file_is_written_by_its_suffix_and_not_over_another(found, tmp_path):
     with pytest.raises(FileExistsError):
         write_report(found, tmp_path / "r.md")
     write_report(found, tmp_path / "r.md", overwrite=True)
-    with pytest.raises(FileError, match=r"r\.pdf is not a name of a report: expected .*\.html, \.md, \.json"):
+    with pytest.raises(FileError, match=r"r\.pdf is not the name of a report: expected .*\.html, \.md, \.json"):
         write_report(found, tmp_path / "r.pdf")
     assert [path.name for path in tmp_path.iterdir()] == ["r.md"]

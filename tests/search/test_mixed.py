@@ -113,13 +113,17 @@ def test_the_command_lists_every_row(spaces, tmp_path):
     keys = [f"k{i}" for i in range(100)]
     mixture = np.concatenate([old[K : K + 60], new[K : K + 40]])
     rl.write_space(rl.Space(mixture, keys=keys), tmp_path / "mixed.parquet")
-    samples = ["--old", str(tmp_path / "old.parquet"), "--new", str(tmp_path / "new.parquet")]
+    samples = [str(tmp_path / "old.parquet"), str(tmp_path / "new.parquet")]
     out = tmp_path / "rows.csv"
-    ran = CliRunner().invoke(app, ["mixed", str(tmp_path / "mixed.parquet"), *samples, "-o", str(out), "--json"])
+    ran = CliRunner().invoke(
+        app, ["monitor", "origin", str(tmp_path / "mixed.parquet"), *samples, "-o", str(out), "--json"]
+    )
     assert ran.exit_code == 0, ran.output
     assert json.loads(ran.stdout)["old"] == 60
     lines = out.read_text().splitlines()
     assert lines[0] == '"key","space","log_likelihood_ratio"'
     assert [line.split(",")[1] for line in lines[1:]] == ['"old"'] * 60 + ['"new"'] * 40
-    odd = CliRunner().invoke(app, ["mixed", str(tmp_path / "mixed.parquet"), *samples, "-o", str(tmp_path / "x.txt")])
+    odd = CliRunner().invoke(
+        app, ["monitor", "origin", str(tmp_path / "mixed.parquet"), *samples, "-o", str(tmp_path / "x.txt")]
+    )
     assert odd.exit_code == 1

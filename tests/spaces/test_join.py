@@ -62,7 +62,7 @@ def test_dictionary_and_large_string_keys_join():
     assert parallel(x, y).keys.tolist() == ["a", "b"]
 
 
-def test_what_cannot_be_joined_is_said():
+def test_what_cannot_be_joined_is_refused():
     with pytest.raises(ValueError, match=r"No key is in both spaces: x has 'a' and y has 'b'"):
         parallel(of(["a"]), of(["b"]))
     with pytest.raises(ValueError, match=r"first space \(1\) has no keys and the other has 'key'"):

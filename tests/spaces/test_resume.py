@@ -49,7 +49,7 @@ def place(tmp_path, monkeypatch):
         rl.write_space(part, tmp_path / "old" / f"{name}.parquet")
     rl.Translator(map="orthogonal").fit(x, x[:, ::-1].copy()).save(tmp_path / "t.safetensors")
     monkeypatch.setattr(parts, "PART_BYTES", 200 * 4 * DIM)
-    monkeypatch.setattr("relatent.spaces.chunks.LONGEST_GROUP", 200)
+    monkeypatch.setattr("relatent.spaces.chunks.MAX_GROUP_ROWS", 200)
     return tmp_path
 
 
@@ -92,7 +92,7 @@ def test_parts_are_the_translated_rows_in_order(place):
     assert sorted(file.name for file in place.iterdir()) == ["new", "old", "t.safetensors"]
 
 
-def test_a_stopped_run_is_gone_on_with(place, monkeypatch):
+def test_a_stopped_run_is_resumed(place, monkeypatch):
     translate(place, "clean")
     stopped(place, monkeypatch, 6, KeyboardInterrupt())
     kept = {file.name: file.stat().st_mtime_ns for file in work_folder(place).glob("*.parquet")}
@@ -240,7 +240,7 @@ SPAN = {"serial": 0.3, "processes": 4.0}
 
 
 def assert_survives(place, monkeypatch, kills, engine, seed):
-    monkeypatch.setattr("relatent.spaces.chunks.LONGEST_GROUP", 2**20)
+    monkeypatch.setattr("relatent.spaces.chunks.MAX_GROUP_ROWS", 2**20)
     monkeypatch.setattr(parts, "PART_BYTES", 40 * 4 * DIM)
     x = np.random.default_rng(1).normal(size=(4000, DIM)).astype(np.float32)
     for file in (place / "old").iterdir():

@@ -53,7 +53,7 @@ def store(url: str) -> Iterator[Store]:
 
 @pytest.fixture
 def again(url: str) -> Callable[[Store], Store]:
-    """Close a store and open it anew: what another process would find."""
+    """Close a store and open it again: what another process would find."""
 
     def reopened(store: Store) -> Store:
         store.close()

@@ -40,7 +40,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def run(url: str, kill_after: int | None = None, delay: float = 0.0, program: str = MIGRATION) -> int:
-    """Run a program, the migration if not said; kill it a moment after so many of its steps."""
+    """Run a program, by default the migration; kill it a moment after n of its steps."""
     command = [sys.executable, "-W", "ignore", "-c", program, url]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT) as process:
         if kill_after is not None:

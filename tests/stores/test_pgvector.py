@@ -102,7 +102,7 @@ def test_names_that_are_too_long_do_not_meet(sql, items):
 
 
 def test_the_table_itself_is_not_touched(sql, items):
-    """Not even its rows are written anew: their places and transactions stay, and so do its columns and indexes."""
+    """Not even its rows are rewritten: their places and transactions stay, and so do its columns and indexes."""
     sql("CREATE INDEX ON items USING hnsw (embedding vector_ip_ops)")
     everything = "SELECT ctid::text, xmin::text, xmax::text, i::text FROM items i"
     about = "SELECT attname, atttypid::int8 FROM pg_attribute WHERE attrelid = 'items'::regclass ORDER BY attnum"

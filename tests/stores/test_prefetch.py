@@ -16,9 +16,9 @@ def squares(made, stop=100):
         made.append("closed")
 
 
-@pytest.mark.parametrize("most", [1, 2, 200])
-def test_all_items_come_in_order(most):
-    assert list(read_ahead(squares([]), most)) == [n * n for n in range(100)]
+@pytest.mark.parametrize("ahead", [1, 2, 200])
+def test_all_items_come_in_order(ahead):
+    assert list(read_ahead(squares([]), ahead)) == [n * n for n in range(100)]
 
 
 def test_no_more_is_made_than_asked_for_and_the_generator_is_closed_with_its_reader():

@@ -81,7 +81,7 @@ def test_codes_without_a_scale_are_read_as_they_are(client, url, tmp_path):
         found = read(store, store.served)[1]
         assert found.dtype == np.uint8
         np.testing.assert_array_equal(found, codes)
-    apply_migration(url, tmp_path / "t.safetensors", work=tmp_path / "work", progress=False)
+    apply_migration(tmp_path / "t.safetensors", url, work=tmp_path / "work", progress=False)
     with open_store(url) as store:  # of cosine, so that Qdrant keeps it at norm 1; codes are off by half a step
         cosines = np.einsum("ij,ij->i", read(store, store.new)[1], y) / np.linalg.norm(y, axis=1)
     assert cosines.min() > 0.99

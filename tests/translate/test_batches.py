@@ -56,13 +56,13 @@ def test_a_batch_is_translated_as_an_array_is(options, dtype):
         np.testing.assert_array_equal(np.asarray(found.drop_null().to_pylist(), dtype), transform(rows[kept]))
 
 
-def test_halves_are_translated_in_single_precision():
+def test_float16_is_translated_in_single_precision():
     x, y = views(50, dtype=np.float32)
     t = rl.Translator(map="orthogonal").fit(x, y)
-    halves = x[:20].astype(np.float16)
-    found = t.batch_udf("e")(pa.record_batch({"e": lists(halves)})).column("embedding_new")
+    half = x[:20].astype(np.float16)
+    found = t.batch_udf("e")(pa.record_batch({"e": lists(half)})).column("embedding_new")
     assert found.type == pa.list_(pa.float32(), 8)
-    np.testing.assert_array_equal(np.asarray(found.to_pylist(), np.float32), t.transform(halves))
+    np.testing.assert_array_equal(np.asarray(found.to_pylist(), np.float32), t.transform(half))
 
 
 def test_a_nonlinear_map_is_among_those_tested():

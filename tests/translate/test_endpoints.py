@@ -125,7 +125,7 @@ def test_few_rows_of_a_large_array_are_read(endpoints, monkeypatch):
     assert seen == [ROWS_CHECKED, ROWS_CHECKED]
 
 
-def test_what_a_few_directions_settle_is_not_looked_at_again(endpoints, monkeypatch):
+def test_what_a_few_directions_decide_is_not_checked_again(endpoints, monkeypatch):
     def looked(x):
         raise AssertionError("all directions were looked at")
 

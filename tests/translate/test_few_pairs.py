@@ -43,7 +43,7 @@ def test_grown_pairs_make_a_better_translator():
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_growing_between_strangers_gives_the_known_pairs_back(seed):
+def test_growing_between_unrelated_spaces_gives_the_known_pairs_back(seed):
     rng = np.random.default_rng(seed)
     rows = np.arange(60)
     grown = rl.grow_pairs(rng.normal(size=(300, 15)), rng.normal(size=(280, 10)), (rows, rows))

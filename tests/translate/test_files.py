@@ -106,10 +106,10 @@ def test_rows_that_were_fitted_on_are_not_scored(spaces, translator, tmp_path, r
     nothing = stitch_space(translator, seen, head, tmp_path / "seen.parquet", truth="half")
     assert (nothing.scored, nothing.accuracy) == (0, {})
     assert "There are no other rows to score" in str(nothing)
-    stranger = rl.Space(spaces[0].vectors, fingerprint=rl.Fingerprint(8, "another"))
+    other = rl.Space(spaces[0].vectors, fingerprint=rl.Fingerprint(8, "another"))
     with pytest.raises(SpaceMismatchError, match=r"translator\.accept"):
-        stitch_space(translator, stranger, head, tmp_path / "x.parquet")
-    stitch_space(translator, stranger, head, tmp_path / "x.parquet", accept=True)
+        stitch_space(translator, other, head, tmp_path / "x.parquet")
+    stitch_space(translator, other, head, tmp_path / "x.parquet", accept=True)
 
 
 def test_relative_files_tell_their_anchors(rng, tmp_path):
@@ -125,7 +125,7 @@ def test_relative_files_tell_their_anchors(rng, tmp_path):
 def test_a_column_is_not_replaced_silently(spaces, tmp_path):
     head = rl.stitching.LinearHead(np.eye(8), np.zeros(8), np.arange(8))
     with pytest.raises(ValueError, match="a column 'half' already"):
-        map_space(spaces[0], tmp_path / "x.parquet", head, rl.Fingerprint(8), column=("half", head.best))
+        map_space(head, spaces[0], tmp_path / "x.parquet", rl.Fingerprint(8), column=("half", head.best))
     assert list(tmp_path.iterdir()) == []
 
 

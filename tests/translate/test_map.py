@@ -1,4 +1,4 @@
-"""One map, however it is applied: to one vector, to a few rows, to many, in halves."""
+"""One map, however it is applied: to one vector, to a few rows, to many, in float16."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_blocks_give_what_the_formula_gives(made):
 
 
 @pytest.mark.parametrize("rows", [1, 30, 2 * BLOCK_ROWS + 3])
-def test_halves_are_translated_as_the_numbers_that_they_are(made, rows):
+def test_float16_is_translated_as_the_numbers_that_it_holds(made, rows):
     t, x = made
     half = x[:rows].astype(np.float16)
     # Blocks of rows may round otherwise in BLAS than all rows at once.
@@ -47,7 +47,7 @@ def test_halves_are_translated_as_the_numbers_that_they_are(made, rows):
     )
 
 
-def test_halves_are_not_copied_as_a_whole(rng):
+def test_float16_is_not_copied_as_a_whole(rng):
     x = rng.normal(size=(300, 64)).astype(np.float32)
     t = rl.Translator(map="ridge").fit(x, x[:, :2])
     half = np.tile(x, (400, 1)).astype(np.float16)
@@ -60,7 +60,7 @@ def test_halves_are_not_copied_as_a_whole(rng):
 
 
 @pytest.mark.parametrize("bad", [np.inf, -np.inf, np.nan])
-def test_halves_that_are_not_finite_are_refused(made, bad):
+def test_float16_that_is_not_finite_is_refused(made, bad):
     t, x = made
     half = x.astype(np.float16)
     half[2 * BLOCK_ROWS + 1, 0] = bad

@@ -25,8 +25,8 @@ def test_principal_axes_are_those_of_the_svd(rng):
 def test_rows_that_choose_each_other_by_brute_force(rng):
     queries, targets = (rng.normal(size=(n, 12)).astype(np.float32) for n in (80, 70))
     scores = queries @ targets.T
-    crowds = [np.mean(np.sort(scores, axis=a).take(range(-10, 0), axis=a), axis=a, keepdims=True) for a in (0, 1)]
-    adjusted = 2 * scores - crowds[0] - crowds[1]
+    hubness = [np.mean(np.sort(scores, axis=a).take(range(-10, 0), axis=a), axis=a, keepdims=True) for a in (0, 1)]
+    adjusted = 2 * scores - hubness[0] - hubness[1]
     expected = [(i, j) for i, j in enumerate(np.argmax(adjusted, axis=1)) if np.argmax(adjusted[:, j]) == i]
     found = mutual_matches(queries, targets)
     assert list(zip(found.rows_x, found.rows_y, strict=True)) == expected

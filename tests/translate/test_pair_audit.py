@@ -76,7 +76,7 @@ def test_an_audit_needs_pairs():
         rl.audit(np.ones((40, 2)), np.ones((39, 2)))
 
 
-def test_scores_are_taken_off_what_both_items_reach_with_their_nearest_strangers():
+def test_scores_are_less_what_both_items_reach_with_the_nearest_other_items():
     scores = np.random.default_rng(0).normal(size=(30, 30))
     expected = np.empty_like(scores)
     for i, j in np.ndindex(scores.shape):
@@ -86,7 +86,7 @@ def test_scores_are_taken_off_what_both_items_reach_with_their_nearest_strangers
     np.testing.assert_allclose(_without_hubness(scores), expected)
 
 
-def test_more_held_out_pairs_than_strangers_are_all_scored():
+def test_more_held_out_pairs_than_are_compared_at_once_are_all_scored():
     rng = np.random.default_rng(0)
     x = rng.normal(size=(5 * MAX_OTHERS + 500, 8))
     y = x @ rng.normal(size=(8, 8)) + 0.1 * rng.normal(size=x.shape)

@@ -140,7 +140,7 @@ def test_what_few_pairs_cannot_tell_apart_is_averaged(rng):
     assert judged_share(same, Judge(lambda rows: rows[:, 0] > 0), 60)[0] == pytest.approx(np.mean(SHARES))
 
 
-def test_labels_that_are_all_the_same_settle_nothing(noisy):
+def test_labels_that_are_all_the_same_decide_nothing(noisy):
     x, y, _ = noisy
     t = rl.Translator("stitching").fit(x, y, labels=np.zeros(300))
     assert t.choice_.share == pytest.approx(np.mean(SHARES))
@@ -172,7 +172,7 @@ def test_labels_follow_their_pairs_into_a_sample(noisy):
         ({"goal": "stitching"}, {"labels": np.zeros((300, 2))}, ValueError, "1-D sequence"),
     ],
 )
-def test_what_settles_nothing_is_refused(noisy, settings, given, error, message):
+def test_what_decides_nothing_is_refused(noisy, settings, given, error, message):
     x, y, _ = noisy
     with pytest.raises(error, match=message):
         rl.Translator(**settings).fit(x, y, **given)

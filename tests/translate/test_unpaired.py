@@ -24,7 +24,7 @@ def test_a_rotated_copy_is_found_without_a_pair(orthogonal):
 
 
 @pytest.mark.parametrize("seed", range(2))
-def test_strangers_are_not_aligned(seed):
+def test_unrelated_spaces_are_not_aligned(seed):
     rng = np.random.default_rng(seed)
     found = rl.translate.align_unpaired(rng.normal(size=(300, 20)), rng.normal(size=(250, 15)))
     assert not found.succeeded

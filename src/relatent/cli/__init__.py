@@ -1,9 +1,9 @@
-"""The command line: one command per stage. Each reads, calls one library function, and writes.
+"""The command line: one command per verb. Each reads, calls one library function, and writes.
 
 Nothing heavy is imported before a command runs, so that help and completion answer at once.
 """
 
-from relatent.cli import judging, migrate, running, services, spaces, tokens, translators
+from relatent.cli import judging, migrate, monitor, services, spaces, translators
 from relatent.cli.frame import ERROR, NO_GO, NO_VERDICT, OK, USAGE, app
 
 __all__ = [
@@ -15,9 +15,8 @@ __all__ = [
     "app",
     "judging",
     "migrate",
-    "running",
+    "monitor",
     "services",
     "spaces",
-    "tokens",
     "translators",
 ]

@@ -1,4 +1,4 @@
-"""What every command shares: its switches, how it answers, and how it fails."""
+"""What every command shares: its switches, how it prints its result, and how it fails."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import traceback
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import MISSING, dataclass, fields, is_dataclass
 from functools import wraps
 from typing import Annotated, Any, get_type_hints
 
@@ -23,73 +23,70 @@ ERROR = 1
 USAGE = 2
 NO_GO = 3
 NO_VERDICT = 4
+EXIT_CODES = {"GO": OK, "NO-GO": NO_GO, "no verdict": NO_VERDICT}
 
-ABOUT = """Let independently trained models understand each other's vectors.
+ABOUT = """Translate vectors between independently trained models.
 
 \b
 From two files of the same items to a verdict and translated vectors:
-  relatent fit OLD NEW -o t.safetensors
-  relatent evaluate t.safetensors OLD NEW
-  relatent translate t.safetensors OLD -o out.parquet
+  relatent fit SOURCE TARGET -o t.safetensors
+  relatent evaluate t.safetensors SOURCE TARGET
+  relatent translate t.safetensors SOURCE -o out.parquet
 
 \b
-Files: Parquet, .npy, .npz, Arrow, safetensors, HDF5, word vectors, .jsonl,
-folders and globs of them, and remote paths (s3://…, with the extra remote).
+SOURCE and TARGET are Parquet, .npy, .npz, Arrow, safetensors, HDF5, word vectors
+or .jsonl; folders and globs of them; remote paths (s3://…, with the extra remote);
+or stores (postgresql://…). A translator is always the first argument.
 
 \b
-A store of vectors (PostgreSQL, Qdrant, Lance, Chroma, FAISS) in place:
-  relatent migrate --help
-
-\b
-Exit codes: 0 done, or GO; 1 an error, said in one line; 2 wrong usage;
-3 NO-GO and 4 no verdict, from evaluate and migrate plan.
+Exit codes: 0 done, or GO; 1 error, reported in one line; 2 wrong usage;
+3 NO-GO, or an alarm of monitor and migrate verify; 4 no verdict.
 """
 
-# In the order in which one comes to need them; help and reference follow it.
-ORDER = (
-    *("demo", "fit", "evaluate", "translate", "report", "explore"),
-    *("info", "compare", "encode", "anchors", "project", "stitch", "tokens"),
-    *("export", "serve", "thresholds", "canary", "watch"),
-    *("migrate", "mixed", "backfill"),
-)
+# In the order of use, which help and reference follow.
+SECTIONS = {
+    "Start": ("demo", "fit", "evaluate", "translate"),
+    "Look closer": ("info", "compare", "report", "explore", "thresholds"),
+    "Prepare": ("encode", "anchors", "project"),
+    "Deploy": ("migrate", "backfill", "export", "serve", "stitch", "monitor"),
+}
 
 
 class InOrder(typer.core.TyperGroup):
-    """Commands in the order of ORDER, whichever module was imported first."""
+    """Lists commands in the order and under the titles of SECTIONS, whichever module was imported first."""
 
     def list_commands(self, ctx: Any) -> list[str]:
-        """Return their names."""
-        return sorted(self.commands, key=ORDER.index)
+        """Return the names of the commands."""
+        return [name for names in SECTIONS.values() for name in names]
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """Write one section of the help per title."""
+        for title, names in SECTIONS.items():
+            with formatter.section(title):
+                formatter.write_dl([(name, self.commands[name].get_short_help_str(limit=100)) for name in names])
 
 
-app = typer.Typer(
-    name="relatent",
-    cls=InOrder,
-    help=ABOUT,
-    no_args_is_help=True,
-    rich_markup_mode=None,  # plain help starts faster and reads the same in a file
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
+LOOK: dict[str, Any] = {
+    "no_args_is_help": True,
+    "rich_markup_mode": None,  # plain help starts faster and reads the same in a file
+    "context_settings": {"help_option_names": ["-h", "--help"]},
+}
+app = typer.Typer(name="relatent", cls=InOrder, help=ABOUT, pretty_exceptions_enable=False, **LOOK)
 
 
 def group(name: str, about: str) -> typer.Typer:
-    """Return a new group of commands, shown as the commands of relatent itself are."""
-    made = typer.Typer(
-        name=name,
-        help=about,
-        no_args_is_help=True,
-        rich_markup_mode=None,
-        context_settings={"help_option_names": ["-h", "--help"]},
-    )
+    """Return a new group of commands."""
+    made = typer.Typer(name=name, help=about, **LOOK)
     app.add_typer(made)
     return made
 
 
-Json = Annotated[bool, typer.Option("--json", help="Answer in JSON on the standard output.")]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing but errors: no answer, notes or progress.")]
-Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Show stages of work, and the traceback of an error.")]
-NoVerify = Annotated[bool, typer.Option("--no-verify", help="Read our own files without comparing checksums.")]
+Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")]
+Verbose = Annotated[
+    bool, typer.Option("--verbose", "-v", help="Show progress, requests (serve), and the traceback of an error.")
+]
+NoVerify = Annotated[bool, typer.Option("--no-verify", help="Do not verify the checksums of files that are read.")]
 MaxMemory = Annotated[
     int | None, typer.Option("--max-memory", help="Bytes that a file may ask for at once.", show_default=False)
 ]
@@ -101,49 +98,96 @@ SWITCHES: dict[str, tuple[Any, Any]] = {
     "max_memory": (MaxMemory, None),
 }
 
-# What a person can do something about. Anything else is a mistake of ours and keeps its traceback.
+# What a person can do something about. Anything else is a bug and keeps its traceback.
 EXPECTED = (OSError, ValueError, LookupError, ImportError, MemoryError, RuntimeError)
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What a command has to say: for people, for programs, and as an exit code."""
+    """A result, the files that were written beside it, and the exit code."""
 
-    text: str
-    data: dict[str, Any] = field(default_factory=dict)
+    found: Any
+    out: str | list[str] | None = None
+    reports: tuple[str, ...] = ()
     code: int = OK
 
+    def __str__(self) -> str:
+        wrote = ([self.out] if isinstance(self.out, str) else self.out or [], self.reports)
+        return "\n".join([str(self.found), *(f"Wrote {' and '.join(paths)}." for paths in wrote if paths)])
 
-def command(function: Callable[..., Answer], group: typer.Typer = app) -> Callable[..., None]:
-    """Make a command of a function that returns an answer. A parameter ``progress`` is filled in, not asked for."""
-    hints = get_type_hints(function, include_extras=True)
-    asked = [p.replace(annotation=hints[p.name]) for p in inspect.signature(function).parameters.values()]
-    bar = any(p.name == "progress" for p in asked)
-    asked = [p for p in asked if p.name != "progress"]
-    asked += [
-        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=switch)
-        for name, (switch, default) in SWITCHES.items()
-    ]
+    def to_dict(self) -> dict[str, Any]:
+        """Return the result as JSON, with the path that it was written to."""
+        return {**({} if self.out is None else {"out": self.out}), **self.found.to_dict()}
+
+
+@dataclass(frozen=True)
+class Done:
+    """The result of a command whose library function returns no result of its own."""
+
+    text: str
+    data: dict[str, Any]
+
+    def __str__(self) -> str:
+        return self.text
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the data."""
+        return self.data
+
+
+def command(function: Callable[..., Any], group: typer.Typer = app) -> Callable[..., None]:
+    """Make a command of a function that returns a result: an object with ``to_dict`` that prints itself.
+
+    A parameter whose type is a dataclass of options is asked for field by field. A parameter ``progress`` is filled in.
+    """
+    asked, groups = _parameters(function)
+    bar = "progress" in inspect.signature(function).parameters
 
     @wraps(function)
     def run(json_: bool, quiet: bool, verbose: bool, no_verify: bool, max_memory: int | None, **given: Any) -> None:
+        own = {name: value for name, value in given.items() if name in inspect.signature(function).parameters}
+        own |= {name: kind(**{f.name: given[f.name] for f in fields(kind)}) for name, kind in groups.items()}
         if bar:
-            given["progress"] = False if quiet else verbose or None  # None: on a terminal only
+            own["progress"] = False if quiet else verbose or None  # None: on a terminal only
         with _at_work(function.__name__, not bar and not quiet), _reading(no_verify, max_memory):
-            answer = _answered(function, given, quiet, verbose)
+            result = _result(function, own, quiet, verbose)
         if json_:
-            typer.echo(json.dumps(plain(answer.data), ensure_ascii=False, indent=2))
+            typer.echo(json.dumps(plain(result.to_dict()), ensure_ascii=False, indent=2))
         elif not quiet:
-            typer.echo(answer.text)
-        if answer.code != OK:
-            raise typer.Exit(answer.code)
+            typer.echo(str(result))
+        if getattr(result, "code", OK) != OK:
+            raise typer.Exit(result.code)
 
     run.__signature__ = inspect.Signature(asked)  # type: ignore[attr-defined]
     run.__annotations__ = {p.name: p.annotation for p in asked}
     # \b keeps the lines of the examples as they are written.
     said = inspect.cleandoc(function.__doc__ or "").replace("Examples:", "\b\nExamples:")
-    group.command(name=function.__name__, help=said)(run)
+    group.command(name=function.__name__.replace("_", "-"), help=said)(run)
     return run
+
+
+def _parameters(function: Callable[..., Any]) -> tuple[list[inspect.Parameter], dict[str, Any]]:
+    """Return what the command line asks for, each once, and the parameters that are groups of options."""
+    hints = get_type_hints(function, include_extras=True)
+    asked: dict[str, tuple[Any, Any]] = {}
+    groups = {}
+    for name, parameter in inspect.signature(function).parameters.items():
+        if is_dataclass(hints[name]):
+            groups[name] = hints[name]
+            of_group = get_type_hints(hints[name], include_extras=True)
+            asked |= {f.name: (of_group[f.name], f.default) for f in fields(hints[name])}
+        elif name != "progress":
+            asked[name] = (hints[name], parameter.default)
+    made = [
+        inspect.Parameter(
+            name,
+            inspect.Parameter.KEYWORD_ONLY,
+            annotation=hint,
+            default=inspect.Parameter.empty if default is MISSING else default,
+        )
+        for name, (hint, default) in (asked | SWITCHES).items()
+    ]
+    return made, groups
 
 
 @contextmanager
@@ -160,7 +204,7 @@ def _at_work(name: str, wanted: bool) -> Iterator[None]:
 
 @contextmanager
 def _reading(no_verify: bool, max_memory: int | None) -> Iterator[None]:
-    """Hand the options on reading to whatever the command reads; without them nothing is imported."""
+    """Pass the options on reading to whatever the command reads; without them nothing is imported."""
     if not no_verify and max_memory is None:
         yield
         return
@@ -170,10 +214,12 @@ def _reading(no_verify: bool, max_memory: int | None) -> Iterator[None]:
         yield
 
 
-def _answered(function: Callable[..., Answer], given: dict[str, Any], quiet: bool, verbose: bool) -> Answer:
+def _result(function: Callable[..., Any], given: dict[str, Any], quiet: bool, verbose: bool) -> Any:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore" if quiet else "default")
-        warnings.showwarning = lambda message, *_, **__: typer.echo(f"note: {message}", err=True)
+        warnings.showwarning = lambda message, *_, **__: typer.echo(
+            f"note: {message_for_command(message) if isinstance(message, Warning) else message}", err=True
+        )
         try:
             return function(**given)
         except EXPECTED as error:

@@ -1,149 +1,121 @@
-"""Commands that judge: evaluate, and report, which looks at everything and writes it down."""
+"""Commands that decide: evaluate, report, thresholds, backfill."""
 
 from __future__ import annotations
 
 import sys
-from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, cast
 
 import typer
 
-from relatent.cli.frame import NO_GO, NO_VERDICT, OK, Answer, command
-from relatent.cli.options import (
-    Accept,
-    ByRow,
-    Force,
-    Html,
-    K,
-    Key,
-    Markdown,
-    MinOverlap,
-    Packed,
-    Seed,
-    Slices,
-    SourceSpace,
-    TargetKey,
-    TargetSpace,
-    TargetVector,
-    TranslatorFile,
-    Vector,
-    write_pages,
-)
-from relatent.cli.options import spaces as two_spaces
-
-EXIT_CODES = {"GO": OK, "NO-GO": NO_GO, "no verdict": NO_VERDICT}
+from relatent.cli import options as opt
+from relatent.cli.frame import EXIT_CODES, NO_VERDICT, Answer, Done, command
 
 
 @command
 def evaluate(
-    translator: TranslatorFile,
-    old: SourceSpace,
-    new: TargetSpace,
-    side: Annotated[
+    *,
+    translator: opt.TranslatorFile,
+    spaces: opt.Pair,
+    role: Annotated[
         str | None,
         typer.Option(
-            "--side", help="documents (OLD becomes the index) or queries (OLD asks); by the goal if not said."
+            "--role",
+            metavar="documents|queries",
+            callback=opt.one_of("documents", "queries"),
+            help="What SOURCE holds; default: by the translator's goal.",
         ),
     ] = None,
-    relevant: Annotated[
-        Path | None,
-        typer.Option(
-            "--relevant", help="Judged pairs of held-out keys: a table of query, item and perhaps grade, or TREC qrels."
-        ),
-    ] = None,
-    slices: Slices = None,
-    k: K = 10,
-    margin: Annotated[
-        float, typer.Option("--margin", help="How much worse than staying a translation may be, in nDCG@k.")
-    ] = 0.01,
-    min_overlap: MinOverlap = None,
-    candidates: Annotated[
-        int, typer.Option("--candidates", "--rerank", help="Items that reranking ranks by the new model, per query.")
-    ] = 200,
+    relevant: opt.Relevant = None,
+    slices: opt.Slices = None,
+    k: opt.K = 10,
+    margin: opt.Margin = 0.01,
+    min_overlap: opt.MinOverlap = None,
+    rerank: Annotated[int, typer.Option("--rerank", help="Candidates that reranking ranks, per query.")] = 200,
     reembed_rows: Annotated[
         int | None, typer.Option("--reembed-rows", help="Rows that re-embedding would encode, to weigh its cost.")
     ] = None,
-    rows_per_second: Annotated[
-        float | None, typer.Option("--rows-per-second", help="How fast the new model encodes.")
-    ] = None,
-    price: Annotated[float | None, typer.Option("--price", help="What a million rows cost to encode.")] = None,
-    max_hours: Annotated[float, typer.Option("--max-hours", help="Hours that re-embedding may take.")] = 24.0,
-    budget: Annotated[float, typer.Option("--budget", help="What re-embedding may cost.")] = 100.0,
-    quantize: Annotated[
-        str | None,
-        typer.Option("--quantize", help="Storage of the index to try: float16, int8, uint8, binary, by commas."),
-    ] = None,
+    reembedding: opt.Reembedding,
+    quantize: opt.Quantize = None,
     truncate: Annotated[
         str | None, typer.Option("--truncate", help="Numbers of first coordinates to try, such as 256,128.")
     ] = None,
-    max_rows: Annotated[int, typer.Option("--rows", help="Held-out rows to search among at most.")] = 10_000,
-    seed: Seed = 0,
-    vector: Vector = None,
-    key: Key = None,
-    target_vector: TargetVector = None,
-    target_key: TargetKey = None,
-    by_row: ByRow = False,
-    packed: Packed = False,
-    accept: Accept = False,
-    html: Html = None,
-    markdown: Markdown = None,
+    max_rows: opt.MaxRows = 10_000,
+    seed: opt.Seed = 0,
+    packed: opt.Packed = False,
+    accept: opt.Accept = False,
+    report: opt.Report,
     progress: bool | None = None,
 ) -> Answer:
     """Recommend to stay, translate, rerank or re-embed.
 
-    Each is tried on held-out items: staying is the old model with the old index; reranking takes candidates from
+    Each option is tried on held-out items: staying is the old model with the old index; reranking takes candidates from
     the translated search and ranks them by the new model's own vectors; re-embedding uses the new model throughout.
     With --relevant, nDCG@k decides by 95 % intervals of paired differences; the rule is printed with the verdict.
-    Without it, overlap@k says how alike the results are to re-embedding, not how good: no verdict, unless
-    --min-overlap makes it a gate. Exits with 0 for GO (translate or rerank), 3 for NO-GO (stay or re-embed) and 4 for
-    no verdict.
+    Without it, overlap@k tells how similar the results are to re-embedding, not how good: there is no verdict, unless
+    --min-overlap makes it a gate. Files of several vectors per item are scored by MaxSim, without a verdict. Exits with
+    0 for GO (translate or rerank), 3 for NO-GO (stay or re-embed) and 4 for no verdict.
 
     Examples:
       relatent evaluate t.safetensors old.parquet new.parquet --relevant clicks.tsv
       relatent evaluate t.safetensors old.parquet new.parquet --relevant test.qrels --slices language
       relatent evaluate t.safetensors old.parquet new.parquet --min-overlap 0.6 --quantize int8,binary --truncate 256
-      relatent evaluate queries.safetensors new.parquet old.parquet --side queries --json
-      relatent evaluate t.safetensors old.parquet new.parquet --relevant clicks.tsv --html verdict.html
+      relatent evaluate queries.safetensors new.parquet old.parquet --role queries --json
+      relatent evaluate t.safetensors old.parquet new.parquet --relevant clicks.tsv --report verdict.html
     """
     from relatent import load
-    from relatent.decide import Cost, Rule, evaluate_spaces, read_relevance, storages
+    from relatent.decide import Rule, evaluate_items, evaluate_spaces, storages
     from relatent.report import make_report
+    from relatent.spaces import MultiSpace
 
-    source, target = two_spaces(old, new, vector, key, target_vector, target_key, by_row, packed)
-    cost = None if reembed_rows is None else Cost(reembed_rows, rows_per_second, price, max_hours, budget)
+    report.check(translator, spaces.source, spaces.target, relevant)
+    source, target = spaces.pair(packed=packed)
     fitted = load(translator)
+    if isinstance(source, MultiSpace) and isinstance(target, MultiSpace):
+        if report.report or relevant is not None or min_overlap is not None:
+            raise ValueError(
+                "Items of several vectors have scores only: leave out --report, --relevant, --min-overlap."
+            )
+        return Answer(evaluate_items(fitted, source, target, accept=accept), code=NO_VERDICT)
     verdict = evaluate_spaces(
         fitted,
         source,
         target,
-        role=side,
-        relevant=None if relevant is None else read_relevance(relevant),
+        role=cast(Any, role),
+        relevant=opt.judged(relevant),
         slices=slices,
         k=k,
-        candidates=candidates,
+        candidates=rerank,
         max_rows=max_rows,
         rule=Rule(margin, min_overlap=min_overlap),
-        cost=cost,
+        cost=_cost(reembed_rows, reembedding),
         stored=storages(_listed(quantize), [_count(part) for part in _listed(truncate)]),
         accept=accept,
         seed=seed,
         progress=progress,
     )
-    pages = write_pages(
-        (html, markdown),
+    reports = report.write(
         lambda words: make_report(
             fitted,
             source,
             target,
             verdict=verdict,
-            side=side,
+            role=cast(Any, role),
             slices=slices,
             seed=seed,
             command=words,
             progress=progress,
-        ),
+        )
     )
-    return Answer(f"{verdict}{pages}", verdict.to_dict(), EXIT_CODES[verdict.decision.verdict])
+    return Answer(verdict, reports=reports, code=EXIT_CODES[verdict.decision.verdict])
+
+
+def _cost(rows: int | None, given: opt.Reembedding) -> Any:
+    from relatent.decide import Cost
+
+    speed, price = given.rows_per_second, given.price_per_million
+    if rows is None and (speed, price) != (None, None):
+        raise typer.BadParameter("A speed or price of re-embedding needs the number of rows: add --reembed-rows.")
+    return None if rows is None else Cost(rows, speed, price, given.max_hours, given.budget)
 
 
 def _listed(text: str | None) -> list[str]:
@@ -158,70 +130,53 @@ def _count(text: str) -> int:
 
 @command
 def report(
-    old: SourceSpace,
-    new: TargetSpace,
-    out: Annotated[
-        list[str], typer.Option("--out", "-o", help="Where to write: .html, .md or .json; repeat for several.")
-    ],
+    spaces: opt.Pair,
+    out: Annotated[list[str], typer.Option("--out", "-o", help=opt.OUT)],
     more: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[MORE]...", help="Further spaces of the same items, for the similarity matrix."),
+        typer.Argument(metavar="MORE", help="Further spaces of the same items, for the similarity matrix."),
     ] = None,
-    translator: Annotated[
-        Path | None, typer.Option("--translator", "-t", help="What `relatent fit` wrote; else one is fitted.")
-    ] = None,
-    goal: Annotated[str, typer.Option("--goal", help="Of the fit: vectors, retrieval or stitching.")] = "vectors",
-    relevant: Annotated[
-        Path | None, typer.Option("--relevant", help="Judged pairs of held-out keys, as in evaluate.")
-    ] = None,
-    min_overlap: MinOverlap = None,
-    slices: Slices = None,
-    with_texts: Annotated[
-        str | None, typer.Option("--with-texts", help="Column to show of the worst items; else their keys only.")
-    ] = None,
-    k: K = 10,
-    max_pairs: Annotated[int, typer.Option("--pairs", help="Pairs to fit on at most.")] = 20_000,
-    max_rows: Annotated[int, typer.Option("--rows", help="Held-out rows to look at, at most.")] = 2_000,
-    seed: Seed = 0,
-    vector: Vector = None,
-    key: Key = None,
-    target_vector: TargetVector = None,
-    target_key: TargetKey = None,
-    by_row: ByRow = False,
-    accept: Accept = False,
-    force: Force = False,
+    translator: opt.SomeTranslator = None,
+    goal: opt.Goal = "vectors",
+    relevant: opt.Relevant = None,
+    min_overlap: opt.MinOverlap = None,
+    slices: opt.Slices = None,
+    text: opt.Text = None,
+    k: opt.K = 10,
+    max_pairs: opt.MaxPairs = 20_000,
+    max_rows: opt.MaxRows = 2_000,
+    seed: opt.Seed = 0,
+    accept: opt.Accept = False,
+    overwrite: opt.Overwrite = False,
     progress: bool | None = None,
 ) -> Answer:
-    """Write a report that one can show around.
+    """Write a report on a move from one space to another.
 
-    What to do and by which rule, each option with its interval, whether more pairs are worth buying, cosines and
-    thresholds, slices and the items that fare worst, anchors, similarity, provenance, and when a translation will not
-    help. The HTML page is one file that needs no network and no script. It holds keys of the worst items, but no
-    vectors, and no texts unless --with-texts asks for them.
+    As .html, .md or .json. What to do and by which rule, each option with its interval, whether more pairs are worth
+    buying, cosines and thresholds, slices and the items that fare worst, anchors, similarity, provenance, and when a
+    translation will not help. The HTML page is one file that needs no network and no script. It shows keys of the worst
+    items, no vectors, and no texts unless --text names their column.
 
     Examples:
       relatent report old.parquet new.parquet -o report.html
-      relatent report old.parquet new.parquet -t t.safetensors --relevant clicks.tsv -o report.html -o report.json
-      relatent report old.npy new.npy other.npy --slices language --with-texts title -o report.md
+      relatent report old.parquet new.parquet --translator t.safetensors --relevant clicks.tsv -o report.html
+      relatent report old.npy new.npy other.npy --slices language --text title -o report.md -o report.json
     """
     from relatent import Translator, load
-    from relatent.decide import Rule, read_relevance
-    from relatent.report import check_report_path, command_line, headline_of, make_report, write_report
-    from relatent.spaces import check_new, read_space
+    from relatent.decide import Rule
+    from relatent.report import command_line, headline_of, make_report, write_report
 
-    for path in out:
-        check_report_path(path)
-        check_new(path, old, new, *(more or ()), overwrite=force)
-    source, target = two_spaces(old, new, vector, key, target_vector, target_key, by_row)
-    others = [read_space(path, vector=target_vector or vector, key=target_key or key) for path in more or ()]
+    opt.Report(report=out, overwrite=overwrite).check(spaces.source, spaces.target, *(more or ()), translator)
+    source, target = spaces.pair()
+    others = [spaces.read_target(path) for path in more or ()]
     found = make_report(
-        Translator(goal, seed=seed) if translator is None else load(translator),
+        Translator(cast(Any, goal), seed=seed) if translator is None else load(translator),
         source,
         target,
-        *([space.without_keys() for space in others] if by_row else others),
-        relevant=None if relevant is None else read_relevance(relevant),
+        *([space.without_keys() for space in others] if spaces.by_row else others),
+        relevant=opt.judged(relevant),
         slices=slices,
-        texts=with_texts,
+        texts=text,
         k=k,
         rule=Rule(min_overlap=min_overlap),
         max_pairs=max_pairs,
@@ -232,5 +187,68 @@ def report(
         progress=progress,
     )
     for path in out:
-        write_report(found, path, overwrite=force)
-    return Answer(f"{headline_of(found)}\nWrote {' and '.join(out)}.", {"out": out, **found.to_dict()})
+        write_report(found, path, overwrite=overwrite)
+    return Answer(Done(str(headline_of(found)), found.to_dict()), out)
+
+
+@command
+def thresholds(
+    spaces: opt.Pair,
+    threshold: Annotated[
+        list[float] | None, typer.Option("--threshold", help="A threshold in SOURCE; repeat for several.")
+    ] = None,
+    purpose: Annotated[
+        str, typer.Option("--for", help="link (every two items), dedup or cache (an item and its nearest).")
+    ] = "link",
+    relevant: opt.Relevant = None,
+    max_rows: opt.MaxRows = 5_000,
+    seed: opt.Seed = 0,
+) -> Any:
+    """Find the similarity threshold that does in TARGET what another did in SOURCE.
+
+    SOURCE are vectors of the old model; TARGET those of the new model, or translated ones. The cosine similarities of
+    two models are not on one scale: a threshold that found duplicates in one may link everything in the other. The new
+    threshold passes as many pairs; with --relevant, the pairs that belong together, it has the same precision.
+
+    Examples:
+      relatent thresholds old.parquet new.parquet --threshold 0.7 --threshold 0.9
+      relatent thresholds old.parquet translated.parquet --for dedup --relevant duplicates.csv --json
+    """
+    from relatent import thresholds
+    from relatent.decide.threshold import THRESHOLDS
+
+    return thresholds(
+        *spaces.pair(),
+        threshold or THRESHOLDS,
+        purpose=purpose,
+        same=opt.judged(relevant),
+        max_rows=max_rows,
+        seed=seed,
+    )
+
+
+@command
+def backfill(
+    translator: opt.TranslatorFile,
+    spaces: opt.Pair,
+    to: opt.Out,
+    count: opt.Count = None,
+    left: Annotated[float, typer.Option("--left", help="Share of the gain that may be left where you stop.")] = 0.05,
+    seed: opt.Seed = 0,
+) -> Answer:
+    """Order stored items by how much re-embedding them helps.
+
+    Items whose translation has the largest expected error come first, weighted by how often they are requested. The
+    error is estimated from the items for which TARGET has true vectors.
+
+    Examples:
+      relatent backfill t.safetensors old.parquet new-sample.parquet -o order.parquet
+      relatent backfill t.safetensors old.parquet new-sample.parquet --count clicks -o order.parquet --json
+    """
+    from relatent import load
+    from relatent.decide import plan_backfill
+
+    source, target = spaces.pair()
+    fitted = load(translator)
+    found = plan_backfill(fitted, source, target, to.out, counts=count, left=left, overwrite=to.overwrite, seed=seed)
+    return Answer(found, to.out)

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from relatent.cli.frame import ERROR, NO_GO, NO_VERDICT, OK, Answer, command, group
-from relatent.cli.options import Accept, EngineName, Html, K, Markdown, Scheduler, Seed, Workers, write_pages
+from relatent.cli import options as opt
+from relatent.cli.frame import ERROR, EXIT_CODES, NO_GO, OK, Answer, Done, command, group
 
 ABOUT = """Move a store of vectors to another model, a step at a time.
 
 \b
-  relatent migrate plan STORE -t t.safetensors --sample OLD NEW
-  relatent migrate apply STORE -t t.safetensors
+  relatent migrate plan t.safetensors STORE SOURCE TARGET
+  relatent migrate apply t.safetensors STORE
   relatent migrate verify STORE
   relatent migrate cutover STORE
   relatent migrate rollback STORE
@@ -24,7 +24,7 @@ ABOUT = """Move a store of vectors to another model, a step at a time.
 \b
 STORE is a URL: postgresql://user@host/database/table, qdrant://host:6333/collection,
 lance:///folder/table.lance, chroma://host:8000/collection, faiss:///folder/index.faiss.
-Better than in the URL, a password stands in the environment (PGPASSWORD, QDRANT_API_KEY).
+Keep a password in the environment (PGPASSWORD, QDRANT_API_KEY) rather than in the URL.
 
 The old vectors are never modified: new ones go into a new field, which is served from the cutover on, until a rollback.
 Only finish drops what was served before.
@@ -32,158 +32,138 @@ Only finish drops what was served before.
 
 step = partial(command, group=group("migrate", ABOUT))
 
-EXIT_CODES = {"GO": OK, "NO-GO": NO_GO, "no verdict": NO_VERDICT}
-
 StoreUrl = Annotated[str, typer.Argument(metavar="STORE", help="The store: a URL, or a path to a .faiss or .lance.")]
-Translator = Annotated[Path, typer.Option("--translator", "-t", help="What `relatent fit` wrote.")]
 WorkFolder = Annotated[
-    Path | None,
-    typer.Option("--work", help="Folder to remember progress in; .relatent/NAME-HASH if not said."),
+    Path | None, typer.Option("--work", help="Folder to record progress in; default: .relatent/NAME-HASH.")
 ]
-
 Dtype = Annotated[
     str | None,
-    typer.Option(
-        "--dtype", help="float32, float16, int8, uint8 or bit, where the store has it; like the old field if not said."
-    ),
+    typer.Option("--dtype", help="float32, float16, int8, uint8 or bit, where the store has it; default: as before."),
 ]
 Metric = Annotated[
-    str | None, typer.Option("--metric", help="cosine, inner or l2; what the translator was made for if not said.")
+    str | None, typer.Option("--metric", help="cosine, inner or l2; default: what the translator was made for.")
 ]
 
 
 @step
 def plan(
+    *,
+    translator: opt.TranslatorFile,
     store: StoreUrl,
-    translator: Translator,
-    sample: Annotated[
-        tuple[str, str] | None,
-        typer.Option("--sample", metavar="OLD NEW", help="Both models' vectors of some items, for the verdict."),
+    source: Annotated[
+        str | None, typer.Argument(metavar="SOURCE", help="Vectors of held-out items in the source space.")
     ] = None,
-    relevant: Annotated[
-        Path | None, typer.Option("--relevant", help="Judged pairs of held-out keys, as in evaluate.")
-    ] = None,
-    min_overlap: Annotated[
-        float | None, typer.Option("--min-overlap", help="Without --relevant: lower bound of overlap@10 that GO takes.")
-    ] = None,
+    target: opt.SomeTarget = None,
+    relevant: opt.Relevant = None,
+    min_overlap: opt.MinOverlap = None,
     dtype: Dtype = None,
     metric: Metric = None,
-    embed_rate: Annotated[
-        float | None, typer.Option("--embed-rate", help="Rows per second that the new model encodes.")
-    ] = None,
-    embed_cost: Annotated[
-        float | None, typer.Option("--embed-cost", help="What a thousand rows cost to encode.")
-    ] = None,
-    max_hours: Annotated[float, typer.Option("--max-hours", help="Hours that re-embedding may take.")] = 24.0,
-    budget: Annotated[float, typer.Option("--budget", help="What re-embedding may cost.")] = 100.0,
+    reembedding: opt.Reembedding,
     no_texts: Annotated[
         bool, typer.Option("--no-texts", help="The texts are lost: nothing can be re-embedded.")
     ] = False,
     read_only: Annotated[bool, typer.Option("--read-only", help="Do not measure how fast the store writes.")] = False,
-    trial_rows: Annotated[int, typer.Option("--trial-rows", help="Rows to measure on.")] = 10_000,
-    accept: Accept = False,
-    html: Html = None,
-    markdown: Markdown = None,
+    max_rows: opt.MaxRows = 10_000,
+    accept: opt.Accept = False,
+    report: opt.Report,
     progress: bool | None = None,
 ) -> Answer:
-    """Say what a migration would take, and whether to do it.
+    """Estimate what a migration takes, and decide whether to do it.
 
     Rows, sizes and time, from a trial on a few rows that leaves nothing behind; the cost of re-embedding; and the
-    verdict of evaluate on held-out pairs. Exits with 0 for GO (translate or rerank), 3 for NO-GO (stay or re-embed)
-    and 4 for no verdict.
+    verdict of evaluate on SOURCE and TARGET, vectors of held-out items. Exits with 0 for GO (translate or rerank), 3
+    for NO-GO (stay or re-embed) and 4 for no verdict.
 
     Examples:
-      relatent migrate plan postgresql://ann@db/shop/items -t t.safetensors --sample old.parquet new.parquet
-      relatent migrate plan items.faiss -t t.safetensors --embed-rate 500 --embed-cost 0.02 --read-only --json
+      relatent migrate plan t.safetensors postgresql://ann@db/shop/items old.parquet new.parquet
+      relatent migrate plan t.safetensors items.faiss --rows-per-second 500 --price-per-million 20 --read-only --json
     """
-    from relatent.decide import read_relevance
     from relatent.migrate import plan_migration
     from relatent.report import make_report
     from relatent.spaces import read_space
 
-    pair = None if sample is None else (read_space(sample[0]), read_space(sample[1]))
+    report.check(translator, source, target)
+    if source is not None and target is None:
+        raise typer.BadParameter("SOURCE was given without TARGET: give the vectors of the same items in both spaces.")
+    pair = None if source is None or target is None else (read_space(source), read_space(target))
     found = plan_migration(
-        store,
         translator,
+        store,
         sample=pair,
-        relevant=None if relevant is None else read_relevance(relevant),
+        relevant=opt.judged(relevant),
         min_overlap=min_overlap,
         dtype=dtype,
         metric=metric,
-        embed_rate=embed_rate,
-        embed_cost=embed_cost,
-        max_hours=max_hours,
-        budget=budget,
+        rows_per_second=reembedding.rows_per_second,
+        price_per_million=reembedding.price_per_million,
+        max_hours=reembedding.max_hours,
+        budget=reembedding.budget,
         texts=not no_texts,
         trial=not read_only,
-        trial_rows=trial_rows,
+        trial_rows=max_rows,
         accept=accept,
         progress=progress,
     )
-    pages = write_pages((html, markdown), lambda words: make_report(found, *(pair or ()), command=words))
-    return Answer(f"{found}{pages}", found.to_dict(), EXIT_CODES[found.decision])
+    reports = report.write(lambda words: make_report(found, *(pair or ()), command=words))
+    return Answer(found, reports=reports, code=EXIT_CODES[found.decision])
 
 
 @step
 def apply(
+    *,
+    translator: opt.TranslatorFile,
     store: StoreUrl,
-    translator: Translator,
     work: WorkFolder = None,
     into: Annotated[str | None, typer.Option("--into", help="Name of the new field.")] = None,
     dtype: Dtype = None,
     metric: Metric = None,
-    rate: Annotated[float | None, typer.Option("--rate", help="Rows per second at most, to spare the store.")] = None,
-    shard_rows: Annotated[int, typer.Option("--shard-rows", help="Rows after which progress is remembered.")] = 50_000,
+    max_rate: Annotated[
+        float | None, typer.Option("--max-rate", help="Rows per second at most, to spare the store.")
+    ] = None,
+    shard_rows: Annotated[int, typer.Option("--shard-rows", help="Rows after which progress is recorded.")] = 50_000,
     max_passes: Annotated[
-        int, typer.Option("--max-passes", help="Maximum of passes over the source to check for changes.")
+        int, typer.Option("--max-passes", help="How often to read the source again for changes, at most.")
     ] = 5,
     skip_unreadable: Annotated[
-        bool, typer.Option("--skip-unreadable", help="Leave out, name and count rows that cannot be read.")
+        bool, typer.Option("--skip-unreadable", help="Skip, name and count rows that cannot be read.")
     ] = False,
-    engine: EngineName = None,
-    workers: Workers = None,
-    scheduler: Scheduler = None,
-    accept: Accept = False,
+    workers: opt.Workers,
+    accept: opt.Accept = False,
     progress: bool | None = None,
-) -> Answer:
+) -> Any:
     """Translate the vectors of a store into a new field.
 
-    Shard by shard; searches go on reading the old field. Run it again after a crash, and it goes on from the last
-    shard that was done. Then the source is looked at again: rows that were added, changed or deleted meanwhile are
-    followed.
+    Shard by shard, while searches read the old field. After a crash, run it again to resume from the last finished
+    shard. Then the source is read again, until rows that were added, changed or deleted meanwhile are copied.
 
     Examples:
-      relatent migrate apply postgresql://ann@db/shop/items -t t.safetensors
-      relatent migrate apply qdrant://db:6333/items -t t.safetensors --rate 2000 --workers 4
-      relatent migrate apply items.faiss -t t.safetensors --dtype int8
+      relatent migrate apply t.safetensors postgresql://ann@db/shop/items
+      relatent migrate apply t.safetensors qdrant://db:6333/items --max-rate 2000 --workers 4
+      relatent migrate apply t.safetensors items.faiss --dtype int8
     """
-    from relatent.engines import open_engine
     from relatent.migrate import apply_migration
 
-    with open_engine(engine, workers, scheduler) as runner:
-        done = apply_migration(
-            store,
+    with workers.open() as engine:
+        return apply_migration(
             translator,
+            store,
             work=work,
             into=into,
             dtype=dtype,
             metric=metric,
-            rate=rate,
+            rate=max_rate,
             shard_rows=shard_rows,
             max_passes=max_passes,
             skip_unreadable=skip_unreadable,
             accept=accept,
-            engine=runner,
+            engine=engine,
             progress=progress,
         )
-    return Answer(str(done), done.to_dict())
 
 
 @step
-def status(store: StoreUrl, work: WorkFolder = None) -> Answer:
-    """Say how far a migration is.
-
-    Also while it runs, and while the store is down.
+def status(store: StoreUrl, work: WorkFolder = None) -> Any:
+    """Show how far a migration is, also while it runs and while the store is down.
 
     Examples:
       relatent migrate status postgresql://ann@db/shop/items
@@ -191,33 +171,30 @@ def status(store: StoreUrl, work: WorkFolder = None) -> Answer:
     """
     from relatent.migrate import migration_status
 
-    found = migration_status(store, work=work)
-    return Answer(str(found), found.to_dict())
+    return migration_status(store, work=work)
 
 
 @step
 def verify(
+    *,
     store: StoreUrl,
     work: WorkFolder = None,
     queries: Annotated[
-        str | None, typer.Option("--queries", help="Vectors of the new model to ask with: a file.")
+        str | None, typer.Option("--queries", metavar="SPACE", help="Vectors of the target's model to search with.")
     ] = None,
     shards: Annotated[int, typer.Option("--shards", help="Shards to compare row by row.")] = 8,
-    sample: Annotated[int, typer.Option("--sample", help="Queries to ask.")] = 100,
-    k: K = 10,
-    margin: Annotated[
-        float, typer.Option("--margin", help="How much less than the old index the new one may find.")
-    ] = 0.02,
-    seed: Seed = 0,
-    html: Html = None,
-    markdown: Markdown = None,
+    max_rows: opt.MaxRows = 100,
+    k: opt.K = 10,
+    margin: opt.Margin = 0.02,
+    seed: opt.Seed = 0,
+    report: opt.Report,
     progress: bool | None = None,
 ) -> Answer:
     """Check that the new field may be served.
 
     Counts, rows of some shards against the translation of the old ones, and searches of the index against exact ones,
-    beside those of the old index: over other vectors an approximate index can lose recall. Exits with 3 if a check
-    fails.
+    beside those of the old index: over other vectors an approximate index can lose recall. --max-rows is the number of
+    queries. Exits with 3 if a check fails.
 
     Examples:
       relatent migrate verify postgresql://ann@db/shop/items
@@ -227,30 +204,28 @@ def verify(
     from relatent.report import make_report
     from relatent.spaces import read_space
 
+    report.check(queries)
     found = verify_migration(
         store,
         work=work,
         queries=None if queries is None else read_space(queries),
         shards=shards,
-        sample=sample,
+        sample=max_rows,
         k=k,
         margin=margin,
         seed=seed,
         progress=progress,
     )
-    pages = write_pages((html, markdown), lambda words: make_report(found, command=words))
-    return Answer(f"{found}{pages}", found.to_dict(), OK if found.passed else NO_GO)
+    reports = report.write(lambda words: make_report(found, command=words))
+    return Answer(found, reports=reports, code=OK if found.passed else NO_GO)
 
 
 @step
-def cutover(
-    store: StoreUrl,
-    work: WorkFolder = None,
-    force: Annotated[bool, typer.Option("--force", help="Cut over although it was not verified.")] = False,
-) -> Answer:
+def cutover(store: StoreUrl, work: WorkFolder = None, force: opt.Force = False) -> Any:
     """Serve the new field.
 
-    In one step for every reader; the old field is kept. Refused unless verify has passed since the last write.
+    Atomic for every reader; the old field is kept. Refused unless verify has passed since the last write, or --force is
+    given.
 
     Examples:
       relatent migrate cutover postgresql://ann@db/shop/items
@@ -258,8 +233,7 @@ def cutover(
     """
     from relatent.migrate import cut_over
 
-    done = cut_over(store, work=work, force=force)
-    return Answer(str(done), done.to_dict())
+    return cut_over(store, work=work, force=force)
 
 
 @step
@@ -267,11 +241,11 @@ def rollback(
     store: StoreUrl,
     work: WorkFolder = None,
     drop: Annotated[bool, typer.Option("--drop", help="Remove the new field too.")] = False,
-) -> Answer:
+) -> Any:
     """Serve the old field again.
 
-    In one step for every reader, at any time after the cutover. With --drop the new field is removed as well, also
-    before a cutover.
+    Atomic for every reader, at any time after the cutover. With --drop the new field is removed as well, also before a
+    cutover.
 
     Examples:
       relatent migrate rollback postgresql://ann@db/shop/items
@@ -279,24 +253,21 @@ def rollback(
     """
     from relatent.migrate import roll_back
 
-    done = roll_back(store, work=work, drop=drop)
-    return Answer(str(done), done.to_dict())
+    return roll_back(store, work=work, drop=drop)
 
 
 @step
 def finish(
     store: StoreUrl,
     work: WorkFolder = None,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
-    force: Annotated[
-        bool, typer.Option("--force", help="Drop the old field although it has more vectors than the new one.")
-    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    force: opt.Force = False,
     progress: bool | None = None,
-) -> Answer:
+) -> Any:
     """Drop what was served before the cutover.
 
-    From then on there is no rollback, and the store can be migrated again. Asks first, unless told --yes. Killed in the
-    middle, run it again to end it.
+    From then on there is no rollback, and the store can be migrated again. Asks first, unless --yes is given. Refused
+    where the old field has more vectors than the new one, unless --force is given. If it is killed, run it again.
 
     Examples:
       relatent migrate finish postgresql://ann@db/shop/items
@@ -306,9 +277,8 @@ def finish(
 
     found = None if yes else old_field(store)
     if found is not None and not _agreed(f"{found}\nDrop {found.old.name!r}?"):
-        return Answer(f"{found.old.name!r} is kept.", {"dropped": None}, ERROR)
-    done = finish_migration(store, work=work, force=force)
-    return Answer(str(done), done.to_dict())
+        return Answer(Done(f"{found.old.name!r} is kept.", {"dropped": None}), code=ERROR)
+    return finish_migration(store, work=work, force=force)
 
 
 def _agreed(question: str) -> bool:

@@ -1,109 +1,255 @@
-"""Arguments and options that several commands take."""
+"""Arguments and options that several commands take. Each is defined once, so that it means the same everywhere."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 if TYPE_CHECKING:
+    from relatent.engines import Engine
     from relatent.report import Findings
+    from relatent.spaces import Space
 
 
-SourceSpace = Annotated[str, typer.Argument(metavar="OLD", help="Vectors to translate: a file, folder, glob or store.")]
-TargetSpace = Annotated[str, typer.Argument(metavar="NEW", help="Vectors of the same items in the other space.")]
-TranslatorFile = Annotated[Path, typer.Argument(metavar="TRANSLATOR", help="What `relatent fit` wrote.")]
-Out = Annotated[str, typer.Option("--out", "-o", help="Where to write; the suffix tells the format.")]
+def one_of(*allowed: str) -> Callable[[str | None], str | None]:
+    """Return a check that a value is one of these."""
 
-
-def _translator_path(path: str) -> str:
-    if not path.endswith(".safetensors"):
-        raise typer.BadParameter(f"{path} does not end in .safetensors, which is how a translator is saved.")
-    return path
-
-
-TranslatorOut = Annotated[
-    str, typer.Option("--out", "-o", callback=_translator_path, help="Where to write: a .safetensors file.")
-]
-Force = Annotated[bool, typer.Option("--force", help="Replace what is there.")]
-Vector = Annotated[str | None, typer.Option("--vector", help="Column of the vectors, where the guess is wrong.")]
-Key = Annotated[str | None, typer.Option("--key", help="Column of the keys, where the guess is wrong.")]
-TargetVector = Annotated[str | None, typer.Option("--target-vector", help="Column of NEW's vectors, if it differs.")]
-TargetKey = Annotated[str | None, typer.Option("--target-key", help="Column of NEW's keys, if it differs.")]
-ByRow = Annotated[bool, typer.Option("--by-row", help="Pair row i of OLD with row i of NEW, whatever their keys.")]
-Packed = Annotated[bool, typer.Option("--packed", help="OLD holds bytes of eight coordinates of one bit each.")]
-Seed = Annotated[int, typer.Option("--seed", help="The same seed gives the same result.")]
-K = Annotated[int, typer.Option("-k", help="How many neighbors to look at.")]
-Accept = Annotated[bool, typer.Option("--accept", help="Accept spaces that look like another model's.")]
-MinOverlap = Annotated[
-    float | None, typer.Option("--min-overlap", help="Without --relevant: lower bound of overlap@k that GO takes.")
-]
-Slices = Annotated[str | None, typer.Option("--slices", help="Column to give figures per value of.")]
-EngineName = Annotated[
-    str | None, typer.Option("--engine", help="Where to run: serial, processes or dask (extra: dask).")
-]
-Workers = Annotated[int | None, typer.Option("--workers", help="How many processes; as many as cores if not said.")]
-Scheduler = Annotated[str | None, typer.Option("--scheduler", help="Address of a Dask scheduler to run on.")]
-
-
-def spaces(
-    old: str,
-    new: str,
-    vector: str | None = None,
-    key: str | None = None,
-    target_vector: str | None = None,
-    target_key: str | None = None,
-    by_row: bool = False,
-    packed: bool = False,
-) -> tuple[Any, Any]:
-    """Open two spaces; the columns of the second are named like those of the first unless told otherwise.
-
-    With ``by_row`` both are opened without their keys, so that everything that joins them pairs them by row order.
-    ``packed`` is said of the first.
-    """
-    from relatent.spaces import read_space
-
-    first = read_space(old, vector=vector, key=key, packed=packed)
-    second = read_space(new, vector=target_vector or vector, key=target_key or key)
-    return (first.without_keys(), second.without_keys()) if by_row else (first, second)
-
-
-def _ends_in(suffix: str) -> Callable[[str | None], str | None]:
-    """Return a check that a path has a suffix: what is there is replaced, so that it must be no file of vectors."""
-
-    def check(path: str | None) -> str | None:
-        if path is not None and not path.lower().endswith(suffix):
-            raise typer.BadParameter(f"{path} does not end in {suffix}.")
-        return path
+    def check(value: str | None) -> str | None:
+        if value not in (None, *allowed):
+            raise typer.BadParameter(f"{value!r} is not one of {', '.join(allowed)}.")
+        return value
 
     return check
 
 
-Html = Annotated[
-    str | None,
-    typer.Option("--html", callback=_ends_in(".html"), help="Write a report too: one page; replaced if it is there."),
+def translator_path(path: Any) -> Any:
+    """Refuse a path that cannot be a translator's, such as that of a space in the wrong place."""
+    if path is not None and not str(path).endswith(".safetensors"):
+        raise typer.BadParameter(f"{path} does not end in .safetensors, which is how a translator is saved.")
+    return path
+
+
+TranslatorFile = Annotated[
+    Path,
+    typer.Argument(metavar="TRANSLATOR", callback=translator_path, help="A translator, written by `relatent fit`."),
 ]
-Markdown = Annotated[
-    str | None,
-    typer.Option("--markdown", callback=_ends_in(".md"), help="Write the same as markdown; replaced if it is there."),
+SourceSpace = Annotated[
+    str, typer.Argument(metavar="SOURCE", help="Vectors to translate: a file, folder, glob or store.")
+]
+TargetSpace = Annotated[str, typer.Argument(metavar="TARGET", help="Vectors of the same items in the other space.")]
+SomeTarget = Annotated[
+    str | None, typer.Argument(metavar="TARGET", help="Vectors of some of these items in the other space.")
+]
+AnySpace = Annotated[str, typer.Argument(metavar="SPACE", help="Vectors: a file, folder, glob or store.")]
+
+OUT = "File or folder to write; the suffix tells the format."
+OutPath = Annotated[str, typer.Option("--out", "-o", help=OUT)]
+SomeOut = Annotated[Path | None, typer.Option("--out", "-o", help=OUT)]
+Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace files that exist.")]
+Force = Annotated[bool, typer.Option("--force", help="Continue although a check failed.")]
+ReportPaths = Annotated[
+    list[str] | None,
+    typer.Option("--report", metavar="FILE", help="Write a report too: .html, .md or .json; repeat for several."),
+]
+
+Vector = Annotated[str | None, typer.Option("--vector", metavar="COLUMN", help="Column of the vectors.")]
+Key = Annotated[str | None, typer.Option("--key", metavar="COLUMN", help="Column of the keys.")]
+TargetVector = Annotated[
+    str | None, typer.Option("--target-vector", metavar="COLUMN", help="Column of TARGET's vectors, if it differs.")
+]
+TargetKey = Annotated[
+    str | None, typer.Option("--target-key", metavar="COLUMN", help="Column of TARGET's keys, if it differs.")
+]
+Label = Annotated[
+    str | None, typer.Option("--label", metavar="COLUMN", help="Column of labels: to stratify, color or score by.")
+]
+Text = Annotated[
+    str | None, typer.Option("--text", metavar="COLUMN", help="Column of the texts, to encode or to show.")
+]
+Count = Annotated[
+    str | None, typer.Option("--count", metavar="COLUMN", help="Column that tells how often an item is requested.")
+]
+Slices = Annotated[str | None, typer.Option("--slices", metavar="COLUMN", help="Column to report per value of.")]
+ByRow = Annotated[bool, typer.Option("--by-row", help="Pair rows by their order and ignore keys.")]
+Packed = Annotated[bool, typer.Option("--packed", help="SOURCE holds bytes of eight one-bit coordinates each.")]
+
+Seed = Annotated[int, typer.Option("--seed", help="Seed of the random numbers.")]
+K = Annotated[int, typer.Option("-k", help="Number of neighbors.")]
+N = Annotated[int, typer.Option("-n", help="Number of items to choose.")]
+MaxRows = Annotated[int, typer.Option("--max-rows", help="Rows to use at most.")]
+MaxPairs = Annotated[int, typer.Option("--max-pairs", help="Pairs to fit on at most.")]
+
+Goal = Annotated[str, typer.Option("--goal", help="What to fit for: vectors, retrieval or stitching.")]
+Normalize = Annotated[
+    str, typer.Option("--normalize", help="Normalization: none, center, iso, standard, whiten, l2, center+l2.")
+]
+UnitNorm = Annotated[bool, typer.Option("--unit-norm", help="Scale the vectors to unit norm.")]
+Side = Annotated[
+    str,
+    typer.Option(
+        "--side",
+        metavar="source|target",
+        callback=one_of("source", "target"),
+        help="Side of the translator; target only for two-sided retrieval translators.",
+    ),
+]
+Anchors = Annotated[str | None, typer.Option("--anchors", metavar="SPACE", help="A space whose keys are the anchors.")]
+SomeTranslator = Annotated[
+    Path | None,
+    typer.Option(
+        "--translator", metavar="FILE", callback=translator_path, help="A translator; without it, one is fitted."
+    ),
+]
+Accept = Annotated[bool, typer.Option("--accept", help="Accept a space that looks like another model's.")]
+Quantize = Annotated[
+    str | None, typer.Option("--quantize", help="Store int8, uint8 or binary codes; evaluate takes a,b,c and float16.")
+]
+Relevant = Annotated[
+    Path | None,
+    typer.Option("--relevant", metavar="FILE", help="Judged pairs: a table of two keys and perhaps a grade, or qrels."),
+]
+MinOverlap = Annotated[
+    float | None, typer.Option("--min-overlap", help="Without --relevant: GO if overlap@k is surely at least this.")
+]
+Margin = Annotated[float, typer.Option("--margin", help="How much worse than today (nDCG@k, recall) is acceptable.")]
+Model = Annotated[
+    str | None, typer.Option("--model", help="A model: a folder, a file, or a name on a hub or at the upstream.")
+]
+Name = Annotated[str | None, typer.Option("--name", help="Name of the model to record and to answer by.")]
+Port = Annotated[int, typer.Option("--port", help="Port to listen on; 0 takes a free one.")]
+
+RowsPerSecond = Annotated[
+    float | None, typer.Option("--rows-per-second", help="Speed of the target's model, to price re-embedding.")
+]
+PricePerMillion = Annotated[
+    float | None, typer.Option("--price-per-million", help="Price of embedding a million rows with the target's model.")
 ]
 
 
-def write_pages(paths: Sequence[str | None], make: Callable[[str], Findings]) -> str:
-    """Write a report to the paths that were given and say so; where none was, nothing is made.
+@dataclass(frozen=True, kw_only=True)
+class One:
+    """One space and its columns."""
 
-    ``make`` is given the command that runs, as it may be shown.
-    """
-    import sys
+    source: SourceSpace
+    vector: Vector = None
+    key: Key = None
 
-    from relatent.report import command_line, write_report
+    def read(self, *, packed: bool = False) -> Space:
+        """Open the space."""
+        from relatent.spaces import read_space
 
-    wanted = [path for path in paths if path is not None]
-    if not wanted:
-        return ""
-    findings = make(command_line(sys.argv[1:]))
-    for path in wanted:
-        write_report(findings, path, overwrite=True)
-    return f"\nWrote {' and '.join(wanted)}."
+        return read_space(self.source, vector=self.vector, key=self.key, packed=packed)
+
+
+@dataclass(frozen=True, kw_only=True)
+class WithTarget(One):
+    """A space, and perhaps another of some of its items; its columns are named alike unless told otherwise."""
+
+    target: SomeTarget = None
+    target_vector: TargetVector = None
+    target_key: TargetKey = None
+
+    def read_target(self, path: str | None = None) -> Any:
+        """Open the other space, or one with the same columns; None if there is none."""
+        from relatent.spaces import read_space
+
+        path = path or self.target
+        if path is None:
+            return None
+        return read_space(path, vector=self.target_vector or self.vector, key=self.target_key or self.key)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pair(WithTarget):
+    """Two spaces of the same items."""
+
+    target: TargetSpace = field()  # required, unlike above
+    by_row: ByRow = False
+
+    def pair(self, *, packed: bool = False) -> tuple[Space, Space]:
+        """Open both; with ``by_row`` without their keys, so that whatever joins them pairs them by row order."""
+        first, second = self.read(packed=packed), self.read_target()
+        return (first.without_keys(), second.without_keys()) if self.by_row else (first, second)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Out:
+    """Where to write."""
+
+    out: OutPath
+    overwrite: Overwrite = False
+
+    def check(self, *inputs: Any) -> None:
+        """Refuse to replace a file that exists, unless told to, and one that is read in any case."""
+        from relatent.spaces import check_new
+
+        check_new(self.out, *inputs, overwrite=self.overwrite)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Report:
+    """Reports to write beside the answer."""
+
+    report: ReportPaths = None
+    overwrite: Overwrite = False
+
+    def check(self, *inputs: Any) -> None:
+        """Refuse paths that cannot be written before any work is done."""
+        from relatent.report import check_report_path
+        from relatent.spaces import check_new
+
+        for path in self.report or ():
+            check_report_path(path)
+            check_new(path, *inputs, overwrite=self.overwrite)
+
+    def write(self, make: Callable[[str], Findings]) -> tuple[str, ...]:
+        """Write what ``make`` returns, which is given the command line; return the paths."""
+        import sys
+
+        from relatent.report import command_line, write_report
+
+        if not self.report:
+            return ()
+        findings = make(command_line(sys.argv[1:]))
+        for path in self.report:
+            write_report(findings, path, overwrite=self.overwrite)
+        return tuple(self.report)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Workers:
+    """Where to run."""
+
+    engine: Annotated[
+        str | None, typer.Option("--engine", help="serial, processes, dask, or the address of a Dask scheduler.")
+    ] = None
+    workers: Annotated[int | None, typer.Option("--workers", help="Number of processes; default: one per core.")] = None
+
+    def open(self) -> Engine:
+        """Start the engine."""
+        from relatent.engines import open_engine
+
+        if "://" in (self.engine or ""):
+            return open_engine(workers=self.workers, scheduler=self.engine)
+        return open_engine(self.engine, self.workers)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reembedding:
+    """What re-embedding takes and may take."""
+
+    rows_per_second: RowsPerSecond = None
+    price_per_million: PricePerMillion = None
+    max_hours: Annotated[float, typer.Option("--max-hours", help="Hours that re-embedding may take.")] = 24.0
+    budget: Annotated[float, typer.Option("--budget", help="Money that re-embedding may cost.")] = 100.0
+
+
+def judged(path: Path | None) -> Any:
+    """Read judged pairs, if there are any."""
+    from relatent.decide import read_relevance
+
+    return None if path is None else read_relevance(path)

@@ -1,4 +1,4 @@
-"""Commands that translate: fit, translate, export, stitch, demo."""
+"""Commands that translate: demo, fit, translate, export, stitch."""
 
 from __future__ import annotations
 
@@ -7,195 +7,158 @@ from typing import Annotated, Any, cast
 
 import typer
 
-from relatent.cli.frame import Answer, command
-from relatent.cli.options import (
-    Accept,
-    ByRow,
-    EngineName,
-    Force,
-    Html,
-    Key,
-    Markdown,
-    Out,
-    Packed,
-    Scheduler,
-    Seed,
-    SourceSpace,
-    TargetKey,
-    TargetSpace,
-    TargetVector,
-    TranslatorFile,
-    TranslatorOut,
-    Vector,
-    Workers,
-    write_pages,
-)
-from relatent.cli.options import spaces as two_spaces
+from relatent.cli import options as opt
+from relatent.cli.frame import Answer, Done, command
 
 
 @command
 def fit(
-    old: SourceSpace,
-    new: TargetSpace,
-    out: TranslatorOut,
-    goal: Annotated[str, typer.Option("--goal", help="vectors, retrieval (moves queries) or stitching.")] = "vectors",
+    *,
+    spaces: opt.Pair,
+    out: Annotated[str, typer.Option("--out", "-o", callback=opt.translator_path, help=opt.OUT)],
+    goal: opt.Goal = "vectors",
     map_: Annotated[str, typer.Option("--map", help="auto, or a map by name: orthogonal, ridge, …")] = "auto",
-    normalize: Annotated[str, typer.Option("--normalize", help="Normalization of both sides.")] = "iso",
-    frozen_target: Annotated[bool, typer.Option(help="For retrieval in an index that cannot be touched.")] = False,
+    normalize: opt.Normalize = "iso",
+    frozen_target: Annotated[
+        bool, typer.Option("--frozen-target", help="For retrieval in an index that is not modified.")
+    ] = False,
     max_cost: Annotated[
-        str | None, typer.Option("--max-cost", help="affine forbids kernel maps, which are slower and keep anchors.")
+        str | None, typer.Option("--max-cost", help="affine excludes kernel maps, which are slower and keep anchors.")
     ] = None,
     held_out: Annotated[float, typer.Option("--held-out", help="Share of keys kept for evaluate.")] = 0.2,
-    max_pairs: Annotated[int, typer.Option("--pairs", help="Pairs to fit on at most.")] = 1_000_000,
-    anchors: Annotated[str | None, typer.Option("--anchors", "-a", help="Fit on the keys of this space only.")] = None,
-    seed: Seed = 0,
-    vector: Vector = None,
-    key: Key = None,
-    target_vector: TargetVector = None,
-    target_key: TargetKey = None,
-    by_row: ByRow = False,
-    packed: Packed = False,
-    engine: EngineName = None,
-    workers: Workers = None,
-    scheduler: Scheduler = None,
-    html: Html = None,
-    markdown: Markdown = None,
-    force: Annotated[
-        bool, typer.Option("--force", help="Replace what is there; fit even if no relation shows.")
-    ] = False,
+    max_pairs: opt.MaxPairs = 1_000_000,
+    anchors: opt.Anchors = None,
+    seed: opt.Seed = 0,
+    packed: opt.Packed = False,
+    workers: opt.Workers,
+    report: opt.Report,
+    force: opt.Force = False,
     progress: bool | None = None,
 ) -> Answer:
     """Fit a translator on the keys that two spaces share.
 
-    Part of the keys is held out for evaluate. Which ones follows from the keys alone, so every run holds out the
-    same. The file remembers hashes of the keys that it was fitted on; evaluate leaves them out.
+    Part of the keys is held out for evaluate: which ones depends on the keys alone, so every run holds out the same.
+    The file records hashes of the keys that it was fitted on, which evaluate leaves out. Pairs that show no relation
+    are refused, unless --force is given. A Parquet column of lists of vectors (ColBERT, ColPali) holds several vectors
+    per item: items are joined on their keys and paired vector by vector.
 
     Examples:
       relatent fit old.parquet new.parquet -o t.safetensors
-      relatent fit old/ new/ -o t.safetensors --pairs 20000 --target-vector embedding
-      relatent fit old/ new/ -o t.safetensors --pairs 100000000 --engine dask --workers 4
+      relatent fit old/ new/ -o t.safetensors --max-pairs 20000 --target-vector embedding
+      relatent fit old/ new/ -o t.safetensors --max-pairs 100000000 --engine dask --workers 4
       relatent fit new.parquet old.parquet --goal retrieval --frozen-target -o queries.safetensors
-      relatent fit old.parquet new.parquet -o t.safetensors --html fit.html
+      relatent fit old.parquet new.parquet -o t.safetensors --report fit.html
     """
-    from relatent._saved import check_suffix
-    from relatent.engines import open_engine
     from relatent.report import make_report
     from relatent.spaces import check_new, read_space
     from relatent.translate import Translator
 
-    check_suffix(out)
-    check_new(out, old, new, anchors, overwrite=force)
-    source, target = two_spaces(old, new, vector, key, target_vector, target_key, by_row, packed)
-    keys = None if anchors is None else read_space(anchors).keys
+    check_new(out, spaces.source, spaces.target, anchors, overwrite=report.overwrite)
+    report.check(spaces.source, spaces.target, anchors)
+    source, target = spaces.pair(packed=packed)
     settings: dict[str, Any] = {"goal": goal, "map": map_, "normalize": normalize, "max_cost": max_cost, "seed": seed}
     translator = Translator(**settings, frozen_target=frozen_target)
-    with open_engine(engine, workers, scheduler) as where:
+    with workers.open() as engine:
         translator.fit(
             source,
             target,
             held_out=held_out,
             max_pairs=max_pairs,
-            anchors=None if keys is None else list(keys),
+            anchors=None if anchors is None else list(read_space(anchors).keys),
             force=force,
-            engine=where,
+            engine=engine,
             progress=progress,
         )
     done = translator.fit_report_
-    assert done is not None
-    translator.save(out, overwrite=force)
-    pages = write_pages(
-        (html, markdown),
-        lambda words: make_report(translator, source, target, fit=done, seed=seed, command=words, progress=progress),
+    translator.save(out, overwrite=report.overwrite)
+    reports = report.write(
+        lambda words: make_report(translator, source, target, fit=done, seed=seed, command=words, progress=progress)
     )
-    return Answer(f"{done}\nWrote {out}.{pages}", {"out": out, **done.to_dict()})
+    return Answer(done, out, reports)
 
 
 @command
 def translate(
-    translator: TranslatorFile,
-    old: SourceSpace,
-    out: Out,
-    side: Annotated[str, typer.Option("--side", help="source, or target of a two-sided retrieval map.")] = "source",
-    quantize: Annotated[
-        str | None, typer.Option("--quantize", help="Write int8, uint8 or binary codes with their scale.")
-    ] = None,
-    vector: Vector = None,
-    key: Key = None,
-    packed: Packed = False,
-    accept: Accept = False,
-    engine: EngineName = None,
-    workers: Workers = None,
-    scheduler: Scheduler = None,
-    force: Force = False,
+    *,
+    translator: opt.TranslatorFile,
+    space: opt.One,
+    to: opt.Out,
+    side: opt.Side = "source",
+    quantize: opt.Quantize = None,
+    packed: opt.Packed = False,
+    accept: opt.Accept = False,
+    workers: opt.Workers,
     progress: bool | None = None,
-) -> Answer:
+) -> Done:
     """Translate a file or folder of vectors into a new one.
 
-    Chunk by chunk; keys and other columns are kept. Memory does not grow with the file. Nothing is written in place,
-    and what is written is whole or absent. A path without a suffix becomes a folder of Parquet files, which several
-    workers can write; if the command is killed, run it again and it goes on where it stopped. A single file is begun
-    again.
+    Chunk by chunk, so that memory does not grow with the file; keys and other columns are kept. Nothing is written in
+    place, and writes are atomic. A path without a suffix becomes a folder of Parquet files, which several workers can
+    write; if the command is killed, run it again to resume. A single file starts over.
 
     Examples:
       relatent translate t.safetensors old.parquet -o translated.parquet
       relatent translate t.safetensors 'old/*.parquet' -o translated/
       relatent translate t.safetensors old/ -o translated --engine processes --workers 4
-      relatent translate t.safetensors old/ -o translated --scheduler tcp://scheduler:8786
-      relatent translate t.safetensors old.npy -o translated.npy --force
+      relatent translate t.safetensors old/ -o translated --engine tcp://scheduler:8786
+      relatent translate t.safetensors old.npy -o translated.npy --overwrite
     """
     from relatent import load
-    from relatent.engines import open_engine
-    from relatent.spaces import check_new, read_space
+    from relatent.spaces import MultiSpace
     from relatent.translate import translate_space
 
-    check_new(out, translator, overwrite=force)
-    source, fitted = read_space(old, vector=vector, key=key, packed=packed), load(translator)
-    with open_engine(engine, workers, scheduler) as where:
+    to.check(translator)
+    source, fitted = space.read(packed=packed), load(translator)
+    with workers.open() as engine:
         known = translate_space(
             fitted,
             source,
-            out,
+            to.out,
             side=cast(Any, side),
             accept=accept,
             quantize=quantize,
-            overwrite=force,
-            engine=where,
+            overwrite=to.overwrite,
+            engine=engine,
             progress=progress,
         )
-    data = {"out": out, "rows": len(source), "dim": known.dim, "fingerprint": known.recorded()}
-    return Answer(f"Wrote {len(source):,} × {known.dim} translated vectors to {out}.", data)
+    data = {"out": to.out, "dim": known.dim, "fingerprint": known.recorded()}
+    if isinstance(source, MultiSpace):
+        text = f"Wrote the translated vectors of {source.n_items:,} items to {to.out}."
+        return Done(text, data | {"items": source.n_items})
+    data["rows"] = len(source)
+    return Done(f"Wrote {len(source):,} × {known.dim} translated vectors to {to.out}.", data)
 
 
 @command
 def export(
-    translator: TranslatorFile,
-    out: Annotated[str, typer.Option("--out", "-o", help="Where to write: a file, or a folder for folder formats.")],
+    translator: opt.TranslatorFile,
+    files: opt.Out,
     to: Annotated[str, typer.Option("--to", help="onnx, sentence-transformers, faiss, huggingface, numpy, atlas.")],
-    side: Annotated[str, typer.Option("--side", help="source, or target of a two-sided retrieval map.")] = "source",
-    normalize: Annotated[bool, typer.Option("--normalize", help="Scale what comes out to unit norm.")] = False,
-    encoder: Annotated[
-        Path | None, typer.Option("--encoder", help="SentenceTransformer folder to translate behind.")
+    source: Annotated[str | None, typer.Argument(metavar="SOURCE", help="For atlas: vectors to translate.")] = None,
+    target: opt.SomeTarget = None,
+    side: opt.Side = "source",
+    unit_norm: opt.UnitNorm = False,
+    model: opt.Model = None,
+    index: Annotated[
+        Path | None, typer.Option("--index", help="FAISS index to put the translator in front of.")
     ] = None,
-    index: Annotated[Path | None, typer.Option("--index", help="FAISS index to translate in front of.")] = None,
     scores: Annotated[
         Path | None, typer.Option("--scores", help="What evaluate --json printed, for the model card.")
     ] = None,
-    space: Annotated[str | None, typer.Option("--space", help="Vectors to translate, for an atlas.")] = None,
-    target: Annotated[str | None, typer.Option("--target", help="Vectors to draw beside them, for an atlas.")] = None,
-    force: Force = False,
-) -> Answer:
+) -> Any:
     """Write a translator in the form of another library.
 
-    onnx and faiss are files, the others folders; each gives what translate gives. The model card of huggingface tells
-    scores, limits, fingerprints and what the file gives away. atlas is a Parquet of translated items, not of the
-    translator: Embedding Atlas opens it (embedding-atlas FILE --x x --y y --neighbors neighbors).
+    onnx and faiss are files, the others folders; each gives what translate gives. With --model, sentence-transformers
+    is that model followed by the translator. The model card of huggingface tells scores, limits, fingerprints and what
+    the file discloses. atlas is a Parquet file of translated items: Embedding Atlas opens it (embedding-atlas FILE --x
+    x --y y --neighbors neighbors).
 
     Examples:
       relatent export t.safetensors --to onnx -o t.onnx
-      relatent export t.safetensors --to sentence-transformers --encoder ./all-MiniLM-L6-v2 -o translated-minilm
+      relatent export t.safetensors --to sentence-transformers --model ./all-MiniLM-L6-v2 -o translated-minilm
       relatent export queries.safetensors --to faiss --index old.faiss -o new.faiss
       relatent export t.safetensors --to huggingface --scores verdict.json -o card/
-      relatent export t.safetensors --to atlas --space old.parquet --target new.parquet -o atlas.parquet
+      relatent export t.safetensors old.parquet new.parquet --to atlas -o atlas.parquet
     """
     import json
 
@@ -205,77 +168,69 @@ def export(
     from relatent.spaces.io.checksums import readable
 
     check = check_output if to == "faiss" else check_new  # the other formats are no stores
-    check(out, translator, index, space, target, overwrite=force)
+    check(files.out, translator, index, source, target, overwrite=files.overwrite)
     with readable(scores):
         told = None if scores is None else json.loads(scores.read_text(encoding="utf8"))
-    done = write(
+    return write(
         load(translator),
-        out,
+        files.out,
         to,
         side=cast(Any, side),
-        normalize=normalize,
-        encoder=encoder,
+        normalize=unit_norm,
+        encoder=None if model is None else Path(model),
         index=index,
         scores=told,
-        space=space,
+        space=source,
         target=target,
-        overwrite=force,
+        overwrite=files.overwrite,
     )
-    return Answer(str(done), done.to_dict())
 
 
 @command
 def stitch(
-    translator: TranslatorFile,
-    old: SourceSpace,
+    translator: opt.TranslatorFile,
     head: Annotated[
         Path, typer.Argument(metavar="HEAD", help="A linear head: .safetensors or .npz with weight, bias.")
     ],
-    out: Out,
-    truth: Annotated[str | None, typer.Option("--truth", help="Column of true classes, to measure accuracy.")] = None,
-    new: Annotated[str | None, typer.Option("--new", help="The head's own space, for the ceiling.")] = None,
-    vector: Vector = None,
-    key: Key = None,
-    accept: Accept = False,
-    force: Force = False,
+    spaces: opt.WithTarget,
+    to: opt.Out,
+    label: opt.Label = None,
+    accept: opt.Accept = False,
     progress: bool | None = None,
 ) -> Answer:
     """Let a classifier read translated vectors.
 
-    HEAD was trained on the space that OLD is translated into. Writes its scores and a column `prediction`. The accuracy
-    with --truth leaves out the rows that the translator was fitted on.
+    HEAD was trained on the space that SOURCE is translated into. Writes its scores and a column `prediction`. With
+    --label, the accuracy is measured on rows that the translator was not fitted on; TARGET, the head's own space, adds
+    the ceiling.
 
     Examples:
-      relatent stitch t.safetensors old.parquet head.safetensors -o predictions.parquet
-      relatent stitch t.safetensors old.parquet head.npz -o predictions.parquet --truth label --new new.parquet
+      relatent stitch t.safetensors head.safetensors old.parquet -o predictions.parquet
+      relatent stitch t.safetensors head.npz old.parquet new.parquet --label topic -o predictions.parquet
     """
     from relatent import load
-    from relatent.spaces import check_new, read_space
     from relatent.stitching import read_head, stitch_space
 
-    check_new(out, translator, head, new, overwrite=force)
-    source, target = read_space(old, vector=vector, key=key), None if new is None else read_space(new)
+    to.check(translator, head, spaces.target)
     done = stitch_space(
         load(translator),
-        source,
+        spaces.read(),
         read_head(head),
-        out,
-        truth=truth,
-        target=target,
+        to.out,
+        truth=label,
+        target=spaces.read_target(),
         accept=accept,
-        overwrite=force,
+        overwrite=to.overwrite,
         progress=progress,
     )
-    return Answer(f"{done}\nWrote {out}.", {"out": out, **done.to_dict()})
+    return Answer(done, to.out)
 
 
 @command
-def demo(
-    out: Annotated[Path, typer.Option("--out", "-o", help="Folder for the files and the picture.")] = Path("out"),
-) -> Answer:
-    """Show a migration on digits, in under a minute.
+def demo(out: Annotated[str, typer.Option("--out", "-o", help=opt.OUT)] = "out") -> Any:
+    """Migrate a search over digits from one network to another.
 
-    A new network reads the vectors of an old one. Fits, evaluates and translates, and leaves the files and a picture.
+    Takes less than a minute. Fits, evaluates and translates, and writes the files and a picture to a folder.
 
     Examples:
       relatent demo
@@ -283,5 +238,4 @@ def demo(
     """
     from relatent.demo import run_demo
 
-    done = run_demo(out)
-    return Answer(done.text, done.to_dict())
+    return run_demo(Path(out))

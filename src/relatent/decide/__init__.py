@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from relatent.decide.backfill import ExpectedError as ExpectedError
     from relatent.decide.backfill import backfill_order as backfill_order
     from relatent.decide.backfill import plan_backfill as plan_backfill
+    from relatent.decide.evaluation import ItemScores as ItemScores
+    from relatent.decide.evaluation import evaluate_items as evaluate_items
     from relatent.decide.evaluation import evaluate_spaces as evaluate_spaces
     from relatent.decide.options import OptionScores as OptionScores
     from relatent.decide.options import Search as Search

@@ -11,15 +11,18 @@ import numpy as np
 import pyarrow as pa
 
 from relatent._array import suggest
-from relatent._terminal import stages
+from relatent._terminal import Result, render, stages
 from relatent.decide.options import CANDIDATES, Search, score_options
 from relatent.decide.relevance import Relevance
 from relatent.decide.rule import Cost, Rule
 from relatent.decide.storage import Storage, storage_costs
 from relatent.decide.verdict import Verdict, verdict_of
 from relatent.evaluate.checks import check_fewer
+from relatent.evaluate.retrieval import maxsim, reciprocal_ranks
 from relatent.spaces.join import Matched, match_keys
 from relatent.spaces.keys import key_hashes
+from relatent.spaces.multi_space import MultiSpace, vector_keys
+from relatent.spaces.multi_vectors import MultiVectors
 from relatent.spaces.space import Space
 from relatent.translate import Translator
 from relatent.translate.files import check_translator, warn_two_sided
@@ -186,3 +189,50 @@ def slice_labels(name: str, source: Space, target: Space, matched: Matched, rows
             return np.asarray([str(value) for value in values.to_pylist()])
     every = dict.fromkeys([*source.others.column_names, *target.others.column_names])
     raise ValueError(f"There is no column {name!r} to slice by.{suggest(name, every)}")
+
+
+@dataclass(frozen=True)
+class ItemScores(Result):
+    """How well items of several vectors find themselves by MaxSim among the target's, before and after translation."""
+
+    items: int
+    untranslated: float | None
+    """Mean reciprocal rank; None where the two models have different dimensions."""
+    translated: float
+    ceiling: float
+    """That of the target's own vectors."""
+
+    def __str__(self) -> str:
+        before = "–" if self.untranslated is None else f"{self.untranslated:.3f}"
+        rows = [("untranslated", before), ("translated", f"{self.translated:.3f}"), ("ceiling", f"{self.ceiling:.3f}")]
+        return f"{render(('queries', 'MRR'), rows)}\nMaxSim over {self.items:,} items that both files have."
+
+
+def evaluate_items(
+    translator: Translator, source: MultiSpace, target: MultiSpace, *, accept: bool = False
+) -> ItemScores:
+    """Search each source item, as it is and translated, by MaxSim among the target's items that were not fitted on."""
+    check_translator(translator)
+    if accept:
+        translator.accept(source).accept(target)
+    translator.endpoints_.check(source, "source")
+    translator.endpoints_.check(target, "target")
+    keys, queries, documents = source.matched(target)
+    seen = np.isin(key_hashes(vector_keys(keys, queries)), translator.seen_keys_)
+    unseen = np.flatnonzero(~np.logical_or.reduceat(seen, queries.offsets[:-1]))
+    if not len(unseen):
+        raise ValueError(
+            f"The translator was fitted on all {len(keys)} items in common: expected others to evaluate it by."
+        )
+    queries, documents = (MultiVectors.of([side[int(i)] for i in unseen]) for side in (queries, documents))
+    same = queries.vectors.shape[1] == documents.vectors.shape[1]
+    return ItemScores(
+        len(queries),
+        _mrr(queries, documents) if same else None,
+        _mrr(queries.map(translator.transform), documents),
+        _mrr(documents, documents),
+    )
+
+
+def _mrr(queries: MultiVectors, documents: MultiVectors) -> float:
+    return float(np.mean(reciprocal_ranks(maxsim(queries, documents), np.arange(len(queries)))))

@@ -60,7 +60,7 @@ class Rule:
 class Cost:
     """What re-embedding takes, and what it may take.
 
-    ``price`` is per million rows, in the currency of ``budget``. Give a price, a speed, or both.
+    ``price_per_million`` rows is in the currency of ``budget``. Give a price, a speed, or both.
 
     >>> print(Cost(3_600_000, rows_per_second=100))
     3,600,000 rows take 10 hours
@@ -70,17 +70,17 @@ class Cost:
 
     rows: int
     rows_per_second: float | None = None
-    price: float | None = None
+    price_per_million: float | None = None
     max_hours: float = 24.0
     budget: float = 100.0
 
     def __post_init__(self) -> None:
-        if self.rows < 1 or (self.rows_per_second is None and self.price is None):
+        if self.rows < 1 or (self.rows_per_second is None and self.price_per_million is None):
             raise ValueError(
                 f"{self.rows} rows to re-embed were given, at {self.rows_per_second} rows per second and a price of "
-                f"{self.price}: expected at least one row, and a speed or a price per million rows."
+                f"{self.price_per_million}: expected at least one row, and a speed or a price per million rows."
             )
-        if (self.rows_per_second or 1) <= 0 or (self.price or 0) < 0:
+        if (self.rows_per_second or 1) <= 0 or (self.price_per_million or 0) < 0:
             raise ValueError("A speed must be above 0 and a price at least 0.")
 
     @property
@@ -91,7 +91,7 @@ class Cost:
     @property
     def total(self) -> float | None:
         """What re-embedding costs."""
-        return None if self.price is None else self.rows * self.price / 1e6
+        return None if self.price_per_million is None else self.rows * self.price_per_million / 1e6
 
     @property
     def allowed(self) -> bool:

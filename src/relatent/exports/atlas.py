@@ -40,7 +40,7 @@ def write(
         raise with_remedy(
             ValueError("No space was given: an atlas shows translated items. Name the vectors to translate:"),
             python="space=.",
-            command="--space.",
+            command="SOURCE, after the translator.",
         )
     source = _read(space)
     rows = [np.asarray(translator.transform(source).vectors, dtype=np.float32)]

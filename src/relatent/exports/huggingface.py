@@ -49,7 +49,7 @@ A translator refuses a `relatent.Space` of another fingerprint, and warns about 
 ## Limits
 
 - It was fitted on {pairs:,} pairs. On texts of another kind, language or length than those it does worse: measure with
-  `relatent evaluate {file} OLD NEW --relevant judged.tsv` on your own data.
+  `relatent evaluate {file} SOURCE TARGET --relevant judged.tsv` on your own data.
 - It keeps at most what the source holds: it cannot add what the source's model did not see.
 - It is for these two models, as they were prepared then: another revision, pooling or prompt is another space.
 {warnings}

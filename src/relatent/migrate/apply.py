@@ -20,7 +20,7 @@ from relatent.migrate.plan import drop_trial
 from relatent.migrate.side import StoredSide, check_fingerprint, stored_side
 from relatent.migrate.state import Manifest, Plan, Work, work_of
 from relatent.migrate.switch import check_not_served
-from relatent.stores import Field, Store, StoreError, open_store
+from relatent.stores import Store, StoreError, open_store
 from relatent.stores.checks import check_no_old
 
 # A run that is killed loses at most the work on this many rows.
@@ -76,8 +76,8 @@ NOT_CONVERGED = (
 
 
 def apply_migration(
-    url: str | os.PathLike[str],
     translator: str | os.PathLike[str],
+    url: str | os.PathLike[str],
     *,
     work: str | os.PathLike[str] | None = None,
     into: str | None = None,
@@ -240,8 +240,10 @@ def _new_plan(
     shard_rows: int,
     rate: float | None,
 ) -> Plan:
-    # A field that exists already is resumed: it is of this translator, and its work folder was lost.
-    field = store.new if store.new is not None else _new_field(side, store, translator, chosen)
+    # A field that exists already is resumed: it is of this translator, and its work folder was lost. The random name
+    # of a new one tells it from any that was dropped, whose manifests may still exist.
+    about = {"migration": uuid4().hex, "date": datetime.now(UTC).isoformat(timespec="seconds")}
+    field = store.new if store.new is not None else side.new_field(store, translator, about, **chosen)
     return Plan(
         migration=uuid4().hex,
         store=str(store.address),
@@ -252,12 +254,6 @@ def _new_plan(
         shards=tuple(store.shards(shard_rows)),
         chunk_rows=None if rate is None else max(1, int(rate)),  # no more than a second's worth
     )
-
-
-def _new_field(side: StoredSide, store: Store, digest: str, chosen: dict[str, str | None]) -> Field:
-    # The random name makes this field another one than any that was dropped, whose manifests may still be there.
-    about = {"migration": uuid4().hex, "date": datetime.now(UTC).isoformat(timespec="seconds")}
-    return side.new_field(store, digest, about, **chosen)
 
 
 def _finished(run: _Run, side: StoredSide, resumed: int, redone: int, removed: int, converged: bool) -> ApplyResult:

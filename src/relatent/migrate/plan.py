@@ -51,7 +51,8 @@ class Rates:
 
 def drop_trial(store: Store) -> None:
     """Remove the field of a trial whose process was killed."""
-    if store.new is not None and store.new.provenance.get("trial"):
+    new = store.new
+    if new is not None and new.provenance.get("trial"):
         store.drop_new()
 
 
@@ -196,14 +197,18 @@ class MigrationPlan:
         said = f"To re-embed, {self.cost}."
         return [f"{said} {few}."] if self.rows < FEW_ROWS and self.cost.allowed else [said]
 
+    def _described(self, field: Field) -> dict[str, Any]:
+        sizes = dict(zip(("bytes", "indexed_bytes"), self.bytes(field), strict=True))
+        return {name: getattr(field, name) for name in ("name", "dim", "dtype", "metric")} | sizes
+
     def to_dict(self) -> dict[str, Any]:
         """Return plain values, for JSON."""
         return {
             "store": self.store,
             "rows": self.rows,
             "translator": self.translator,
-            "served": _about(self.served) | dict(zip(("bytes", "indexed_bytes"), self.bytes(self.served), strict=True)),
-            "new": _about(self.new) | dict(zip(("bytes", "indexed_bytes"), self.bytes(self.new), strict=True)),
+            "served": self._described(self.served),
+            "new": self._described(self.new),
             "rates": {name: getattr(self.rates, name) for name in ("rows", "scan", "translate", "copy")},
             "seconds": self.seconds,
             "reembed": None if self.cost is None else {"hours": self.cost.hours, "cost": self.cost.total},
@@ -215,16 +220,16 @@ class MigrationPlan:
 
 
 def plan_migration(
-    url: str | os.PathLike[str],
     translator: str | os.PathLike[str],
+    url: str | os.PathLike[str],
     *,
     sample: tuple[Space, Space] | None = None,
     relevant: Relevance | None = None,
     min_overlap: float | None = None,
     dtype: str | None = None,
     metric: str | None = None,
-    embed_rate: float | None = None,
-    embed_cost: float | None = None,
+    rows_per_second: float | None = None,
+    price_per_million: float | None = None,
     max_hours: float = 24.0,
     budget: float = 100.0,
     texts: bool = True,
@@ -235,23 +240,24 @@ def plan_migration(
 ) -> MigrationPlan:
     """Return what a migration would take: rows, sizes, time from a trial, the cost of re-embedding, and a verdict.
 
-    ``sample`` are the old and the new model's vectors of the same items, of which the translator has not seen all:
+    ``sample`` are vectors of the translator's source and target for the same items, of which it has not seen all:
     :func:`relatent.decide.evaluate_spaces` decides by them, and by the judged pairs in ``relevant``. ``dtype`` and
-    ``metric`` are those of the new field, as :func:`apply_migration` takes them. ``embed_rate`` is
-    in rows per second, ``embed_cost`` per thousand rows. The trial writes a few rows to a field that is removed again;
+    ``metric`` are those of the new field, as :func:`apply_migration` takes them. ``rows_per_second`` and
+    ``price_per_million`` rows are those of re-embedding. The trial writes a few rows to a field that is removed again;
     without ``trial`` the store is only read.
     """
     fitted, digest = load(translator), hashlib.sha256(Path(translator).read_bytes()).hexdigest()
     side = stored_side(fitted)
     with open_store(url) as store, stages(progress) as stage:
-        stage("looking at the store")
+        stage("reading the store")
         check_fingerprint(side, store, accept=accept)
-        served, rows = store.served, store.count(store.served)
+        served = store.served
+        rows = store.count(served)
         new = side.new_field(store, digest, {}, dtype=dtype, metric=metric)
         advice = side.advice(store, new)
         stage("measuring")
         rates = measure(store, side, new, trial_rows, write=trial)
-    cost = _cost(rows, embed_rate, embed_cost, max_hours, budget) if texts else None
+    cost = _cost(rows, rows_per_second, price_per_million, max_hours, budget) if texts else None
     verdict = None if sample is None else _verdict(side, sample, relevant, min_overlap, cost, accept, progress)
     return MigrationPlan(str(store.address), rows, served, new, digest, rates, advice, verdict, cost, texts)
 
@@ -265,12 +271,11 @@ def _verdict(
     accept: bool,
     progress: bool | None,
 ) -> Verdict:
-    spaces = sample if side.name == "source" else sample[::-1]
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "This translator")  # the advice of the plan covers its two sides
         return evaluate_spaces(
             side.translator,
-            *spaces,
+            *sample,
             role="documents" if side.name == "source" else "queries",
             relevant=relevant,
             rule=Rule(min_overlap=min_overlap),
@@ -280,14 +285,8 @@ def _verdict(
         )
 
 
-def _cost(rows: int, rate: float | None, per_thousand: float | None, max_hours: float, budget: float) -> Cost | None:
-    if (rate is None and per_thousand is None) or not rows:
-        return None
-    return Cost(rows, rate, None if per_thousand is None else 1_000 * per_thousand, max_hours, budget)
-
-
-def _about(field: Field) -> dict[str, Any]:
-    return {name: getattr(field, name) for name in ("name", "dim", "dtype", "metric")}
+def _cost(rows: int, speed: float | None, price: float | None, max_hours: float, budget: float) -> Cost | None:
+    return Cost(rows, speed, price, max_hours, budget) if rows and (speed, price) != (None, None) else None
 
 
 def _size(count: float) -> str:

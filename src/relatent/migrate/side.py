@@ -126,24 +126,24 @@ def translated(translate: BatchTranslator, vectors: np.ndarray) -> np.ndarray:
 
 def sample_vectors(store: Store, rows: int = SAMPLE_ROWS) -> np.ndarray:
     """Read a few rows, spread over the served field."""
-    shards = store.shards(PLACE_ROWS)
+    served, shards = store.served, store.shards(PLACE_ROWS)
     if len(shards) < SAMPLE_PLACES:
-        shards = store.shards(max(1, -(-store.count(store.served) // SAMPLE_PLACES)))
+        shards = store.shards(max(1, -(-store.count(served) // SAMPLE_PLACES)))
     places = np.unique(np.linspace(0, len(shards) - 1, SAMPLE_PLACES).astype(int))
     take = max(1, rows // len(places))
-    first = (next(iter(_readable(store, shards[place], take)), None) for place in places)
+    first = (next(iter(_readable(store, served, shards[place], take)), None) for place in places)
     found = [chunk for chunk in first if chunk is not None and len(chunk)]
-    return np.concatenate(found) if found else np.empty((0, store.served.dim), dtype=np.float32)
+    return np.concatenate(found) if found else np.empty((0, served.dim), dtype=np.float32)
 
 
 def check_fingerprint(side: StoredSide, store: Store, *, accept: bool = False) -> None:
     """Refuse a store whose vectors are not of the side that the translator takes from it."""
-    known = store.served.provenance
-    recorded = Fingerprint(store.served.dim, known.get("model"), known.get("revision"))
+    served = store.served
+    recorded = Fingerprint(served.dim, served.provenance.get("model"), served.provenance.get("revision"))
     sample = sample_vectors(store)
     space = Space(sample, name=str(store.address), fingerprint=recorded)
     ends = side.translator.endpoints_
-    if accept and store.served.dim == getattr(ends, side.name).dim:
+    if accept and served.dim == getattr(ends, side.name).dim:
         side.translator.accept(space)
     try:
         ends = side.translator.endpoints_
@@ -169,9 +169,9 @@ def _wrong_way(side: StoredSide, store: Store) -> StoreError:
     )
 
 
-def _readable(store: Store, shard: Any, rows: int) -> Any:
+def _readable(store: Store, served: Field, shard: Any, rows: int) -> Any:
     """Return the vectors of a shard in chunks, without rows that cannot be read."""
-    for chunk in store.scan(store.served, shard=shard, rows=rows, unreadable=lambda *_: None):
+    for chunk in store.scan(served, shard=shard, rows=rows, unreadable=lambda *_: None):
         yield chunk.vectors
 
 

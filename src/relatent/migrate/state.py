@@ -25,6 +25,7 @@ from relatent.spaces.keys import key_hashes
 from relatent.spaces.sample import STEP, splitmix64
 from relatent.stores import Address, Field, Shard, Store, StoreError, open_store
 from relatent.stores.checks import lock_file
+from relatent.stores.fields import plain_field
 from relatent.translate import Translator
 from relatent.translate.files import check_translator
 
@@ -137,7 +138,7 @@ class Plan:
         """Return plain values."""
         bounds = [[_plain_key(shard.low), _plain_key(shard.high)] for shard in self.shards]
         plain = {name: getattr(self, name) for name in ("migration", "store", "translator", "side", "chunk_rows")}
-        return plain | {"served": _plain_field(self.served), "field": _plain_field(self.field), "shards": bounds}
+        return plain | {"served": plain_field(self.served), "field": plain_field(self.field), "shards": bounds}
 
     @staticmethod
     def from_json(saved: Mapping[str, Any]) -> Plan:
@@ -170,10 +171,6 @@ class Manifest:
         """Rebuild from what :meth:`to_json` returned."""
         digests = {name: Digest.from_json(saved[name]) for name in ("read", "written")}
         return Manifest(**{**saved, **digests, "reasons": tuple(saved["reasons"])})
-
-
-def _plain_field(field: Field) -> dict[str, Any]:
-    return asdict(field) | {"provenance": dict(field.provenance)}
 
 
 def _plain_key(key: Any) -> Any:

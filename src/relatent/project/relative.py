@@ -238,7 +238,7 @@ def project_space(
     """
     fitted = RelativeProjection(similarity, normalize=normalize, output=output).fit(_anchors(space, anchors))
     known = fitted.fingerprint_
-    map_space(space, path, fitted.transform, known, overwrite=overwrite, progress=progress)
+    map_space(fitted.transform, space, path, known, overwrite=overwrite, progress=progress)
     return known
 
 

@@ -46,7 +46,7 @@ Similarity = Callable[[Array, Array], Array]
 
 
 def _rowwise(similarity: Callable[..., Array]) -> Callable[..., Array]:
-    """Mark a similarity that looks at each row of x alone, so that x may be given in chunks."""
+    """Mark a similarity that depends on each row of x alone, so that x may be given in chunks."""
     similarity.rowwise = True  # type: ignore[attr-defined]
     return similarity
 

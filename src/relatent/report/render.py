@@ -55,7 +55,7 @@ def check_report_path(path: str | os.PathLike[str]) -> str:
     """
     suffix = Path(path).suffix.lower()
     if suffix not in RENDERERS:
-        raise FileError(f"{path} is not a name of a report: expected one that ends in {', '.join(RENDERERS)}.")
+        raise FileError(f"{path} is not the name of a report: expected a name that ends in {', '.join(RENDERERS)}.")
     return suffix
 
 

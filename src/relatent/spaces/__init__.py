@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from relatent.spaces.keys import held_out as held_out
     from relatent.spaces.keys import key_hashes as key_hashes
     from relatent.spaces.keys import key_texts as key_texts
+    from relatent.spaces.multi_space import MultiSpace as MultiSpace
     from relatent.spaces.multi_vectors import MultiVectors as MultiVectors
     from relatent.spaces.multi_vectors import token_pairs as token_pairs
     from relatent.spaces.normalize import Normalizer as Normalizer
@@ -34,5 +35,5 @@ if TYPE_CHECKING:
     from relatent.spaces.probe import SpaceWarning as SpaceWarning
     from relatent.spaces.quantize import Quantizer as Quantizer
     from relatent.spaces.space import Space as Space
-
-__getattr__, __dir__, __all__ = attach(__name__)
+else:
+    __getattr__, __dir__, __all__ = attach(__name__)

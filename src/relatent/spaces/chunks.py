@@ -23,8 +23,8 @@ else:
 
 # A chunk of about this size fills the caches of a matrix product and leaves room for several in memory.
 CHUNK_BYTES = 32 * 2**20
-# A row group of up to so many rows, the most that common writers make, is read by one worker.
-LONGEST_GROUP = 2**20
+# A row group of up to this many rows, the maximum of common writers, is read by one worker.
+MAX_GROUP_ROWS = 2**20
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Layout:
     key: str | None = "key"
     order: tuple[str, ...] = ()
     guessed: bool = False
-    """Whether the key column was found by its name, rather than named by a person: then its keys must be unique."""
+    """Whether the key column was found by its name, rather than given by the user: then its keys must be unique."""
     quantizer: Quantizer | None = None
     """How the vectors are coded in the file; None where they stand as they are."""
 
@@ -160,7 +160,7 @@ class Joined:
 
 
 def chunk_rows(dim: int, dtype: np.dtype, size: int | None = None) -> int:
-    """Return the rows of a chunk: as asked, or so many as make 32 MiB."""
+    """Return the rows of a chunk: as asked, or as many as make 32 MiB."""
     if size is None:
         return max(1, min(CHUNK_BYTES // max(1, dim * dtype.itemsize), 1_000_000))
     if isinstance(size, bool) or int(size) != size or size < 1:
@@ -199,13 +199,13 @@ def row_ranges(count: int, size: int, entries: Sequence[int] | None = None) -> l
     edges = [0]
     for entry in [*(range(size, count, size) if entries is None else entries[1:]), count]:
         if entry - edges[-1] >= size or entry == count:
-            parts = max(1, -(-(entry - edges[-1]) // LONGEST_GROUP)) if entries is not None else 1
+            parts = max(1, -(-(entry - edges[-1]) // MAX_GROUP_ROWS)) if entries is not None else 1
             edges += np.linspace(edges[-1], entry, parts + 1).astype(int).tolist()[1:]
     return [(a, b) for a, b in pairwise(edges) if a < b] or [(0, 0)]
 
 
 def empty_others(rows: int) -> pa.Table:
-    """Return a table of so many rows and no column."""
+    """Return a table of n rows and no column."""
     return pa.table({"_": pa.nulls(rows)}).select([])
 
 
@@ -265,6 +265,6 @@ def _stacked(tables: list[pa.Table], names: list[str]) -> pa.Table:
             except pa.ArrowException as error:
                 raise ValueError(
                     f"Column {given.name!r} is {known.type} in {names[0]} and {given.type} in {name}: expected one "
-                    "type throughout. Read the files apart, or write one of them anew."
+                    "type throughout. Read the files apart, or write one of them again."
                 ) from error
     return pa.concat_tables([table.cast(first) for table in tables])

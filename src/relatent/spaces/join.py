@@ -1,4 +1,4 @@
-"""Join two spaces on keys, so that row i means the same in both, and say what was left out.
+"""Join spaces on keys, so that row i means the same in all of them, and report what was left out.
 
 Keys are compared by their texts (:func:`relatent.spaces.keys.key_texts`): 7 and "7" are the same key. A key column that
 was found by its name (:data:`relatent.spaces.io.columns.KEY_NAMES`) must be unique, which is checked here, where
@@ -51,7 +51,7 @@ class Matched:
         return len(self.x_rows)
 
     def summary(self) -> str:
-        """Say in words what was joined on, how many rows matched, and how many were left out on each side."""
+        """Return what was joined on, how many rows matched, and how many were left out on each side, as text."""
         if self.on is None:
             return f"{len(self):,} rows paired by row order"
         columns = f"column {self.on[0]!r}" if self.on[0] == self.on[1] else f"columns {self.on[0]!r} and {self.on[1]!r}"
@@ -227,10 +227,10 @@ def _listed(keys: pa.Array) -> np.ndarray:
     return np.asarray(keys.to_numpy(zero_copy_only=False))
 
 
-def _some(keys: Iterable[object], most: int = 3) -> str:
+def _some(keys: Iterable[object], max_keys: int = 3) -> str:
     listed = list(keys)
-    return ", ".join(repr(k.item() if hasattr(k, "item") else k) for k in listed[:most]) + (
-        " …" if len(listed) > most else ""
+    return ", ".join(repr(k.item() if hasattr(k, "item") else k) for k in listed[:max_keys]) + (
+        " …" if len(listed) > max_keys else ""
     )
 
 

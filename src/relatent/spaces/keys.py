@@ -57,7 +57,7 @@ def key_texts(keys: Iterable[Any] | pa.Array | pa.ChunkedArray) -> pa.Array:
 
 
 def key_values(keys: Iterable[Any] | pa.Array | pa.ChunkedArray) -> pa.Array:
-    """Return keys as a person knows them: integers as they are, all others as their texts."""
+    """Return keys for display: integers as they are, all others as their texts."""
     column = _decoded(_one_array(keys if isinstance(keys, pa.Array | pa.ChunkedArray) else as_column(keys)))
     return column if kinds.is_integer(column.type) else key_texts(column)
 

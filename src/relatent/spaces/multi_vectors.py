@@ -57,7 +57,7 @@ class MultiVectors:
         """Read a column of lists of vectors, as Arrow, Parquet and Lance hold them."""
         from relatent.spaces.io.columns import as_matrix as lists_as_matrix
 
-        array = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+        array = column.combine_chunks() if hasattr(column, "combine_chunks") else column
         if array.null_count:
             raise ValueError(f"{array.null_count} items are null: leave out items without vectors.")
         sizes = array.value_lengths().to_numpy(zero_copy_only=False)

@@ -30,14 +30,14 @@ SEED = 20_261_117
 # Rows that a probe takes from one chunk, spread evenly over it.
 ROWS_PER_CHUNK = 1_024
 # Fewer rows than this say little.
-ENOUGH_ROWS = 20
+MIN_ROWS = 20
 # At least this much agreement is one space, less than that is another; between them it may be either.
 SAME, FOREIGN = 0.45, 0.02
 # A probe that could reach no more agreement than this with its own space cannot tell: the space is isotropic.
 TELLING = 0.2
 # Mean norms that differ by more than the first factor are suspicious, by more than the second another space.
 NORM_UNSURE, NORM_FOREIGN = 4.0, 20.0
-# A file is probed in this many blocks of so many rows, and a folder in one block of at most so many files.
+# A file is probed in BLOCKS blocks of BLOCK_ROWS rows, and a folder in one block of at most MAX_FILES files.
 BLOCKS, BLOCK_ROWS, MAX_FILES = 8, 128, 64
 # Squares of larger numbers, and sums of them, may overflow.
 HUGE = 1e100
@@ -89,7 +89,7 @@ class Probe:
 
 
 class ProbeBuilder:
-    """Collects a probe over chunks, looking at a few rows of each."""
+    """Collects a probe over chunks, from a few rows of each."""
 
     def __init__(self, directions: int = DIRECTIONS) -> None:
         self._rows, self._directions = 0, directions
@@ -128,7 +128,7 @@ class ProbeBuilder:
 def probed_ranges(starts: Sequence[int]) -> list[tuple[int, int]]:
     """Return which rows of files to probe, given their first rows and the end: a few blocks, spread over all of them.
 
-    Of many files, so many are looked at that the cost stays bounded, spread over all.
+    Of many files, at most MAX_FILES are read, spread over all, so that the cost stays bounded.
 
     >>> probed_ranges([0, 100_000])[:2], len(probed_ranges([0, 100_000]))
     ([(0, 128), (14267, 14395)], 8)
@@ -155,7 +155,7 @@ def find_change(blocks: Sequence[ProbeBuilder], dim: int) -> tuple[int, Match] |
     found = []
     for place, *sides in parts:
         before, after = (sum((blocks[j] for j in side), ProbeBuilder()).probe() for side in sides)
-        if before is not None and after is not None and min(before.rows, after.rows) >= ENOUGH_ROWS:
+        if before is not None and after is not None and min(before.rows, after.rows) >= MIN_ROWS:
             found.append((place, compare_probes(before, after, dim)))
     foreign = [(place, match) for place, match in found if not match]
     return min(foreign, key=lambda one: one[1].agreement or 0.0, default=None)
@@ -212,7 +212,7 @@ def drift(before: Probe, after: Probe) -> tuple[float, float]:
 
 
 def surely_same(a: Probe, b: Probe, dim: int) -> bool:
-    """Return whether probes along a few directions settle that they are of one space, as all directions would.
+    """Return whether probes along a few directions are enough to tell that they are of one space.
 
     They do if they agree, or if they are so flat that no number of directions could tell.
     """
@@ -273,5 +273,5 @@ def _rounded(values: np.ndarray, digits: int = 4) -> np.ndarray:
     return np.where(np.isfinite(rounded), rounded, values)
 
 
-def _spaced(n: int, most: int) -> np.ndarray:
-    return np.linspace(0, n - 1, min(n, most)).round().astype(np.intp)
+def _spaced(n: int, max_rows: int) -> np.ndarray:
+    return np.linspace(0, n - 1, min(n, max_rows)).round().astype(np.intp)

@@ -11,7 +11,6 @@ import numpy as np
 
 from relatent._array import as_matrix, suggest, to_numpy
 from relatent.spaces.chunks import Chunk, Rows
-from relatent.spaces.fingerprint import Fingerprint
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -21,7 +20,7 @@ KINDS = ("int8", "uint8", "binary")
 NUMBER_BYTES = {"float32": 4.0, "float16": 2.0, "int8": 1.0, "uint8": 1.0, "binary": 1 / 8}
 # The smallest and the largest code.
 LIMITS = {"int8": (-127, 127), "uint8": (0, 255)}
-# Coordinates beyond this quantile are cut off, so that one outlier does not spoil the scale of all.
+# Coordinates beyond this quantile are clipped, so that one outlier does not spoil the scale of all.
 INSIDE = 0.9999
 
 
@@ -59,7 +58,7 @@ class Quantizer:
 
     @staticmethod
     def fit(vectors: Any, kind: str, *, center: bool = False) -> Quantizer:
-        """Find the scale of some vectors; others that lie beyond it are cut off."""
+        """Find the scale of some vectors; others that lie beyond it are clipped."""
         x = to_numpy(as_matrix(vectors, "vectors")).astype(np.float64)
         if kind == "int8":
             return Quantizer(kind, x.shape[1], _positive(float(np.quantile(np.abs(x), INSIDE)) / 127))
@@ -76,7 +75,7 @@ class Quantizer:
 
     @property
     def range(self) -> tuple[float, float]:
-        """The smallest and the largest coordinate that 8-bit codes can stand for; what lies beyond is cut off."""
+        """The smallest and the largest coordinate that 8-bit codes can stand for; what lies beyond is clipped."""
         low, high = (float(self.offset) + self.scale * code for code in LIMITS[self.kind])
         return low, high
 
@@ -123,24 +122,10 @@ class DecodedRows:
             raise ValueError(f"The codes have {rows.shape[1]} bytes: expected {quantizer.nbytes} of {quantizer.dim}-d.")
         self._rows, self._quantizer = rows, quantizer
         self.shape, self.dtype = (rows.shape[0], quantizer.dim), np.dtype(np.float32)
-
-    @property
-    def layout(self) -> Any:
-        """How the columns are named."""
-        return self._rows.layout
-
-    @property
-    def fingerprint(self) -> Fingerprint | None:
-        """What is recorded of the space."""
-        return self._rows.fingerprint
-
-    @property
-    def schema(self) -> pa.Schema:
-        """The types of the other columns."""
-        return self._rows.schema
+        self.layout, self.fingerprint, self.schema = rows.layout, rows.fingerprint, rows.schema
 
     def chunks(self, start: int, stop: int, size: int) -> Iterator[Chunk]:
-        """Read and decode so many rows at a time."""
+        """Read and decode the rows from start to stop, ``size`` at a time."""
         for chunk in self._rows.chunks(start, stop, size):
             yield chunk.with_vectors(self._quantizer.decode(chunk.vectors.reshape(len(chunk), self._quantizer.nbytes)))
 

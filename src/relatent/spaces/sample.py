@@ -36,7 +36,7 @@ def shuffled_rows(rows: int | np.ndarray, max_rows: int, seed: int | np.random.G
 
 @dataclass(frozen=True, eq=False)
 class Sample:
-    """Some parallel rows of two arrays, or all of them, copied out when they are first looked at."""
+    """Some parallel rows of two arrays, or all of them, copied when they are first used."""
 
     all_x: np.ndarray
     all_y: np.ndarray

@@ -190,7 +190,7 @@ class Space:
         return (replace(chunk, layout=self.layout) for chunk in chunks)
 
     def ranges(self, rows: int) -> list[tuple[int, int]]:
-        """Cut the space into ranges of about so many rows that can be read apart at no extra cost.
+        """Divide the space into ranges of about ``rows`` rows that can be read independently at no extra cost.
 
         They depend on the space alone, not on who reads them.
 

@@ -162,7 +162,7 @@ def stitch_space(
     for space, _ in readers.values():  # before anything is written
         _check_column(space, truth)
     known = Fingerprint(dim=len(head.weight), model=f"scores of {len(head.weight)} classes")
-    map_space(source, path, read, known, column=("prediction", head.best), overwrite=overwrite, progress=progress)
+    map_space(read, source, path, known, column=("prediction", head.best), overwrite=overwrite, progress=progress)
     right = {
         name: np.concatenate([*_right(space, read_rows, head, str(truth), translator.seen_keys_)])
         for name, (space, read_rows) in readers.items()

@@ -64,12 +64,16 @@ class Hits:
 
 @dataclass(frozen=True)
 class Form:
-    """One kind of URL of a store, for the documentation: what it opens, what the new field is and what a switch is."""
+    """One kind of URL of a store, for the tables of the documentation."""
 
     title: str
     url: str
     new_field: str
     switch: str
+    reads: str
+    """What an application does before the cutover, so that it follows it."""
+    dropped: str
+    """What is gone once the old field is dropped."""
 
 
 @dataclass(frozen=True)
@@ -115,6 +119,7 @@ class Store(Checks, ABC):
     extra: ClassVar[str]
     """The extra that installs what it needs."""
     forms: ClassVar[tuple[Form, ...]]
+    """Its kinds of URLs."""
     writes_while_read: ClassVar[bool] = False
     """Whether one thread may write to the new field while another scans."""
     compares_codes: ClassVar[bool] = False

@@ -27,7 +27,7 @@ import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -51,7 +51,14 @@ TEXT = pa.large_string()
 # A switch is in the middle for some milliseconds. Who finds it there after PATIENCE seconds checks whether it is dead;
 # one that is alive is waited for up to MAX_WAIT.
 PATIENCE, MAX_WAIT, PAUSE = 2.0, 60.0, 0.02
-RENAMED = "two collections renamed, one after the other"
+SERVER = Form(
+    "Chroma",
+    "chroma://host:8000/collection",
+    "a companion collection",
+    "two collections renamed, one after the other: for a moment there is none of the served name",
+    "gets the collection by its name",
+    "the old collection, with its documents and metadata",
+)
 
 
 @dataclass(frozen=True)
@@ -99,10 +106,7 @@ class ChromaStore(Store):
 
     schemes = ("chroma",)
     extra = "chroma"
-    forms = (
-        Form("Chroma", "chroma://host:8000/collection", "a companion collection", RENAMED),
-        Form("Chroma, embedded", "chroma:///folder/collection", "a companion collection", RENAMED),
-    )
+    forms = (SERVER, replace(SERVER, title="Chroma, embedded", url="chroma:///folder/collection"))
     no_codes = "Chroma holds no smaller numbers than float32: choose it, or a translator to fewer coordinates."
     searches_exactly = False
 

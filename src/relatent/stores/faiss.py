@@ -64,7 +64,16 @@ class FaissStore(Store):
     schemes = ("faiss",)
     suffixes = (".faiss",)
     extra = "faiss"
-    forms = (Form("FAISS", "faiss:///folder/index.faiss", "an index file beside", "one rename"),)
+    forms = (
+        Form(
+            "FAISS",
+            "faiss:///folder/index.faiss",
+            "an index file beside",
+            "one rename onto the path",
+            "opens the index file as before",
+            "the old index file",
+        ),
+    )
     holds = dict.fromkeys(("float32", "float16", "int8", "uint8"), NUMERIC_METRICS)
     writes_while_read = True
     # Less than what the system maps again each time it is asked for; what is scanned becomes a part.

@@ -104,7 +104,16 @@ class LanceStore(Store):
     schemes = ("lance",)
     suffixes = (".lance",)
     extra = "lance"
-    forms = (Form("Lance, LanceDB", "lance:///folder/table.lance", "a column", "two columns renamed in one version"),)
+    forms = (
+        Form(
+            "Lance, LanceDB",
+            "lance:///folder/table.lance",
+            "a column",
+            "two columns renamed in one version",
+            "reads the column as before",
+            "the column, from the latest version on; earlier versions keep it until they are cleaned up",
+        ),
+    )
     holds = dict.fromkeys(("float32", "float16"), NUMERIC_METRICS)
     no_codes = (
         "Lance compares no 8-bit codes that it is given: have its index code float16 vectors (`?index=IVF_HNSW_SQ`)."

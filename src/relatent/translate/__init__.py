@@ -21,11 +21,6 @@ if TYPE_CHECKING:
     from relatent.translate.overview import describe as describe
     from relatent.translate.pair_audit import audit as audit
     from relatent.translate.pairs import Pairs as Pairs
-    from relatent.translate.tokens import TokenScores as TokenScores
-    from relatent.translate.tokens import evaluate_tokens as evaluate_tokens
-    from relatent.translate.tokens import fit_tokens as fit_tokens
-    from relatent.translate.tokens import read_tokens as read_tokens
-    from relatent.translate.tokens import translate_tokens as translate_tokens
     from relatent.translate.translator import Translator as Translator
     from relatent.translate.unpaired import align_unpaired as align_unpaired
 else:

@@ -10,7 +10,7 @@ import numpy as np
 
 from relatent._errors import with_remedy
 from relatent.spaces.fingerprint import Fingerprint
-from relatent.spaces.probe import ENOUGH_ROWS, Match, SpaceWarning, probe_of, surely_same
+from relatent.spaces.probe import MIN_ROWS, Match, SpaceWarning, probe_of, surely_same
 from relatent.spaces.space import Space
 
 # Rows of an array that are checked: enough to tell, few beside what a translation costs.
@@ -76,7 +76,7 @@ class Endpoints:
         that is isotropic, as after whitening, can be told by its norms only.
         """
         expected = self.source if side == "source" else self.target
-        if len(x) < ENOUGH_ROWS or expected.probe is None or x.shape[1] != expected.dim:
+        if len(x) < MIN_ROWS or expected.probe is None or x.shape[1] != expected.dim:
             return
         sample = x[np.linspace(0, len(x) - 1, min(len(x), ROWS_CHECKED)).astype(np.intp)]
         screened = probe_of(sample, DIRECTIONS_SCREENED)

@@ -19,7 +19,7 @@ from relatent.translate.likelihood import LikelihoodPath
 from relatent.translate.translator import Translator
 from relatent.translate.unpaired import Matches, in_principal_axes, mutual_matches, refine_matches, refine_rotation
 
-LEAST_KNOWN, GATE_FOLDS = 10, 4
+MIN_KNOWN, GATE_FOLDS = 10, 4
 # Rounds of assignment and of the likelihood ratio; the gate, which repeats them for each fold, makes do with fewer.
 ROUNDS, GATE_ROUNDS = (40, 6), (16, 2)
 # Principal axes of each side. A rotation matches no better with more; the likelihood ratio uses nearly all.
@@ -78,7 +78,7 @@ def grow_pairs(
     2. The likelihood ratio (:class:`relatent.translate.likelihood.LikelihoodRatio`) is fitted six times to the rows
        that choose each other.
 
-    The gate: all of this is repeated with a quarter of the known pairs held out, four times. It says ``succeeded`` if
+    The gate: all of this is repeated with a quarter of the known pairs held out, four times. ``succeeded`` is true if
     their ranks improve over the likelihood ratio on the other known pairs, and reach the top 2.5 % of y (of ten
     known pairs: 5 %), both by the geometric mean. ``progress`` shows a bar (None: on a terminal only).
 
@@ -119,8 +119,8 @@ def _checked_known(known: Any, n: int, m: int) -> np.ndarray:
             raise ValueError(f"known names rows {np.min(r)}…{np.max(r)} of {name}, which has rows 0…{count - 1}.")
         if len(np.unique(r)) < len(r):
             raise ValueError(f"known names a row of {name} twice: give each row one partner.")
-    if len(rows[0]) < LEAST_KNOWN:
-        raise ValueError(f"There are {len(rows[0])} known pairs: expected at least {LEAST_KNOWN}, better 20 to 50.")
+    if len(rows[0]) < MIN_KNOWN:
+        raise ValueError(f"There are {len(rows[0])} known pairs: expected at least {MIN_KNOWN}, better 20 to 50.")
     return np.stack(rows, axis=1)
 
 

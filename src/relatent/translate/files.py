@@ -17,6 +17,7 @@ from relatent.spaces.fingerprint import Fingerprint
 from relatent.spaces.io.columns import Batch, BatchVectors, batch_vectors, with_vectors
 from relatent.spaces.io.files import AnyPath, check_new, writes_folder
 from relatent.spaces.io.mapping import job_hash, map_space, write_parts
+from relatent.spaces.multi_space import MultiSpace
 from relatent.spaces.quantize import Quantizer
 from relatent.spaces.space import Space
 from relatent.steps import Map
@@ -57,16 +58,21 @@ def translate_space(
     there = side == "target" and translator.target_map_ is None
     width = translate.dims[1]
     known = space.fingerprint if there else translator.endpoints_.outcome(width)
-    if writes_folder(path, format) and quantize is None:
+    if isinstance(space, MultiSpace):
+        check_new(path, space, overwrite=overwrite)
+        if quantize is not None:
+            raise ValueError("Codes of several vectors per item cannot be written: translate without quantize.")
+        space.map(translate.vectors, path, known, overwrite=overwrite)
+    elif writes_folder(path, format) and quantize is None:
         check_new(path, space, overwrite=overwrite)
         job = job_hash(space, translate.hash, known)
         write_parts(space, Path(path), translate.vectors, known, job, engine=engine or Serial(), progress=progress)
     else:
         _check_one_writer(path, engine)
         map_space(
+            translate.vectors,
             space,
             path,
-            translate.vectors,
             known,
             format=format,
             quantize=quantize,

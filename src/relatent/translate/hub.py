@@ -107,13 +107,13 @@ class Hub(ClassNamePrefixFeaturesOutMixin, _SetOutputMixin, BaseEstimator):
         return self
 
     def add(self, name: str, anchors: Array | Space) -> Self:
-        """Tie one more space to the hub, by the same anchors in the same order. No other space is moved.
+        """Tie one more space to the hub, by the same anchors in the same order. No other map changes.
 
         The anchors are found by their keys where the hub was fitted on keys and the space has them.
         """
         self._check_fitted()
         if name in self.spokes_:
-            raise ValueError(f"The hub already has a space {name!r}: choose another name, or fit anew.")
+            raise ValueError(f"The hub already has a space {name!r}: choose another name, or fit again.")
         if self.codes_ is None:
             raise ValueError(
                 'This hub was saved without its anchors\' codes: save it with anchors="codes" to add to it.'

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +17,7 @@ from relatent.spaces.chunks import chunk_rows
 from relatent.spaces.join import Matched, match_keys, row_blocks
 from relatent.spaces.keys import held_out as is_held_out
 from relatent.spaces.keys import key_hashes
+from relatent.spaces.multi_space import MultiSpace
 from relatent.spaces.space import Space
 from relatent.translate.goals import Selection
 from relatent.translate.overview import NO_RELATION, concerns, unexplained
@@ -95,8 +96,13 @@ def join_pairs(
 ) -> JoinedPairs:
     """Sum up the pairs of the keys that two spaces share, as :meth:`relatent.Translator.fit` describes.
 
-    ``options`` are those of :meth:`relatent.Pairs.of`. Keys are joined; vectors are streamed.
+    ``options`` are those of :meth:`relatent.Pairs.of`. Keys are joined; vectors are streamed. Items of several vectors
+    are paired vector by vector, and held out as a whole.
     """
+    if isinstance(source, MultiSpace) and isinstance(target, MultiSpace):
+        x, y, left_out = source.fit_on(target, held_out or 0.0)
+        joining: dict[str, Any] = {"max_pairs": max_pairs, "anchors": anchors, "force": force, "engine": engine}
+        return replace(join_pairs(x, y, options, progress=progress, **joining), held_out=left_out)
     with stages(progress) as stage:
         stage("joining keys")
         matched = match_keys(source, target)
@@ -146,7 +152,7 @@ def _refuse_unrelated(pairs: Pairs) -> None:
             "target's variance unexplained in cross-validation. The likely cause is wrong pairs: keys that do not mean "
             "the same in both files, or rows in another order. Check the keys."
         )
-        raise with_remedy(error, python="To fit anyway, say force=True.", command="To fit anyway, add --force.")
+        raise with_remedy(error, python="To fit anyway, use force=True.", command="To fit anyway, add --force.")
 
 
 def _first(rows: np.ndarray, hashes: np.ndarray, limit: int) -> np.ndarray:

@@ -13,7 +13,7 @@ from relatent.summary import Summary
 from relatent.translate.pairs import NormalizedPairs
 
 PENALTIES: tuple[float, ...] = tuple(float(p) for p in np.logspace(-9, 3, 97))
-# From so many pairs on, leaving each out in turn takes long for every penalty, and approximations of it are good.
+# From this many pairs on, leaving each out in turn takes long for every penalty, and approximations of it are good.
 LONG = 2_000
 
 

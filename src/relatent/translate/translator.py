@@ -18,8 +18,6 @@ from sklearn.utils.validation import validate_data
 from relatent._array import Array, as_matrix, as_parallel, as_rows, like, to_numpy
 from relatent._linalg import pseudo_inverse
 from relatent._saved import Saved, read_saved, understood, write_saved
-from relatent.project.codes import needs_matrix_target
-from relatent.spaces.keys import key_hashes
 from relatent.spaces.space import Space
 from relatent.steps import Map
 from relatent.translate.endpoints import Endpoints, Side, check_side
@@ -230,6 +228,7 @@ class Translator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         first, ids, endpoints = not hasattr(self, "parts_"), None, None
         if isinstance(X, Space) and isinstance(y, Space):
             from relatent.spaces.join import parallel
+            from relatent.spaces.keys import key_hashes
 
             endpoints, joined = Endpoints.of(X, y), parallel(X, y)
             ids = key_hashes(joined.keys) if X.has_keys else None
@@ -239,7 +238,7 @@ class Translator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         if first:
             self.endpoints_ = endpoints or Endpoints.of(to_numpy(x), to_numpy(y))
             self.parts_, self.n_pairs_, self.seen_keys_ = [], 0, NO_KEYS
-        options = self._pairs_options(self.parts_[0].size if self.parts_ else size)
+        options = self.parts_[0].options if self.parts_ else self._pairs_options(size)
         chunk = Pairs.of(x, y, start=self.n_pairs_, ids=ids, weights=weights, copy=copy, **options)
         self.parts_ = Pairs.collected([*self.parts_, chunk])
         self.n_pairs_ += x.shape[0]
@@ -260,13 +259,13 @@ class Translator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         self.choice_ = self.goal_.choose(pairs, replace(self._settings, judge=judge))
         solved: Solution = self.goal_.solve(pairs, self.choice_)
         self.map_, self.target_map_, self.selection_ = solved.source, solved.target, self.choice_.selection
-        self.chosen_ = self.choice_.words
+        self.chosen_, self.fit_report_ = self.choice_.words, None
         return self
 
     def transform(self, X: Array | Space) -> Array | Space:
         """Translate vectors of the source. A space gives a space, if its fingerprint is that of the source.
 
-        Of an array of 20 rows or more, some are looked at, and those that look like another space's give a warning.
+        Some rows of an array of 20 or more are checked, and a warning is issued if they look like another space's.
         """
         if isinstance(X, Space):
             return self._translated(X, "source")
@@ -285,7 +284,7 @@ class Translator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         """
         self._check_fitted()
         fitting = type(vector) is np.ndarray and vector.shape == (self.n_features_in_,)
-        # What is not ready takes the long way, which converts it or says what is wrong with it.
+        # What is not ready takes the long way, which converts it or reports what is wrong with it.
         if fitting and vector.dtype == self.map_.matrix.dtype and isfinite(vector.dot(vector)):
             return self.map_.one(vector)
         row = vector if hasattr(vector, "ndim") else np.asarray(vector)
@@ -485,4 +484,6 @@ class Translator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
 
     def __sklearn_tags__(self) -> Tags:
         """Tell scikit-learn that the target is needed, and is a matrix."""
+        from relatent.project.codes import needs_matrix_target
+
         return needs_matrix_target(super().__sklearn_tags__())

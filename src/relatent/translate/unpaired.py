@@ -1,4 +1,4 @@
-"""Match the rows of two spaces that nobody has paired: what growing pairs and aligning without pairs have in common.
+"""Match the rows of two spaces without known pairs: what growing pairs and aligning without pairs have in common.
 
 First a rotation, refined by one-to-one assignment of random blocks of rows; then the likelihood ratio, refined by the
 rows that choose each other.
@@ -140,22 +140,22 @@ def mutual_matches(queries: np.ndarray, targets: np.ndarray) -> Matches:
     """
     k = min(NEIGHBORS, len(queries), len(targets))
     there, back = (nearest(a, b, k, "inner") for a, b in ((queries, targets), (targets, queries)))
-    crowd_q, crowd_t = (np.mean(found.similarities, axis=1) for found in (there, back))
-    best_t, share_q = _choice(there, crowd_t)
-    best_q, share_t = _choice(back, crowd_q)
+    hubness_q, hubness_t = (np.mean(found.similarities, axis=1) for found in (there, back))
+    best_t, share_q = _choice(there, hubness_t)
+    best_q, share_t = _choice(back, hubness_q)
     rows = np.flatnonzero(best_q[best_t] == np.arange(len(queries)))
     return Matches(rows, best_t[rows], np.sqrt(share_q[rows] * share_t[best_t[rows]]))
 
 
-def _choice(found: Neighbors, crowd: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _choice(found: Neighbors, hubness: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return the neighbor of highest hub-corrected score, and its share of the likelihood."""
     rows = np.arange(len(found.indices))
-    best = np.argmax(2 * found.similarities - crowd[found.indices], axis=1)
+    best = np.argmax(2 * found.similarities - hubness[found.indices], axis=1)
     likelihood = np.exp(found.similarities - np.max(found.similarities, axis=1, keepdims=True))
     return found.indices[rows, best], likelihood[rows, best] / np.sum(likelihood, axis=1)
 
 
-LEAST_ROWS = 100
+MIN_ROWS = 100
 # Rows that are assigned by profiles, at most: an assignment takes cubic time. Similarities that a profile tells.
 PROFILED, QUANTILES = 2_500, 200
 # Restarts, each from this part of the rows: their agreement is what success is told by.
@@ -197,7 +197,7 @@ class UnpairedAlignment:
 def align_unpaired(
     x: Array | Space, y: Array | Space, *, seed: int = 0, progress: bool | None = None
 ) -> UnpairedAlignment:
-    r"""Align two spaces with no known pair. Experimental: it fails on most pairs of spaces, and says so.
+    r"""Align two spaces with no known pair. Experimental: it fails on most pairs of spaces, and reports it.
 
     A row is known by the company it keeps: its *profile* holds the quantiles of its similarities to all rows of its own
     side, which no rotation changes. Rows of x and y are assigned one to one by their profiles,
@@ -207,7 +207,7 @@ def align_unpaired(
 
     and the Procrustes rotation of these mostly wrong pairs is refined 120 times by
     ``relatent.translate.unpaired.refine_rotation``. This is done three times, each from four fifths of the rows of
-    each side. It says ``succeeded`` if two of the three agree on where rows go, and three quarters of the rows choose
+    each side. ``succeeded`` is true if two of the three agree on where rows go, and three quarters of the rows choose
     each other; it then refines the matches by the likelihood ratio, as :func:`relatent.grow_pairs` does.
 
     Unchanged by rotating, rescaling or shifting either side, up to rounding. What breaks it: items that are on one side
@@ -223,9 +223,9 @@ def align_unpaired(
     False
     """
     x, y = (to_numpy(a) for a in as_matrices(x=x, y=y))
-    if min(len(x), len(y)) < LEAST_ROWS:
+    if min(len(x), len(y)) < MIN_ROWS:
         raise ValueError(
-            f"x has {len(x)} rows and y has {len(y)}: expected at least {LEAST_ROWS} each, better thousands. "
+            f"x has {len(x)} rows and y has {len(y)}: expected at least {MIN_ROWS} each, better thousands. "
             "Give more rows, or known pairs to grow_pairs."
         )
     a, b = (in_principal_axes(side, ROTATION_AXES) for side in (x, y))

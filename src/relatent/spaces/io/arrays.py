@@ -219,7 +219,7 @@ class StoredRows:
         check_size(path, "one vector", matrix.shape[1] * matrix.dtype.itemsize, options)
 
     def chunks(self, start: int, stop: int, size: int) -> Iterator[Chunk]:
-        """Read so many rows at a time."""
+        """Read the rows from start to stop, ``size`` at a time."""
         with readable(self._path), self._matrix.reader(self._verify) as read:
             for first in range(start, max(stop, start + 1), size):
                 last = min(first + size, stop)

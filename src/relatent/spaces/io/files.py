@@ -23,6 +23,7 @@ from relatent.spaces.io.columns import ReadOptions
 from relatent.spaces.io.folders import file_identity, list_files, open_local
 from relatent.spaces.io.formats import FormatWriter, format_of, module_of
 from relatent.spaces.io.remote import exists_remote, is_remote, open_remote, remote_identity, uploaded
+from relatent.spaces.multi_space import open_items
 from relatent.spaces.probe import ProbeBuilder
 from relatent.spaces.quantize import DecodedRows, Quantizer
 from relatent.spaces.space import Space
@@ -59,6 +60,8 @@ def read_space(
     integers are read as numbers, which is all that a translator needs: its map learns their scale. Bits are read as
     ±1, from a column of fixed-size binary or, with ``packed=True``, from bytes that hold eight coordinates each.
 
+    A Parquet file whose vector column holds lists of vectors is a :class:`MultiSpace` of several vectors per item.
+
     What relatent wrote is compared with its checksums while it is read, unless ``verify=False``. A file that asks for
     more than ``max_memory`` bytes at once (default: the memory of the machine) is refused before they are allocated.
 
@@ -85,7 +88,13 @@ def read_space(
     place = _place(path)
     reopen = partial(_open, place, options)
     called = Path(str(path)).name.split(".")[0] if name is None else name
-    return Space.over(reopen(), called, fingerprint, str(place), reopen)
+    try:
+        return Space.over(reopen(), called, fingerprint, str(place), reopen)
+    except FileError:  # no column of vectors; perhaps one of lists of vectors
+        several = None if isinstance(place, str) else open_items(place, options, called, fingerprint)
+        if several is None:
+            raise
+        return several
 
 
 def _open(place: Path | str, options: ReadOptions) -> Rows:

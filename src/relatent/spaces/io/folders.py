@@ -123,7 +123,7 @@ class UnchangedFile:
 
 
 def file_identity(path: Path) -> tuple[int, ...]:
-    """Return what changes when a file is replaced or written anew: its inode, its size and its date."""
+    """Return what changes when a file is replaced or written again: its inode, its size and its date."""
     about = path.stat()
     return about.st_ino, about.st_size, about.st_mtime_ns
 

@@ -260,9 +260,9 @@ def _warn(text: str) -> None:
 
 
 def map_space(
+    function: Callable[[np.ndarray], Any],
     space: Space,
     path: AnyPath,
-    function: Callable[[np.ndarray], Any],
     fingerprint: Fingerprint,
     *,
     column: tuple[str, Callable[[np.ndarray], Any]] | None = None,

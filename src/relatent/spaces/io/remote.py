@@ -109,7 +109,7 @@ def uploaded(
 
     Everything is uploaded under a hidden name and then moved. What describes the others (a sidecar, the manifest of a
     folder) is moved first, so that a reader in between finds the old file or refuses. Stores of objects have no step
-    that refuses to replace: a file that appears in the moment between looking and moving is lost.
+    that refuses to replace: a file that appears between the check and the move is lost.
     """
     fs, inside = _at(path, "write")
     replace = _may_replace(fs, inside, path, overwrite)

@@ -44,7 +44,7 @@ class TableRows:
         self.shape = (source.rows, self._dim(kind))
 
     def chunks(self, start: int, stop: int, size: int) -> Iterator[Chunk]:
-        """Read so many rows at a time."""
+        """Read the rows from start to stop, ``size`` at a time."""
         row = start
         with readable(self._source.path):
             for table in self._source.tables(start, stop, size):

@@ -58,6 +58,8 @@ class PgvectorStore(Store):
             "postgresql://user@host/database/table",
             "a table beside, `table__field`",
             "a view replaced in one transaction",
+            "reads the view `table__served` in place of the table",
+            "the vector column of the table; the new vectors stay in `table__field`, and the view stays",
         ),
     )
     holds = {"float32": NUMERIC_METRICS, "float16": NUMERIC_METRICS, "bit": ("hamming",)}  # noqa: RUF012 (see Store)
@@ -176,10 +178,10 @@ class PgvectorStore(Store):
         """Build an HNSW index of the new vectors, for their metric. The table's own indexes are its owner's."""
         if self._table.holds(of):
             return
-        most = MAX_INDEXED[of.dtype]
-        if of.dim > most:
+        limit = MAX_INDEXED[of.dtype]
+        if of.dim > limit:
             raise StoreError(
-                f"{of.name!r} has {of.dim:,} coordinates: an HNSW index of pgvector takes up to {most:,} of "
+                f"{of.name!r} has {of.dim:,} coordinates: an HNSW index of pgvector takes up to {limit:,} of "
                 f"{VECTOR_TYPES[of.dtype]}. Add the field as float16, or with fewer coordinates."
             )
         for statement in self._queries.index(of):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
@@ -13,7 +14,7 @@ import numpy as np
 from relatent._errors import StoreError, needs
 from relatent._files import atomic_write
 from relatent.stores.address import Address
-from relatent.stores.base import Form, Store
+from relatent.stores.base import Store
 from relatent.stores.fields import Field
 from relatent.stores.qdrant.engine import DTYPES, Engine, Key, Point, distance_of, engine_name, field_of, vector_of
 from relatent.stores.qdrant.store import QdrantStore
@@ -26,7 +27,9 @@ class EdgeStore(QdrantStore):
     """A folder of the embedded engine."""
 
     schemes = ("qdrant+edge",)
-    forms = (Form("Qdrant Edge", "qdrant+edge:///folder", "a named vector", "one file replaced"),)
+    forms = (
+        replace(QdrantStore.forms[0], title="Qdrant Edge", url="qdrant+edge:///folder", switch="one file replaced"),
+    )
 
     @classmethod
     def at(cls, address: Address) -> Store:

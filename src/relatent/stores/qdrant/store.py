@@ -45,12 +45,16 @@ class QdrantStore(Store):
             "qdrant://host:6333/collection",
             "a named vector",
             "one update of the collection's metadata",
+            "names the vector it searches (`using=`), and names the new one at the cutover",
+            "the old vector of every point",
         ),
         Form(
             "Qdrant, an alias",
             "qdrant://host:6333/alias",
             "a collection beside, `collection__field`",
             "the alias moved",
+            "searches the alias as before",
+            "the old collection, with its points and payload",
         ),
     )
     # Codes are compared with codes. Their distances are those of the vectors, in units of the scale; their products are

@@ -7,13 +7,13 @@ held out is out of everything, the normalization included. To add a goal, write 
 from __future__ import annotations
 
 import math
-from typing import Any, Protocol, get_args
+from importlib import import_module
+from typing import Any, Protocol, cast, get_args
 
 import numpy as np
 
 from relatent._array import suggest
 from relatent.spaces.normalize import NORMALIZATIONS
-from relatent.translate.goals import frozen_target, named_map, retrieval, stitching, vectors
 from relatent.translate.goals.choice import (
     Choice,
     GoalName,
@@ -64,11 +64,8 @@ class Solver(Protocol):
 
 def find_goal(goal: str, map: str = "auto", frozen: bool = False) -> Solver:
     """Find what chooses and solves."""
-    if map != "auto":
-        return named_map
-    if goal == "retrieval":
-        return frozen_target if frozen else retrieval
-    return stitching if goal == "stitching" else vectors
+    name = ("frozen_target" if frozen else goal) if map == "auto" else "named_map"
+    return cast(Solver, import_module(f"relatent.translate.goals.{name}"))
 
 
 def check_settings(goal: str, settings: Settings, frozen: bool) -> None:

@@ -18,7 +18,7 @@ from relatent.translate.ridge import LeaveOneOut, RidgeFit, first_valley
 
 # σ² in median squared distances, and weights beside the linear kernel, in mean squared norms.
 BANDWIDTHS, WEIGHTS, FIRST_WEIGHT = (0.125, 0.25, 0.5, 1.0), (2.0, 32.0), 8.0
-# In mean eigenvalues of the centered kernel: powers of ten to choose the kernel by, halves of them for the chosen one.
+# In mean eigenvalues of the centered kernel: powers of ten to choose the kernel by, half powers for the chosen one.
 PENALTIES = tuple(float(p) for p in np.logspace(-6, 3, 19))
 COARSE = PENALTIES[::2]
 # Anchors to choose the kernel and its penalty on. How many there are changes the best kernel little, and the best
@@ -149,7 +149,7 @@ def folded(found: Regression, p: NormalizedPairs, dtype: np.dtype) -> Map:
 
 
 def _drawn(p: NormalizedPairs, seed: int, size: int) -> Rows:
-    """Return at most so many rows, in random order."""
+    """Return at most ``size`` rows, in random order."""
     return _rows(replace(p, sample=p.sample.part(shuffled_rows(len(p.sample), size, seed))))
 
 

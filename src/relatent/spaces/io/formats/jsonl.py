@@ -42,7 +42,7 @@ class JsonRows(TextRows):
         self.schema = _schema(path, first, self.layout)
 
     def chunks(self, start: int, stop: int, size: int) -> Iterator[Chunk]:
-        """Parse so many lines at a time."""
+        """Parse the rows from start to stop, ``size`` at a time."""
         for first, lines in line_blocks(self._path, 0, start, stop, size):
             objects = self._objects(first, lines)
             yield Chunk(first, self._matrix(objects, first), self._table(objects, first), self.layout)

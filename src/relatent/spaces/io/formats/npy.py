@@ -2,7 +2,7 @@
 
 What we write is one file: the vectors, and behind them, as repeated calls of `np.save` on one file put them, the other
 columns as an Arrow stream, the checksums of the vectors and a note. `np.load` reads the first array and stops there.
-For files of others, keys are looked for in a file beside.
+For files of other tools, keys are looked up in a file next to it.
 """
 
 from __future__ import annotations

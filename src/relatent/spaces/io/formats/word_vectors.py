@@ -48,7 +48,7 @@ class WordRows(TextRows):
             raise FileError(f"{path} says it has {header} rows and has {self.shape[0]}: get a new copy.")
 
     def chunks(self, start: int, stop: int, size: int) -> Iterator[Chunk]:
-        """Parse so many lines at a time."""
+        """Parse the rows from start to stop, ``size`` at a time."""
         for first, lines in line_blocks(self._path, self._skip, start, stop, size):
             words, vectors = self._parse(lines, first)
             table = pa.table({"word": pa.array(words, pa.string()).cast(self._key_type)})
