@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any, ClassVar, Self, TypeVar
+from typing import Any, ClassVar, Literal, Self, TypeVar, get_args
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
@@ -27,7 +27,9 @@ Half = TypeVar("Half", "RelativeEncoder", "RelativeDecoder")
 
 CODES = {"dual": "center", "cosine": "center+l2"}
 """The kinds of codes, and how vectors are prepared for each by default."""
-GOALS = ("vectors", "retrieval")
+Decoded = Literal["vectors", "retrieval"]
+"""What codes are decoded into: reconstructions, or queries."""
+GOALS: tuple[str, ...] = get_args(Decoded)
 # Of queries: the penalty of the half whitening, in units of the mean eigenvalue of the target's anchors, and the share
 # of their mean, relative to what makes scores distances.
 WHITENING, MEAN_SHARE = 1.0, 0.25
@@ -196,7 +198,7 @@ class RelativeDecoder(CodedTransformer):
         rtol: float | None = None,
         ridge: float = 0.0,
         rescale: bool = True,
-        goal: str = "vectors",
+        goal: Decoded = "vectors",
     ) -> None:
         self.codes = codes
         self.normalize = normalize

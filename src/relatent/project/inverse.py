@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from relatent._array import Array
 from relatent._linalg import polar, pseudo_inverse
 from relatent._saved import Saved, read_saved, understood, write_saved
-from relatent.project.codes import CodedTransformer, RelativeDecoder, RelativeEncoder, needs_matrix_target
+from relatent.project.codes import CodedTransformer, Decoded, RelativeDecoder, RelativeEncoder, needs_matrix_target
 from relatent.spaces.join import align
 from relatent.spaces.normalize import Normalizer
 from relatent.spaces.space import Space
@@ -64,7 +64,7 @@ class RelativeTranslator(CodedTransformer):
         omega: int = 1,
         complete: bool = False,
         rescale: bool = True,
-        goal: str = "vectors",
+        goal: Decoded = "vectors",
         seed: int | np.random.Generator | None = 0,
     ) -> None:
         self.codes = codes

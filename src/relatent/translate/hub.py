@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Literal, Self, get_args
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin
@@ -29,7 +29,8 @@ from relatent.translate.maps import Affine, fold, ridge
 from relatent.translate.pairs import Frame
 from relatent.translate.ridge import RidgePath
 
-GOALS = ("vectors", "retrieval")
+HubGoal = Literal["vectors", "retrieval"]
+GOALS: tuple[str, ...] = get_args(HubGoal)
 PREPARATION = {"vectors": "iso", "retrieval": "center+l2"}
 PENALTIES = (0.01, 0.1, 0.3, 1.0, 3.0)
 # Rounds of the generalized Procrustes iteration, and the relative change at which it has converged.
@@ -81,7 +82,7 @@ class Hub(ClassNamePrefixFeaturesOutMixin, _SetOutputMixin, BaseEstimator):
     codes_: np.ndarray | None = None
     keys_: np.ndarray | None = None
 
-    def __init__(self, goal: str = "vectors", *, penalty: float | None = None, seed: int = 0) -> None:
+    def __init__(self, goal: HubGoal = "vectors", *, penalty: float | None = None, seed: int = 0) -> None:
         self.goal = goal
         self.penalty = penalty
         self.seed = seed

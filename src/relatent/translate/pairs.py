@@ -101,7 +101,8 @@ class Pairs:
         """Sum up an Arrow batch with a column of vectors for each side. A row that is null on a side is left out.
 
         Rows are known by ``key``, so that batches may come from anywhere in any order; with ``key=None``, by their
-        number, ``start`` being that of the first row of the batch. A batch without pairs adds nothing. Other ``options`` are those of :meth:`of`.
+        number, ``start`` being that of the first row of the batch. A batch without pairs adds nothing.
+        Other ``options`` are those of :meth:`of`.
 
         >>> import pyarrow as pa
         >>> columns = {"id": [1, 2, 3], "old": [[1.0], [2.0], None], "new": [[1.0, 1.0], [2.0, 0.0], [3.0, 0.0]]}
