@@ -5,6 +5,7 @@ import pytest
 
 import relatent as rl
 from relatent.engines import open_engine
+from relatent.spaces import key_hashes
 from relatent.translate import joined as pair_shards
 
 
@@ -32,7 +33,8 @@ def test_one_fit_on_every_engine(files, engine, target, size):
     old, new = (rl.read_space(files / f"{name}.npy") for name in ("old", target))
     found = rl.Translator().fit(old, new, engine=engine, sample_size=size)
     assert found.fit_report_.pairs == 700
-    memory = rl.Translator().fit(*(rl.Space(s.vectors, s.keys) for s in (old, new)), sample_size=size)
+    joined = rl.parallel(old, new)
+    memory = rl.Translator().fit(rl.Pairs.of(*joined, ids=key_hashes(joined.keys), size=size))
     np.testing.assert_array_equal(found.pairs_.sample.ids, memory.pairs_.sample.ids)
     assert found.chosen_ == memory.chosen_
     one, other = (t.transform(old.vectors) for t in (found, memory))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -96,15 +96,12 @@ class Pairs:
         target: str = "new",
         key: str | None = "id",
         start: int = 0,
-        seed: int = 0,
-        size: int = SAMPLE_SIZE,
-        full_x: bool = True,
-        full_y: bool = True,
+        **options: Any,
     ) -> Pairs:
         """Sum up an Arrow batch with a column of vectors for each side. A row that is null on a side is left out.
 
         Rows are known by ``key``, so that batches may come from anywhere in any order; with ``key=None``, by their
-        number, ``start`` being that of the first row of the batch. A batch without pairs adds nothing.
+        number, ``start`` being that of the first row of the batch. A batch without pairs adds nothing. Other ``options`` are those of :meth:`of`.
 
         >>> import pyarrow as pa
         >>> columns = {"id": [1, 2, 3], "old": [[1.0], [2.0], None], "new": [[1.0, 1.0], [2.0, 0.0], [3.0, 0.0]]}
@@ -121,9 +118,9 @@ class Pairs:
         rows = np.intersect1d(x.rows, y.rows, assume_unique=True)
         if not len(rows):
             empty = Sample(x.at(rows), y.at(rows), rows.astype(np.uint64))
-            return Pairs(0, empty, None, (full_x, full_y), size, seed)
+            return Pairs(0, empty, None)
         ids = start + rows if key is None else key_hashes(batch_column(batch, key).take(pa.array(rows)))
-        return Pairs.of(x.at(rows), y.at(rows), ids=ids, seed=seed, size=size, full_x=full_x, full_y=full_y)
+        return Pairs.of(x.at(rows), y.at(rows), ids=ids, **options)
 
     @staticmethod
     def total(parts: Iterable[Pairs]) -> Pairs:
@@ -173,6 +170,11 @@ class Pairs:
     def dims(self) -> tuple[int, int]:
         """Coordinates of the source and of the target."""
         return int(self.sample.all_x.shape[1]), int(self.sample.all_y.shape[1])
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """The options of :meth:`of` that pairs must share to be added."""
+        return {"seed": self.seed, "size": self.size, "full_x": self.full[0], "full_y": self.full[1]}
 
     @property
     def dtype(self) -> np.dtype:
@@ -299,10 +301,9 @@ class Pairs:
                 f"Pairs of {other.dims[0]} and {other.dims[1]} coordinates were given: expected the same as before, "
                 f"{self.dims[0]} and {self.dims[1]}."
             )
-        mine, theirs = ((p.seed, p.size, p.full) for p in (self, other))
-        if mine != theirs:
+        if self.options != other.options:
             raise ValueError(
-                f"Pairs were sampled with (seed, size, full) {mine} and {theirs}: expected the same in every shard."
+                f"Pairs were summed with {self.options} and {other.options}: expected the same in every shard."
             )
 
 

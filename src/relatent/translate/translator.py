@@ -238,7 +238,7 @@ class Translator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         if first:
             self.endpoints_ = endpoints or Endpoints.of(to_numpy(x), to_numpy(y))
             self.parts_, self.n_pairs_, self.seen_keys_ = [], 0, NO_KEYS
-        options = self._pairs_options(self.parts_[0].size if self.parts_ else size)
+        options = self.parts_[0].options if self.parts_ else self._pairs_options(size)
         chunk = Pairs.of(x, y, start=self.n_pairs_, ids=ids, weights=weights, copy=copy, **options)
         self.parts_ = Pairs.collected([*self.parts_, chunk])
         self.n_pairs_ += x.shape[0]
@@ -259,7 +259,7 @@ class Translator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         self.choice_ = self.goal_.choose(pairs, replace(self._settings, judge=judge))
         solved: Solution = self.goal_.solve(pairs, self.choice_)
         self.map_, self.target_map_, self.selection_ = solved.source, solved.target, self.choice_.selection
-        self.chosen_ = self.choice_.words
+        self.chosen_, self.fit_report_ = self.choice_.words, None
         return self
 
     def transform(self, X: Array | Space) -> Array | Space:
