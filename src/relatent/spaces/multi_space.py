@@ -147,8 +147,9 @@ def vector_keys(keys: pa.Array, items: MultiVectors) -> pa.Array:
 def open_items(path: Path, options: ReadOptions, name: str, fingerprint: Fingerprint | None) -> MultiSpace | None:
     """Return the space of a Parquet file whose vectors are lists of vectors; None for any other file."""
     schema = pa.schema([])
-    with suppress(pa.ArrowException, OSError):
-        schema = pq.read_schema(path)
+    if path.is_file():  # a pipe would block
+        with suppress(pa.ArrowException, OSError):
+            schema = pq.read_schema(path)
     nested = [field.name for field in schema if _is_nested(field.type)]
     if not nested or options.vector not in (None, *nested):
         return None
