@@ -49,7 +49,7 @@ def space_of(items: Items, new: bool = False) -> rl.Space:
 def save_translator(path: Path, items: Items, goal: str = "vectors", **options: Any) -> Path:
     """Fit from old to new; for retrieval from new to old, since then queries are translated."""
     spaces = [space_of(items), space_of(items, new=True)]
-    rl.Translator(goal, **options).fit(*(spaces[::-1] if goal == "retrieval" else spaces)).save(path)
+    rl.Translator(goal, **options).fit(*(spaces[::-1] if goal == "retrieval" else spaces)).save(path, overwrite=True)
     return path
 
 

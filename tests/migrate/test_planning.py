@@ -120,7 +120,7 @@ def of_rows(rows, **changes):
         (10**6, {}, None, "re-embedding is right"),
         (10**6, {"texts": False}, None, "not possible without the texts"),
         (2 * FEW_ROWS, {"cost": Cost(2 * FEW_ROWS, 10**6, price_per_million=1)}, None, "cost 20.00"),
-        (2 * FEW_ROWS, {}, None, "--embed-rate"),
+        (2 * FEW_ROWS, {}, None, "Give the speed or the price of embedding"),
     ],
 )
 def test_re_embedding_is_recommended_where_it_is_right(rows, changes, recommended, says):

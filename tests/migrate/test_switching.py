@@ -163,7 +163,7 @@ def test_rolling_back_what_was_not_cut_over(light):
     with pytest.raises(StoreError, match="nothing to roll back"):
         roll_back(light.url, work=light.work)
     light.apply()
-    with pytest.raises(StoreError, match=r"has not been cut over .* Say drop=True to remove"):
+    with pytest.raises(StoreError, match=r"has not been cut over .* Give drop=True to remove"):
         roll_back(light.url, work=light.work)
     roll_back(light.url, work=light.work, drop=True)
     with open_store(light.url) as store:

@@ -65,7 +65,7 @@ def test_an_index_that_finds_less_than_the_old_one_fails(light, monkeypatch):
     monkeypatch.setattr(kind, "search", forgetful)
     found = verify_migration(light.url, work=light.work)
     assert list(failed(found)) == ["search"]
-    assert "new index against exact search 0.500, of the old one 1.000" in failed(found)["search"]
+    assert "against exact search: new index 0.500, old index 1.000" in failed(found)["search"]
     assert verify_migration(light.url, work=light.work, margin=0.6).passed
 
 
