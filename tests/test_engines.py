@@ -205,9 +205,9 @@ def test_engines_are_chosen_by_name_or_by_what_is_given():
     for given, message in [
         ({"name": "daks"}, "no engine 'daks'. Did you mean 'dask'"),
         ({"workers": 0}, "0 workers were asked for"),
-        ({"name": "serial", "workers": 2}, "serial is one"),
-        ({"name": "processes", "scheduler": "tcp://x:1"}, "say engine dask and no workers"),
-        ({"workers": 2, "scheduler": "tcp://x:1"}, "say engine dask and no workers"),
+        ({"name": "serial", "workers": 2}, "the engine serial has one"),
+        ({"name": "processes", "scheduler": "tcp://x:1"}, "use engine dask and no workers"),
+        ({"workers": 2, "scheduler": "tcp://x:1"}, "use engine dask and no workers"),
     ]:
         with pytest.raises(ValueError, match=message):
             open_engine(**given)
@@ -217,11 +217,11 @@ def test_a_scheduler_is_used_by_its_address_and_a_wrong_one_is_named(monkeypatch
     with open_engine("dask", 1) as local, open_engine(scheduler=local._cluster.scheduler_address) as other:
         assert len(local._cluster.workers) == local.workers == other.workers == 1
         assert list(other.map(squared, range(3))) == [0, 1, 4]
-    monkeypatch.setattr(cluster, "PATIENCE", 1)
+    monkeypatch.setattr(cluster, "TIMEOUT", 1)
     with pytest.raises(ConnectionError, match=r"No Dask scheduler answers at tcp://127\.0\.0\.1:1"):
         open_engine(scheduler="tcp://127.0.0.1:1")
 
 
 def test_adding_up_nothing_is_refused():
-    with pytest.raises(ValueError, match="no shard to add up"):
+    with pytest.raises(ValueError, match="no shards to add up"):
         tree_sum([], max)

@@ -174,8 +174,6 @@ NO_OVERWRITE = {
 TRANSLATOR_LATER = {
     "stitch": "encoder, translator, decoder: in the order in which data passes them",
     "stitch_at": "as stitch",
-    "apply_migration": "every function of a migration takes the store first",
-    "plan_migration": "as apply_migration",
 }
 READERS = ("read_", "load", "open_", "check_", "describe", "inspect_")
 SPACES = {"x", "y", "space", "spaces", "source", "target", "old", "new", "batch", "truth", "kept", "fresh"}

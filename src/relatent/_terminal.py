@@ -117,7 +117,7 @@ def stages(wanted: bool | None = None) -> Iterator[Stage]:
     ...     stage("joining keys")
     """
     if not _shown(wanted):
-        yield no_stage
+        yield lambda _: None
         return
     from rich.console import Console
     from rich.progress import Progress, SpinnerColumn, TextColumn
@@ -137,10 +137,6 @@ def stages(wanted: bool | None = None) -> Iterator[Stage]:
 
         yield begin
         finish()
-
-
-def no_stage(_: str) -> None:
-    """Show nothing of the stage that begins."""
 
 
 def plain(value: Any) -> Any:

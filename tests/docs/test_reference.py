@@ -1,9 +1,12 @@
-"""The reference: every public name has one entry, and every file that contributors are sent to exists."""
+"""References resolve: every public name has one entry, and every file and command that a text names exists."""
 
 import inspect
 import re
 import runpy
 from pathlib import Path
+
+import pytest
+from experiments.items import ITEMS
 
 import relatent
 

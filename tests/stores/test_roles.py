@@ -76,7 +76,7 @@ def test_an_operation_reads_the_note_of_an_index_once(case, store, note_reads):
 
 def test_planning_does_not_read_the_note_for_every_few_rows(tmp_path, note_reads):
     task = make_task("faiss", tmp_path)
-    plan_migration(task.url, task.translator)
+    plan_migration(task.translator, task.url)
     assert 0 < len(note_reads) < ROWS / 7
 
 

@@ -22,5 +22,5 @@ if TYPE_CHECKING:
     from relatent.migrate.verify import Check as Check
     from relatent.migrate.verify import Verification as Verification
     from relatent.migrate.verify import verify_migration as verify_migration
-
-__getattr__, __dir__, __all__ = attach(__name__)
+else:
+    __getattr__, __dir__, __all__ = attach(__name__)

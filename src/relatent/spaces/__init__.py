@@ -35,5 +35,5 @@ if TYPE_CHECKING:
     from relatent.spaces.probe import SpaceWarning as SpaceWarning
     from relatent.spaces.quantize import Quantizer as Quantizer
     from relatent.spaces.space import Space as Space
-
-__getattr__, __dir__, __all__ = attach(__name__)
+else:
+    __getattr__, __dir__, __all__ = attach(__name__)

@@ -116,7 +116,7 @@ def check_no_old(address: Address, old: Field | None) -> None:
     if old is not None:
         raise with_remedy(
             StoreError(f"{address} still keeps {old.name!r}, which was served before."),
-            python="Serve it again (switch_back) or drop it (drop_old) before another field is added.",
+            python="Go back to it (relatent.migrate.roll_back) or drop it (relatent.migrate.finish_migration) first.",
             command="Go back to it (relatent migrate rollback) or drop it (relatent migrate finish) first.",
         )
 
