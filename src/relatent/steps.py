@@ -235,8 +235,8 @@ class Map:
     @property
     def is_affine(self) -> bool:
         """Whether one matrix and one offset are all of it."""
-        parts = (self.before, self.basis, self.features, self.bias, self.after)
-        return all(part is None for part in parts)
+        bare = self.before is None and self.basis is None and self.features is None
+        return bare and self.bias is None and self.after is None
 
     @property
     def _rows_at_once(self) -> int:
