@@ -21,7 +21,7 @@ from relatent.migrate.side import StoredSide, check_fingerprint, stored_side
 from relatent.migrate.state import Manifest, Plan, Work, work_of
 from relatent.migrate.switch import check_not_served
 from relatent.stores import Store, StoreError, open_store
-from relatent.stores.checks import check_no_old
+from relatent.stores.fields import check_no_old
 
 # A run that is killed loses at most the work on this many rows.
 SHARD_ROWS = 50_000

@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from relatent._errors import with_remedy
 from relatent.migrate.side import translated
 from relatent.migrate.state import Digest, Manifest, Plan, hashed_keys
 from relatent.spaces.keys import as_column
@@ -92,17 +91,11 @@ def read_shard(
 ) -> Iterator[Part]:
     """Return the rows of a shard, of the served field or the new one, in chunks.
 
-    A row that cannot be read, or that holds NaN or infinity, is an error that names its key, unless ``skipped`` is
-    told of it.
+    A row that cannot be read is an error that names its key, unless ``skipped`` is told of it.
     """
     of = plan.field if new else plan.served
     for chunk in store.scan(of, shard=shard, rows=plan.chunk_rows, unreadable=skipped):
-        keys = pa.chunked_array(chunk.keys).combine_chunks()
-        finite = np.isfinite(chunk.vectors).all(axis=1)
-        for row in np.flatnonzero(~finite):
-            _skip(store, keys[int(row)].as_py(), skipped)
-        whole = bool(finite.all())
-        yield Part(keys if whole else keys.filter(pa.array(finite)), chunk.vectors if whole else chunk.vectors[finite])
+        yield Part(pa.chunked_array(chunk.keys).combine_chunks(), chunk.vectors)
 
 
 class ShardWork:
@@ -253,11 +246,3 @@ def _translated(store: Store, plan: Plan, translate: BatchTranslator, part: Part
             "translated: fix or delete it, or choose float32 for the new field."
         )
     return vectors
-
-
-def _skip(store: Store, key: Any, skipped: Skipped | None) -> None:
-    if skipped is None:
-        error = StoreError(f"The row with key {key!r} of {store.address} holds NaN or infinity: fix or delete it, or")
-        words = "skip such rows with {}."
-        raise with_remedy(error, python=words.format("skip_unreadable=True"), command=words.format("--skip-unreadable"))
-    skipped(key, "holds NaN or infinity")

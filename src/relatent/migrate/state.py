@@ -24,8 +24,7 @@ from relatent._terminal import Result
 from relatent.spaces.keys import key_hashes
 from relatent.spaces.sample import STEP, splitmix64
 from relatent.stores import Address, Field, Shard, Store, StoreError, open_store
-from relatent.stores.checks import lock_file
-from relatent.stores.fields import plain_field
+from relatent.stores.fields import lock_file, plain_field
 from relatent.translate import Translator
 from relatent.translate.files import check_translator
 

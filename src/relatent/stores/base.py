@@ -23,8 +23,7 @@ from relatent._array import suggest
 from relatent._errors import StoreError, with_remedy
 from relatent.spaces.chunks import CHUNK_BYTES, Chunk, Layout, chunk_rows
 from relatent.stores.address import Address
-from relatent.stores.checks import Checks, key_column
-from relatent.stores.fields import Field, Roles, read_as
+from relatent.stores.fields import Checks, Field, Roles, key_column, read_as
 
 Unreadable = Callable[[Any, str], None]
 """What is told of a row that cannot be read: its key, and why."""

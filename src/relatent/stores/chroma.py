@@ -39,8 +39,7 @@ from relatent._errors import StoreError, needs
 from relatent.spaces.keys import key_hashes
 from relatent.stores.address import Address
 from relatent.stores.base import Form, Found, Purpose, Rows, Scan, Session, Shard, Store, every_nth
-from relatent.stores.checks import busy, lock_file
-from relatent.stores.fields import Field, Metric, Roles
+from relatent.stores.fields import Field, Metric, Roles, busy, lock_file
 
 PORT = 8000
 DATABASE_FILE = "chroma.sqlite3"

@@ -41,7 +41,6 @@ from relatent._files import NO_LINKS, atomic_write, fsync
 from relatent._linalg import unit_norm
 from relatent.spaces.io.formats.npy import ids_beside
 from relatent.stores.base import Form, Found, Purpose, Rows, Scan, Session, Shard, Store, every_nth
-from relatent.stores.checks import lock_file
 from relatent.stores.faiss_index import (
     TRAINED_PER_LIST,
     IndexRows,
@@ -54,7 +53,7 @@ from relatent.stores.faiss_index import (
     read_items,
     write_index,
 )
-from relatent.stores.fields import NUMERIC_METRICS, Field, Roles, decoded, is_coded, read_as
+from relatent.stores.fields import NUMERIC_METRICS, Field, Roles, decoded, is_coded, lock_file, read_as
 from relatent.stores.parts import Parts
 
 

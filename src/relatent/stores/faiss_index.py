@@ -18,8 +18,7 @@ from relatent.spaces.io.columns import KEY_NAMES
 from relatent.spaces.io.formats.npy import ids_beside, read_ids
 from relatent.stores.address import Address
 from relatent.stores.base import Shard
-from relatent.stores.checks import key_column
-from relatent.stores.fields import Field, Metric
+from relatent.stores.fields import Field, Metric, key_column
 
 # Vectors per list that IVF is trained on: what FAISS asks for at least, with some to spare.
 TRAINED_PER_LIST = 64

@@ -42,8 +42,7 @@ from relatent._errors import StoreError, needs
 from relatent.spaces.io.columns import ReadOptions, guess_layout, vector_dtype
 from relatent.stores.address import Address
 from relatent.stores.base import Form, Found, Purpose, Rows, Scan, Session, Shard, Store, every_nth
-from relatent.stores.checks import key_column, lock_file
-from relatent.stores.fields import NUMERIC_METRICS, Field, Metric, Roles
+from relatent.stores.fields import NUMERIC_METRICS, Field, Metric, Roles, key_column, lock_file
 from relatent.stores.lance_merge import merge
 from relatent.stores.parts import Parts
 

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from relatent._errors import needs
 from relatent.spaces.io.columns import as_matrix
-from relatent.stores.checks import key_column
+from relatent.stores.fields import key_column
 
 # Rows that are put together in memory at a time.
 ROWS = 8_192

@@ -14,10 +14,8 @@ import pyarrow as pa
 
 from relatent._errors import StoreError
 from relatent.stores.base import Form, Found, Purpose, Rows, Scan, Session, Shard, Store, read_ahead
-from relatent.stores.checks import busy
-from relatent.stores.fields import NUMERIC_METRICS, Field, Roles
-from relatent.stores.pgvector.queries import METRICS, Queries
-from relatent.stores.pgvector.table import find_table, index_classes, read_roles, write_roles
+from relatent.stores.fields import NUMERIC_METRICS, Field, Roles, busy
+from relatent.stores.pgvector.table import OPERATOR_CLASSES, Queries, find_table, index_classes, read_roles, write_roles
 from relatent.stores.pgvector.wire import (
     VECTOR_TYPES,
     Connections,
@@ -85,7 +83,7 @@ class PgvectorStore(Store):
         if dim < 0:  # declared without one: that of any row
             dim = (cursor.execute(self._queries.dimension()).fetchone() or (0,))[0]
         classes = index_classes(cursor, table)
-        known = [name for name, metric in METRICS.items() if any(c.endswith(metric.operator_class) for c in classes)]
+        known = [name for name, end in OPERATOR_CLASSES.items() if any(found.endswith(end) for found in classes)]
         usual = "hamming" if table.dtype == "bit" else "cosine"
         dtype: Any = table.dtype
         return Field(table.vector.name, dim, dtype, (*known, usual)[0])  # type: ignore[arg-type]

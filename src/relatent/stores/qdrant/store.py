@@ -17,8 +17,8 @@ from relatent._errors import StoreError
 from relatent.stores.address import Address
 from relatent.stores.base import Form, Found, Purpose, Rows, Scan, Session, Shard, Store
 from relatent.stores.fields import NUMERIC_METRICS, Field, Roles, decoded, encoded, is_coded, quantizer
-from relatent.stores.qdrant.client import ClientEngine
-from relatent.stores.qdrant.engine import DEFAULT, Engine, Key, Point
+from relatent.stores.qdrant.client import DEFAULT, ClientEngine, Key, Point
+from relatent.stores.qdrant.edge import EdgeEngine
 
 KEY = "id"
 # Ids without vectors are small; points with vectors and payload are asked for in fewer at a time.
@@ -32,6 +32,7 @@ FIRST = "beside"
 # What the note in the first collection names once an earlier one was dropped: what the names of collections begin with,
 # and the name of the vector in each of them.
 BASE, VECTOR = "base", "vector"
+Engine = ClientEngine | EdgeEngine
 
 
 class QdrantStore(Store):
@@ -250,6 +251,20 @@ class QdrantStore(Store):
     def lock(self) -> AbstractContextManager[object]:
         """Keep other migrations out, as far as the engine can."""
         return self._engine.lock()
+
+
+class EdgeStore(QdrantStore):
+    """A folder of the embedded engine."""
+
+    schemes = ("qdrant+edge",)
+    forms = (
+        replace(QdrantStore.forms[0], title="Qdrant Edge", url="qdrant+edge:///folder", switch="one file replaced"),
+    )
+
+    @classmethod
+    def at(cls, address: Address) -> Store:
+        """Open a folder."""
+        return cls(address, EdgeEngine(address))
 
 
 class AliasStore(QdrantStore):
