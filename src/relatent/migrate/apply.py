@@ -233,12 +233,7 @@ def _still_holds(plan: Plan, work: Work, store: Store, translator: str) -> bool:
 
 
 def _new_plan(
-    store: Store,
-    side: StoredSide,
-    translator: str,
-    chosen: dict[str, str | None],
-    shard_rows: int,
-    rate: float | None,
+    store: Store, side: StoredSide, translator: str, chosen: dict[str, str | None], shard_rows: int, rate: float | None
 ) -> Plan:
     # A field that exists already is resumed: it is of this translator, and its work folder was lost. The random name
     # of a new one tells it from any that was dropped, whose manifests may still exist.

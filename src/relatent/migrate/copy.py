@@ -8,7 +8,6 @@ from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -72,18 +71,10 @@ class Part:
     keys: pa.Array
     vectors: np.ndarray
 
-    @cached_property
+    @property
     def digest(self) -> Digest:
         """The digest of these rows."""
-        return self.digest_with(self.vectors)
-
-    def digest_with(self, vectors: np.ndarray) -> Digest:
-        """Return the digest of these keys with other vectors."""
-        return Digest.of(self._hashes, vectors)
-
-    @cached_property
-    def _hashes(self) -> np.ndarray:
-        return hashed_keys(self.keys)
+        return Digest.of(hashed_keys(self.keys), self.vectors)
 
 
 def read_shard(
@@ -195,8 +186,9 @@ class _Copied:
 
     def count(self, part: Part, vectors: np.ndarray) -> None:
         """Count rows that were read, and what they became."""
-        self.read += part.digest
-        self.written += part.digest_with(vectors)
+        hashes = hashed_keys(part.keys)
+        self.read += Digest.of(hashes, part.vectors)
+        self.written += Digest.of(hashes, vectors)
 
     def manifest(self) -> Manifest:
         """Return the manifest, once all rows are written."""

@@ -175,10 +175,7 @@ class Verification:
         rows = [(check.name, "ok" if check.passed else "FAILED", check.found) for check in self.checks]
         next_step = f"Verified. Next: relatent migrate cutover {self.store}"
         return "\n".join(
-            [
-                render(("check", "result", "found"), rows),
-                next_step if self.passed else "Not verified: do not cut over.",
-            ]
+            [render(("check", "result", "found"), rows), next_step if self.passed else "Not verified: do not cut over."]
         )
 
     def to_dict(self) -> dict[str, Any]:

@@ -62,11 +62,7 @@ class Parts:
 
     def _save(self, file: Path, keys: pa.Array, vectors: np.ndarray) -> None:
         table = pa.table({"key": keys, "vector": as_lists(vectors)})
-        with (
-            atomic_write(file) as tmp,
-            pa.OSFile(str(tmp), "wb") as out,
-            pa.ipc.new_file(out, table.schema) as writer,
-        ):
+        with atomic_write(file) as tmp, pa.OSFile(str(tmp), "wb") as out, pa.ipc.new_file(out, table.schema) as writer:
             writer.write_table(table)
 
     def _read(self, file: Path) -> tuple[pa.Array, np.ndarray]:
