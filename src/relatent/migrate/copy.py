@@ -96,14 +96,7 @@ class ShardWork:
     """
 
     def __init__(
-        self,
-        url: str,
-        store: Store,
-        plan: Plan,
-        translate: BatchTranslator,
-        *,
-        rate: float | None = None,
-        skip: bool = False,
+        self, url: str, store: Store, plan: Plan, translate: BatchTranslator, *, rate: float | None, skip: bool
     ) -> None:
         self._url, self._plan, self._translate, self._skip = url, plan, translate, skip
         self._store: Store | None = store

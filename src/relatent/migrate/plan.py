@@ -85,7 +85,7 @@ def _copy_rate(store: Store, side: StoredSide, new: Field, shard: Shard, chunk_r
         store.add(field)
         try:
             began = time.perf_counter()
-            done = ShardWork(plan.store, store, plan, side.translate, skip=True).copy(0)
+            done = ShardWork(plan.store, store, plan, side.translate, rate=None, skip=True).copy(0)
             return _rate(done.read.rows, time.perf_counter() - began) if done.read.rows else None
         finally:
             store.drop_new()

@@ -13,7 +13,6 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack, closing
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Any, ClassVar, Literal, Self, TypeVar
 
 import numpy as np
@@ -330,9 +329,7 @@ class Store(Checks, ABC):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     # What a store implements; the type of the session is its own -----------------------------------------------------

@@ -371,7 +371,7 @@ class Files:
         old, new = self.any_index("old"), self.any_index("new")
         try:
             return old is not None and (new is None or _same(new, self.file))
-        except FileNotFoundError:  # it was switched between the two looks
+        except FileNotFoundError:  # it was switched in between
             return self._is_switched()
 
 

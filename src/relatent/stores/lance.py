@@ -51,7 +51,7 @@ FOLDER = "_relatent"
 META = b"relatent.added"
 TAG = "relatent-before-switch"
 METRICS = {"cosine": "cosine", "inner": "dot", "l2": "l2"}
-# Times that a merge is begun again because the application changed the same rows meanwhile.
+# Attempts to merge while the application changes the same rows.
 ATTEMPTS = 5
 
 
@@ -300,9 +300,9 @@ def _version(address: Address, table: Any) -> Version:
     new = next((name for name, record in added.items() if name == record.name and record.serves == served), None)
     old = added[served].kept_as if served in added else None
     places = {role: name for role, name in (("served", served), ("new", new), ("old", old)) if name in schema.names}
-    fields = {role: _field(table, name, served, address) for role, name in places.items() if name is not None}
-    columns = {fields[role].name: name for role, name in places.items() if name is not None}
-    return Version(Roles(fields["served"], fields.get("new"), fields.get("old")), layout.key, table, columns)
+    fields: dict[str, Any] = {role: _field(table, name, served, address) for role, name in places.items() if name}
+    columns = {fields[role].name: name for role, name in places.items() if name}
+    return Version(Roles(**fields), layout.key, table, columns)
 
 
 def _field(table: Any, column: str, served: str, address: Address) -> Field:

@@ -74,8 +74,8 @@ class Table:
     key: Column
     vector: Column
     columns: tuple[Column, ...]
-    has_vector: bool = True
-    is_foreign: bool = False
+    has_vector: bool
+    is_foreign: bool
     """Whether it stands on another server, so that nothing is known of the versions of its rows."""
 
     def holds(self, field: Field) -> bool:
@@ -221,7 +221,6 @@ class Queries:
         return joined, _sql("n.vector")
 
     def _within(self, shard: Shard) -> Any:
-        """Return the condition that a key is in a shard."""
         bounds = [
             _sql("{} {} {}").format(self._key, _sql(sign), psycopg().sql.Literal(bound))
             for sign, bound in ((">=", shard.low), ("<", shard.high))
@@ -243,12 +242,12 @@ def find_table(cursor: Any, address: Address) -> Table:
         (oid,),
     )
     columns = tuple(Column(*row) for row in cursor.fetchall())
-    key, noted = _key(cursor, address, oid, columns), _noted_vector(cursor, schema, name)
-    if noted is not None and noted.name not in {column.name for column in columns}:
-        return Table(schema, name, oid, key, noted, columns, has_vector=False, is_foreign=kind == FOREIGN)
-    vector = _vector(address, columns)
-    others = tuple(c for c in columns if c != vector)
-    return Table(schema, name, oid, key, vector, others, is_foreign=kind == FOREIGN)
+    key = _key(cursor, address, oid, columns)
+    noted: Any = (_read_note(cursor, schema, name) or {}).get(COLUMN)
+    own = noted is None or noted["name"] in {column.name for column in columns}
+    vector = _vector(address, columns) if own else Column(**noted)
+    others = tuple(column for column in columns if column != vector)
+    return Table(schema, name, oid, key, vector, others, has_vector=own, is_foreign=kind == FOREIGN)
 
 
 def index_classes(cursor: Any, table: Table) -> list[str]:
@@ -298,12 +297,6 @@ def _key(cursor: Any, address: Address, oid: int, columns: tuple[Column, ...]) -
     if column.type not in KEY_TYPES:
         raise StoreError(f"The keys of {address} are {column.type}: expected one of {', '.join(KEY_TYPES)}.")
     return column
-
-
-def _noted_vector(cursor: Any, schema: str, name: str) -> Column | None:
-    """Return the column that the view beside a table shows the served vectors as, if there is a view."""
-    note = _read_note(cursor, schema, name) or {}
-    return Column(**note[COLUMN]) if COLUMN in note else None
 
 
 def _vector(address: Address, columns: tuple[Column, ...]) -> Column:

@@ -53,10 +53,9 @@ class EdgeEngine:
     def read_note(self) -> dict[str, Any] | None:
         """Read our file in the folder."""
         try:
-            note: dict[str, Any] = json.loads((self._folder / NOTE).read_text("utf8"))
+            return dict(json.loads((self._folder / NOTE).read_text("utf8")))
         except FileNotFoundError:
             return None
-        return note
 
     def write_note(self, note: dict[str, Any]) -> None:
         """Replace our file in the folder."""

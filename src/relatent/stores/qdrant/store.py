@@ -197,7 +197,6 @@ class QdrantStore(Store):
         self._write_roles(session, replace(session.roles, new=new))
 
     def _create(self, new: Field) -> None:
-        """Create the new vector if it is not there."""
         if not self._has(new):
             self._engine.create(new)
 
@@ -333,7 +332,6 @@ class AliasStore(QdrantStore):
         super()._add(session, new)
 
     def _create(self, new: Field) -> None:
-        """Create the collection of the new vectors if it is not there."""
         beside = self._beside(new)
         if not beside.is_there():
             beside.create_collection(new, self._vector)
@@ -341,11 +339,8 @@ class AliasStore(QdrantStore):
 
     def _put(self, new: Field, ids: list[Key], vectors: np.ndarray) -> None:
         payloads = self._client.payloads(ids)
-        points = [
-            Point(key, vector, payloads[key])
-            for key, vector in zip(ids, vectors.tolist(), strict=True)
-            if key in payloads
-        ]
+        rows = zip(ids, vectors.tolist(), strict=True)
+        points = [Point(key, vector, payloads[key]) for key, vector in rows if key in payloads]
         if points:
             self._beside(new).put(self._vector, points)
 
