@@ -119,7 +119,7 @@ class ShardWork:
         with _in_turn(store) as submit, closing(reading):
             for shard, part in reading:
                 if part is None:
-                    results.append(submit(self._finished, shard))
+                    results.append(submit(shard.manifest, store))
                 elif len(part.keys):
                     vectors = _translated(store, self._plan, self._translate, part)
                     shard.count(part, vectors)
@@ -128,11 +128,6 @@ class ShardWork:
                     yield from _manifest(results.popleft())
             while results:
                 yield from _manifest(results.popleft())
-
-    def _finished(self, shard: _Copied) -> Manifest:
-        """Return the manifest of a shard whose rows are all written, when they are durable."""
-        self._opened().flush()
-        return shard.manifest()
 
     def _parts(self, numbers: Iterable[int]) -> Generator[tuple[_Copied, Part | None], None, None]:
         """Yield the parts of shards, and after the last one of each None."""
@@ -183,8 +178,9 @@ class _Copied:
         self.read += Digest.of(hashes, part.vectors)
         self.written += Digest.of(hashes, vectors)
 
-    def manifest(self) -> Manifest:
-        """Return the manifest, once all rows are written."""
+    def manifest(self, store: Store) -> Manifest:
+        """Return the manifest of a shard whose rows are all written, once they are durable."""
+        store.flush()
         left_out, reasons = len(self.skipped.keys), tuple(self.skipped.reasons)
         read = self.read + self.skipped.digest
         return Manifest(self.migration, self.number, read, self.written, left_out, reasons, self.state)
