@@ -304,5 +304,4 @@ def recall(found: Hits, exact: Hits) -> float:
 
 
 def _spread(x: np.ndarray, max_rows: int) -> np.ndarray:
-    """Return evenly spaced rows."""
     return np.asarray(x[np.linspace(0, len(x) - 1, min(len(x), max_rows)).astype(np.intp)], dtype=np.float32)

@@ -259,7 +259,6 @@ class Checks:
         return array.astype(np.float16 if into.dtype == "float16" else np.float32, copy=False)
 
     def _as_queries(self, of: Field, vectors: Any) -> np.ndarray:
-        """Return queries of the dimension of a field."""
         array = np.asarray(vectors, dtype=np.float32)
         if array.ndim != 2 or array.shape[1] != of.dim:
             raise StoreError(
@@ -269,7 +268,6 @@ class Checks:
         return array
 
     def _check_keys(self, keys: pa.Array, kind: pa.DataType) -> None:
-        """Refuse keys of another kind than the store's."""
         if keys.type != kind:
             raise StoreError(
                 f"The keys are {keys.type} and those of {self.address} are {kind}: give keys of that kind."

@@ -267,7 +267,6 @@ class LanceStore(Store):
         _rename(table, {added.serves: added.kept_as, added.name: added.serves})
 
     def _switch_back(self, session: Version, old: Field) -> None:
-        """Rename both columns back in one version of the table."""
         added = session.added(session.roles.served)
         _rename(session.table, {added.serves: added.name, added.kept_as: added.serves})
         _untag(session.table)
@@ -289,7 +288,6 @@ class LanceStore(Store):
 
 
 def _version(address: Address, table: Any) -> Version:
-    """Find the roles of the columns of a table."""
     schema: pa.Schema = table.schema
     added = {column.name: record for column in schema if (record := Added.of(column)) is not None}
     vector = address.options.get("vector") or next((record.serves for record in added.values()), None)

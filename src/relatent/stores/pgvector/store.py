@@ -158,7 +158,6 @@ class PgvectorStore(Store):
             cursor.execute("SELECT pg_logical_emit_message(true, 'relatent', 'flush')")
 
     def _remove_orphans(self, session: Transaction, new: Field) -> int:
-        """Delete the vectors of keys that the table no longer has."""
         return int(session.cursor.execute(self._queries.delete_orphans(new)).rowcount)
 
     def _build_index(self, session: Transaction, of: Field) -> None:
