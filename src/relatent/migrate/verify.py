@@ -172,9 +172,8 @@ class Verification:
     def __str__(self) -> str:
         rows = [(check.name, "ok" if check.passed else "FAILED", check.found) for check in self.checks]
         next_step = f"Verified. Next: relatent migrate cutover {self.store}"
-        return "\n".join(
-            [render(("check", "result", "found"), rows), next_step if self.passed else "Not verified: do not cut over."]
-        )
+        end = next_step if self.passed else "Not verified: do not cut over."
+        return "\n".join([render(("check", "result", "found"), rows), end])
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values, for JSON."""

@@ -358,11 +358,9 @@ class AliasStore(QdrantStore):
                 return removed
 
     def _switch(self, session: Session, new: Field) -> None:
-        """Move the alias to the new collection."""
         self._beside(new).move_alias(self._alias)
 
     def _switch_back(self, session: Session, old: Field) -> None:
-        """Move the alias back to the first collection."""
         self._client.move_alias(self._alias)
 
     def _drop_new(self, session: Session, new: Field) -> None:
