@@ -7,8 +7,7 @@ from pathlib import Path
 
 from relatent.stores import STORES, Store
 from relatent.stores.base import Form
-from relatent.stores.checks import any_of
-from relatent.stores.fields import CODES, NUMERIC_METRICS
+from relatent.stores.fields import CODES, NUMERIC_METRICS, any_of
 
 DOCS = Path(__file__).parent
 MARK = "python docs/make_stores.py"

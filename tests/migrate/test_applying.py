@@ -49,7 +49,7 @@ class Interfering(Serial):
 
 
 class Failing(Serial):
-    """Fails after so many shards, as when a store or a machine goes down."""
+    """Fails after n shards, as when a store or a machine goes down."""
 
     def __init__(self, after):
         self.after = after
@@ -266,9 +266,9 @@ def test_two_at_once(light, tmp_path):
 
 
 def test_a_foreign_store_is_refused_before_anything_is_written(light, tmp_path):
-    stranger = Items(light.items.keys, 30 * old_vectors(ROWS), light.items.payload)
+    unrelated = Items(light.items.keys, 30 * old_vectors(ROWS), light.items.payload)
     (tmp_path / "b").mkdir()
-    url = light.case.create(tmp_path / "b", stranger)
+    url = light.case.create(tmp_path / "b", unrelated)
     with pytest.raises(SpaceMismatchError, match="is not the source 'old-model'"):
         replace(light, url=url).apply()
     with open_store(url) as store:

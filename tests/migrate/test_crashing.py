@@ -104,7 +104,7 @@ def test_a_reader_never_sees_a_mixture(task):
         }
         seen, failed, done = [], [], threading.Event()
 
-        def look():
+        def watch():
             with open_store(task.url) as reader:
                 while not done.is_set():
                     dim = reader.served.dim
@@ -115,7 +115,7 @@ def test_a_reader_never_sees_a_mixture(task):
                     except Exception as error:  # noqa: BLE001 (whatever goes wrong for a reader is what is tested)
                         failed.append(error)
 
-        thread = threading.Thread(target=look)
+        thread = threading.Thread(target=watch)
         thread.start()
         for verb in ("cutover", "rollback"):
             assert task.run(verb).returncode == 0

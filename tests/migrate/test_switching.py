@@ -83,7 +83,7 @@ def test_finishing_what_lacks_rows(tmp_path):
     task = make_task("pgvector", tmp_path)
     task.apply()
     cut_over(task.url, work=task.work, force=True)
-    task.case.insert(task.url, items_of([10_000], seed=1))  # someone goes on writing old vectors
+    task.case.insert(task.url, items_of([10_000], seed=1))  # someone keeps writing old vectors
     with pytest.raises(StoreError, match=f"has {ROWS + 1} vectors and .* {ROWS}: .* Write the missing ones"):
         finish_migration(task.url, work=task.work)
     assert finish_migration(task.url, work=task.work, force=True).dropped is not None

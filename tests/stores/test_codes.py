@@ -76,14 +76,14 @@ def test_no_hit_is_worse_than_a_miss_by_more_than_the_codes_are_off(case, store,
         keys = fill(store, new)
         if built:
             store.build_index(new)
-        true, most = brute_force(new.metric, asked, new_vectors(keys)), ROUNDING * allowed(case, new, asked)
+        true, tolerance = brute_force(new.metric, asked, new_vectors(keys)), ROUNDING * allowed(case, new, asked)
         hits = store.search(asked, 5, of=new, exact=True)
         for row, names, scores in zip(true, hits.keys, hits.scores, strict=True):
             of = dict(zip(keys, row, strict=True))
-            np.testing.assert_allclose(scores, [of[name] for name in names], atol=most)
+            np.testing.assert_allclose(scores, [of[name] for name in names], atol=tolerance)
             assert (np.diff(scores) <= 1e-6).all()
             missed = max(score for name, score in of.items() if name not in names)
-            assert min(of[name] for name in names) >= missed - 2 * most
+            assert min(of[name] for name in names) >= missed - 2 * tolerance
         store.drop_new()
 
 

@@ -1,4 +1,4 @@
-"""Every store: a migration that is killed and begun again ends as if it had not been."""
+"""Every store: a migration that is killed and resumed ends as if it had not been."""
 
 from __future__ import annotations
 

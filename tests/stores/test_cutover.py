@@ -106,7 +106,7 @@ def test_a_reader_sees_all_old_or_all_new(case, url, store):
     assert whole["old"] != whole["new"]
     seen, failed, done = [], [], threading.Event()
 
-    def look() -> None:
+    def watch() -> None:
         reader = case.reader(url, store)
         try:
             while not done.is_set():
@@ -117,7 +117,7 @@ def test_a_reader_sees_all_old_or_all_new(case, url, store):
             if reader is not store:
                 reader.close()
 
-    thread = threading.Thread(target=look)
+    thread = threading.Thread(target=watch)
     thread.start()
     for _ in range(5):
         store.switch()

@@ -11,7 +11,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from uuid import uuid4
 
-from relatent._errors import with_remedy
 from relatent._saved import load
 from relatent._terminal import Result, progress_bar, wrap
 from relatent.engines import Engine, Serial
@@ -19,9 +18,9 @@ from relatent.migrate.copy import ShardWork
 from relatent.migrate.plan import drop_trial
 from relatent.migrate.side import StoredSide, check_fingerprint, stored_side
 from relatent.migrate.state import Manifest, Plan, Work, work_of
-from relatent.migrate.switch import check_not_served
-from relatent.stores import Store, StoreError, open_store
-from relatent.stores.checks import check_no_old
+from relatent.migrate.switch import check_not_served, or_drop
+from relatent.stores import Store, open_store
+from relatent.stores.fields import check_no_old
 
 # A run that is killed loses at most the work on this many rows.
 SHARD_ROWS = 50_000
@@ -196,8 +195,9 @@ def _check_store(store: Store, side: StoredSide, translator: str, accept: bool) 
     if new is not None and new.provenance.get("translator") != translator:
         known = [f"{name} {new.provenance[name]}" for name in ("target", "date") if name in new.provenance]
         made = f" ({', '.join(known)})" if known else ""
-        raise _or_drop(
-            f"{store.address} has a new field {new.name!r} from another translator{made}: give that one to resume, or"
+        raise or_drop(
+            f"{store.address} has a new field {new.name!r} from another translator{made}: give that one to resume, or",
+            "remove the field with {}.",
         )
 
 
@@ -205,19 +205,11 @@ def _check_chosen(store: Store, chosen: dict[str, str | None]) -> None:
     """Refuse to resume a new field that differs from what is asked for."""
     for what, value in chosen.items():
         if store.new is not None and value not in (None, getattr(store.new, what)):
-            raise _or_drop(
+            raise or_drop(
                 f"{store.address} has a new field of {what} {getattr(store.new, what)}, and {value} was asked for: "
-                f"leave out the {what} to resume, or"
+                f"leave out the {what} to resume, or",
+                "remove the field with {}.",
             )
-
-
-def _or_drop(problem: str) -> StoreError:
-    words = "remove the field with {}."
-    return with_remedy(
-        StoreError(problem),
-        python=words.format("roll_back(url, drop=True)"),
-        command=words.format("relatent migrate rollback --drop"),
-    )
 
 
 def _still_holds(plan: Plan, work: Work, store: Store, translator: str) -> bool:
@@ -233,12 +225,7 @@ def _still_holds(plan: Plan, work: Work, store: Store, translator: str) -> bool:
 
 
 def _new_plan(
-    store: Store,
-    side: StoredSide,
-    translator: str,
-    chosen: dict[str, str | None],
-    shard_rows: int,
-    rate: float | None,
+    store: Store, side: StoredSide, translator: str, chosen: dict[str, str | None], shard_rows: int, rate: float | None
 ) -> Plan:
     # A field that exists already is resumed: it is of this translator, and its work folder was lost. The random name
     # of a new one tells it from any that was dropped, whose manifests may still exist.

@@ -8,13 +8,11 @@ from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from relatent._errors import with_remedy
 from relatent.migrate.side import translated
 from relatent.migrate.state import Digest, Manifest, Plan, hashed_keys
 from relatent.spaces.keys import as_column
@@ -73,18 +71,10 @@ class Part:
     keys: pa.Array
     vectors: np.ndarray
 
-    @cached_property
+    @property
     def digest(self) -> Digest:
         """The digest of these rows."""
-        return self.digest_with(self.vectors)
-
-    def digest_with(self, vectors: np.ndarray) -> Digest:
-        """Return the digest of these keys with other vectors."""
-        return Digest.of(self._hashes, vectors)
-
-    @cached_property
-    def _hashes(self) -> np.ndarray:
-        return hashed_keys(self.keys)
+        return Digest.of(hashed_keys(self.keys), self.vectors)
 
 
 def read_shard(
@@ -92,17 +82,11 @@ def read_shard(
 ) -> Iterator[Part]:
     """Return the rows of a shard, of the served field or the new one, in chunks.
 
-    A row that cannot be read, or that holds NaN or infinity, is an error that names its key, unless ``skipped`` is
-    told of it.
+    A row that cannot be read is an error that names its key, unless ``skipped`` is told of it.
     """
     of = plan.field if new else plan.served
     for chunk in store.scan(of, shard=shard, rows=plan.chunk_rows, unreadable=skipped):
-        keys = pa.chunked_array(chunk.keys).combine_chunks()
-        finite = np.isfinite(chunk.vectors).all(axis=1)
-        for row in np.flatnonzero(~finite):
-            _skip(store, keys[int(row)].as_py(), skipped)
-        whole = bool(finite.all())
-        yield Part(keys if whole else keys.filter(pa.array(finite)), chunk.vectors if whole else chunk.vectors[finite])
+        yield Part(pa.chunked_array(chunk.keys).combine_chunks(), chunk.vectors)
 
 
 class ShardWork:
@@ -112,14 +96,7 @@ class ShardWork:
     """
 
     def __init__(
-        self,
-        url: str,
-        store: Store,
-        plan: Plan,
-        translate: BatchTranslator,
-        *,
-        rate: float | None = None,
-        skip: bool = False,
+        self, url: str, store: Store, plan: Plan, translate: BatchTranslator, *, rate: float | None, skip: bool
     ) -> None:
         self._url, self._plan, self._translate, self._skip = url, plan, translate, skip
         self._store: Store | None = store
@@ -142,7 +119,7 @@ class ShardWork:
         with _in_turn(store) as submit, closing(reading):
             for shard, part in reading:
                 if part is None:
-                    results.append(submit(self._finished, shard))
+                    results.append(submit(shard.manifest, store))
                 elif len(part.keys):
                     vectors = _translated(store, self._plan, self._translate, part)
                     shard.count(part, vectors)
@@ -151,11 +128,6 @@ class ShardWork:
                     yield from _manifest(results.popleft())
             while results:
                 yield from _manifest(results.popleft())
-
-    def _finished(self, shard: _Copied) -> Manifest:
-        """Return the manifest of a shard whose rows are all written, when they are durable."""
-        self._opened().flush()
-        return shard.manifest()
 
     def _parts(self, numbers: Iterable[int]) -> Generator[tuple[_Copied, Part | None], None, None]:
         """Yield the parts of shards, and after the last one of each None."""
@@ -202,11 +174,13 @@ class _Copied:
 
     def count(self, part: Part, vectors: np.ndarray) -> None:
         """Count rows that were read, and what they became."""
-        self.read += part.digest
-        self.written += part.digest_with(vectors)
+        hashes = hashed_keys(part.keys)
+        self.read += Digest.of(hashes, part.vectors)
+        self.written += Digest.of(hashes, vectors)
 
-    def manifest(self) -> Manifest:
-        """Return the manifest, once all rows are written."""
+    def manifest(self, store: Store) -> Manifest:
+        """Return the manifest of a shard whose rows are all written, once they are durable."""
+        store.flush()
         left_out, reasons = len(self.skipped.keys), tuple(self.skipped.reasons)
         read = self.read + self.skipped.digest
         return Manifest(self.migration, self.number, read, self.written, left_out, reasons, self.state)
@@ -253,11 +227,3 @@ def _translated(store: Store, plan: Plan, translate: BatchTranslator, part: Part
             "translated: fix or delete it, or choose float32 for the new field."
         )
     return vectors
-
-
-def _skip(store: Store, key: Any, skipped: Skipped | None) -> None:
-    if skipped is None:
-        error = StoreError(f"The row with key {key!r} of {store.address} holds NaN or infinity: fix or delete it, or")
-        words = "skip such rows with {}."
-        raise with_remedy(error, python=words.format("skip_unreadable=True"), command=words.format("--skip-unreadable"))
-    skipped(key, "holds NaN or infinity")

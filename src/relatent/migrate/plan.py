@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
 from relatent._saved import load
@@ -66,7 +65,7 @@ def measure(store: Store, side: StoredSide, new: Field, rows: int, *, write: boo
     read = time.perf_counter()
     if chunk is None or not len(chunk):
         raise StoreError(f"{store.address} has no row that can be read: there is nothing to migrate.")
-    side(chunk.vectors[np.isfinite(chunk.vectors).all(axis=1)])
+    side(chunk.vectors)
     done = time.perf_counter()
     count = len(chunk)
     shard = Shard(None, pa.chunked_array(chunk.keys)[-1].as_py())
@@ -86,7 +85,7 @@ def _copy_rate(store: Store, side: StoredSide, new: Field, shard: Shard, chunk_r
         store.add(field)
         try:
             began = time.perf_counter()
-            done = ShardWork(plan.store, store, plan, side.translate, skip=True).copy(0)
+            done = ShardWork(plan.store, store, plan, side.translate, rate=None, skip=True).copy(0)
             return _rate(done.read.rows, time.perf_counter() - began) if done.read.rows else None
         finally:
             store.drop_new()
@@ -257,36 +256,20 @@ def plan_migration(
         advice = side.advice(store, new)
         stage("measuring")
         rates = measure(store, side, new, trial_rows, write=trial)
-    cost = _cost(rows, rows_per_second, price_per_million, max_hours, budget) if texts else None
-    verdict = None if sample is None else _verdict(side, sample, relevant, min_overlap, cost, accept, progress)
+    cost, verdict = None, None
+    if texts and rows and (rows_per_second, price_per_million) != (None, None):
+        cost = Cost(rows, rows_per_second, price_per_million, max_hours, budget)
+    if sample is not None:
+        rule = Rule(min_overlap=min_overlap)
+        verdict = _verdict(side, sample, relevant=relevant, rule=rule, cost=cost, accept=accept, progress=progress)
     return MigrationPlan(str(store.address), rows, served, new, digest, rates, advice, verdict, cost, texts)
 
 
-def _verdict(
-    side: StoredSide,
-    sample: tuple[Space, Space],
-    relevant: Relevance | None,
-    min_overlap: float | None,
-    cost: Cost | None,
-    accept: bool,
-    progress: bool | None,
-) -> Verdict:
+def _verdict(side: StoredSide, sample: tuple[Space, Space], **options: Any) -> Verdict:
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "This translator")  # the advice of the plan covers its two sides
-        return evaluate_spaces(
-            side.translator,
-            *sample,
-            role="documents" if side.name == "source" else "queries",
-            relevant=relevant,
-            rule=Rule(min_overlap=min_overlap),
-            cost=cost,
-            accept=accept,
-            progress=progress,
-        )
-
-
-def _cost(rows: int, speed: float | None, price: float | None, max_hours: float, budget: float) -> Cost | None:
-    return Cost(rows, speed, price, max_hours, budget) if rows and (speed, price) != (None, None) else None
+        role = "documents" if side.name == "source" else "queries"
+        return evaluate_spaces(side.translator, *sample, role=role, **options)
 
 
 def _size(count: float) -> str:

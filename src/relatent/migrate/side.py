@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -50,11 +51,6 @@ class StoredSide:
         return vectors if self.name == "source" else np.asarray(self.translator.transform(vectors))
 
     @property
-    def dim(self) -> int:
-        """Coordinates of the new vectors."""
-        return self.translate.dims[1]
-
-    @property
     def models(self) -> tuple[Fingerprint, Fingerprint]:
         """What is recorded of the old model and of the new one."""
         ends = self.translator.endpoints_
@@ -77,13 +73,7 @@ class StoredSide:
 
     def new_field(self, store: Store, translator_hash: str, about: dict[str, Any], **chosen: Any) -> Field:
         """Return the new field of a store; one of codes has the scale of some of the vectors that it will hold."""
-        field = self.field(store.served, translator_hash, about, **chosen)
-        return calibrated(field, self(sample_vectors(store))) if field.dtype in CODES else field
-
-    def field(self, served: Field, translator_hash: str, about: dict[str, Any], **chosen: Any) -> Field:
-        """Return the new field beside the served one: its name, dimension, dtype, metric and provenance."""
-        width = self.dim
-        old, new = self.models
+        served, width, (old, new) = store.served, self.translate.dims[1], self.models
         made = self.translator.endpoints_.outcome(width) if self.name == "source" else Fingerprint(dim=width)
         known = {
             "translator": translator_hash,
@@ -99,7 +89,8 @@ class StoredSide:
         metric = "hamming" if chosen.get("dtype") == "bit" else self.translator.metric_
         made_of: dict[str, Any] = {"name": next_name(served.name), "dtype": dtype, "metric": metric}
         made_of |= {name: value for name, value in chosen.items() if value is not None}
-        return Field(dim=width, provenance={n: v for n, v in known.items() if v is not None}, **made_of)
+        field = Field(dim=width, provenance={n: v for n, v in known.items() if v is not None}, **made_of)
+        return calibrated(field, self(sample_vectors(store))) if field.dtype in CODES else field
 
 
 def next_name(served: str) -> str:
@@ -131,8 +122,8 @@ def sample_vectors(store: Store, rows: int = SAMPLE_ROWS) -> np.ndarray:
         shards = store.shards(max(1, -(-store.count(served) // SAMPLE_PLACES)))
     places = np.unique(np.linspace(0, len(shards) - 1, SAMPLE_PLACES).astype(int))
     take = max(1, rows // len(places))
-    first = (next(iter(_readable(store, served, shards[place], take)), None) for place in places)
-    found = [chunk for chunk in first if chunk is not None and len(chunk)]
+    scans = (store.scan(served, shard=shards[place], rows=take, unreadable=lambda *_: None) for place in places)
+    found = [chunk.vectors for scan in scans for chunk in islice(scan, 1)]
     return np.concatenate(found) if found else np.empty((0, served.dim), dtype=np.float32)
 
 
@@ -140,8 +131,7 @@ def check_fingerprint(side: StoredSide, store: Store, *, accept: bool = False) -
     """Refuse a store whose vectors are not of the side that the translator takes from it."""
     served = store.served
     recorded = Fingerprint(served.dim, served.provenance.get("model"), served.provenance.get("revision"))
-    sample = sample_vectors(store)
-    space = Space(sample, name=str(store.address), fingerprint=recorded)
+    space = Space(sample_vectors(store), name=str(store.address), fingerprint=recorded)
     ends = side.translator.endpoints_
     if accept and served.dim == getattr(ends, side.name).dim:
         side.translator.accept(space)
@@ -167,12 +157,6 @@ def _wrong_way(side: StoredSide, store: Store) -> StoreError:
         "source: expected a store of its target. Fit it from the new model to the stored one, or fit vectors from the "
         "stored model to the new one."
     )
-
-
-def _readable(store: Store, served: Field, shard: Any, rows: int) -> Any:
-    """Return the vectors of a shard in chunks, without rows that cannot be read."""
-    for chunk in store.scan(served, shard=shard, rows=rows, unreadable=lambda *_: None):
-        yield chunk.vectors
 
 
 def _coding(field: Field) -> str:

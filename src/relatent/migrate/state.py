@@ -24,8 +24,7 @@ from relatent._terminal import Result
 from relatent.spaces.keys import key_hashes
 from relatent.spaces.sample import STEP, splitmix64
 from relatent.stores import Address, Field, Shard, Store, StoreError, open_store
-from relatent.stores.checks import lock_file
-from relatent.stores.fields import plain_field
+from relatent.stores.fields import lock_file, plain_field
 from relatent.translate import Translator
 from relatent.translate.files import check_translator
 
@@ -211,16 +210,8 @@ def work_folder(store: str | os.PathLike[str]) -> Path:
     return Path(HOME, f"{name}-{hashlib.sha256(str(address).encode()).hexdigest()[:8]}")
 
 
-@dataclass(frozen=True)
-class Work:
+class Work(Records):
     """A folder with the plan, a copy of the translator, a manifest per shard, and the result of verifying it."""
-
-    folder: Path
-
-    @property
-    def records(self) -> Records:
-        """The files in the folder, each with a checksum."""
-        return Records(self.folder)
 
     @contextmanager
     def locked(self, store: Address) -> Iterator[None]:
@@ -262,15 +253,15 @@ class Work:
     def begin(self, plan: Plan) -> None:
         """Remove an earlier migration, and write a new plan."""
         self.forget()
-        self.records.write("plan.json", plan.to_json())
+        self.write("plan.json", plan.to_json())
 
     def keep_translator(self, path: Path) -> None:
         """Keep a copy of the translator, for the steps after apply."""
-        self.records.write_bytes("translator.safetensors", path.read_bytes())
+        self.write_bytes("translator.safetensors", path.read_bytes())
 
     def forget(self) -> None:
         """Remove the plan first, and then all that belongs to it."""
-        self.records.remove("plan.json", "finished.json", "verified.json")
+        self.remove("plan.json", "finished.json", "verified.json")
         shutil.rmtree(self.folder / "shards", ignore_errors=True)
 
     def translator(self, plan: Plan) -> Translator:
@@ -293,11 +284,11 @@ class Work:
 
     def done(self, manifest: Manifest) -> None:
         """Record that a shard is finished. Durable when it returns."""
-        self.records.write(_name(manifest.shard), manifest.to_json())
+        self.write(_name(manifest.shard), manifest.to_json())
 
     def undo(self, shard: int) -> None:
         """Remove the record of a shard, before it is written again."""
-        self.records.remove(_name(shard))
+        self.remove(_name(shard))
 
     def state(self, plan: Plan) -> str | None:
         """Return a hash of all that was written; None as long as a shard is not finished.
@@ -312,7 +303,7 @@ class Work:
 
     def note(self, what: str, about: Mapping[str, Any], plan: Plan) -> None:
         """Record something about the present state: "finished" or "verified"."""
-        self.records.write(f"{what}.json", {"state": self.state(plan), **about})
+        self.write(f"{what}.json", {"state": self.state(plan), **about})
 
     def noted(self, what: str, plan: Plan) -> dict[str, Any] | None:
         """Return what :meth:`note` recorded, if the state is still the same."""
@@ -321,7 +312,7 @@ class Work:
 
     def _read(self, name: str, parse: Callable[[dict[str, Any]], R], what: str) -> R | None:
         try:
-            found = self.records.read(name)
+            found = self.read(name)
             return None if found is None else parse(found)
         except (ValueError, KeyError, TypeError) as error:
             warnings.warn(f"{self.folder / name} is damaged: {error}. So {what} starts over.", stacklevel=4)

@@ -196,9 +196,11 @@ def _check_finished(store: Store, work: Work) -> None:
     """Refuse to finish what was not cut over."""
     plan = work.plan()
     if plan is None or not is_cut_over(store, plan):
-        words = "A new field that is not served is removed with {}."
-        raise with_remedy(
-            StoreError(f"{store.address} has no old field: there is nothing to finish."),
-            python=words.format("roll_back(url, drop=True)"),
-            command=words.format("relatent migrate rollback --drop"),
-        )
+        problem = f"{store.address} has no old field: there is nothing to finish."
+        raise or_drop(problem, "A new field that is not served is removed with {}.")
+
+
+def or_drop(problem: str, remedy: str) -> StoreError:
+    """Return the error whose remedy is to remove the new field, with the call or the command for it in place of {}."""
+    call, command = "roll_back(url, drop=True)", "relatent migrate rollback --drop"
+    return with_remedy(StoreError(problem), python=remedy.format(call), command=remedy.format(command))

@@ -37,10 +37,8 @@ def deviations(of: Field, expected: np.ndarray, stored: np.ndarray) -> tuple[np.
     """
     if of.dtype == "bit":
         return _of_bits(expected, stored)
-    if is_coded(of):
-        return relative_errors(of, expected, stored), _off_by_a_step(of, expected, stored)
     errors = relative_errors(of, expected, stored)
-    return errors, errors > TOLERANCE[of.dtype]
+    return errors, _off_by_a_step(of, expected, stored) if is_coded(of) else errors > TOLERANCE[of.dtype]
 
 
 def relative_errors(of: Field, expected: np.ndarray, stored: np.ndarray) -> np.ndarray:
@@ -174,12 +172,8 @@ class Verification:
     def __str__(self) -> str:
         rows = [(check.name, "ok" if check.passed else "FAILED", check.found) for check in self.checks]
         next_step = f"Verified. Next: relatent migrate cutover {self.store}"
-        return "\n".join(
-            [
-                render(("check", "result", "found"), rows),
-                next_step if self.passed else "Not verified: do not cut over.",
-            ]
-        )
+        end = next_step if self.passed else "Not verified: do not cut over."
+        return "\n".join([render(("check", "result", "found"), rows), end])
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values, for JSON."""
@@ -276,20 +270,13 @@ def _scale(found: Compared, of: Field) -> Check:
 
 
 def _searches(
-    store: Store,
-    plan: Plan,
-    side: StoredSide,
-    found: Compared,
-    queries: Space | None,
-    sample: int,
-    k: int,
-    margin: float,
+    store: Store, plan: Plan, side: StoredSide, found: Compared, queries: Space | None, n: int, k: int, margin: float
 ) -> list[Check]:
-    """Query both indexes, and compare with exact search over the same vectors."""
+    """Ask both indexes n queries, and compare with exact search over the same vectors."""
     if not found.new:
         return [Check("search", False, "there is no row to query with")]
-    old, new = _spread(np.concatenate(found.old), sample), _spread(np.concatenate(found.new), sample)
-    asked = new if queries is None else side.queries(_spread(queries.vectors, sample))
+    old, new = _spread(np.concatenate(found.old), n), _spread(np.concatenate(found.new), n)
+    asked = new if queries is None else side.queries(_spread(queries.vectors, n))
     old_hits, new_hits = _both_ways(store, plan.served, old, k), _both_ways(store, plan.field, asked, k)
     before, after = recall(*old_hits), recall(*new_hits)
     who = "stored vectors" if queries is None else "the new model's"
@@ -316,5 +303,4 @@ def recall(found: Hits, exact: Hits) -> float:
 
 
 def _spread(x: np.ndarray, max_rows: int) -> np.ndarray:
-    """Return evenly spaced rows."""
     return np.asarray(x[np.linspace(0, len(x) - 1, min(len(x), max_rows)).astype(np.intp)], dtype=np.float32)

@@ -13,7 +13,6 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack, closing
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Any, ClassVar, Literal, Self, TypeVar
 
 import numpy as np
@@ -23,8 +22,7 @@ from relatent._array import suggest
 from relatent._errors import StoreError, with_remedy
 from relatent.spaces.chunks import CHUNK_BYTES, Chunk, Layout, chunk_rows
 from relatent.stores.address import Address
-from relatent.stores.checks import Checks, key_column
-from relatent.stores.fields import Field, Roles, read_as
+from relatent.stores.fields import Checks, Field, Roles, key_column, read_as
 
 Unreadable = Callable[[Any, str], None]
 """What is told of a row that cannot be read: its key, and why."""
@@ -331,9 +329,7 @@ class Store(Checks, ABC):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     # What a store implements; the type of the session is its own -----------------------------------------------------

@@ -39,8 +39,7 @@ from relatent._errors import StoreError, needs
 from relatent.spaces.keys import key_hashes
 from relatent.stores.address import Address
 from relatent.stores.base import Form, Found, Purpose, Rows, Scan, Session, Shard, Store, every_nth
-from relatent.stores.checks import busy, lock_file
-from relatent.stores.fields import Field, Metric, Roles
+from relatent.stores.fields import Field, Metric, Roles, busy, lock_file
 
 PORT = 8000
 DATABASE_FILE = "chroma.sqlite3"
@@ -147,7 +146,6 @@ class ChromaStore(Store):
         return ["old", "lock"]
 
     def _add(self, session: Collections, new: Field) -> None:
-        """Make an empty companion."""
         added = Added(new.name, self.address.name, new.dim, new.metric, dict(new.provenance))
         self._connection.create(added.waiting, METRICS[new.metric], {META: json.dumps(asdict(added))})
 
@@ -323,12 +321,8 @@ def _collections(connection: Connection) -> Collections:
     new = next((every[at] for at, one in records.items() if one.serves == name and at == one.waiting), None)
     old = every.get(records[name].kept_as) if name in records else None
     found = {role: one for role, one in (("served", served), ("new", new), ("old", old)) if one is not None}
-    fields = {role: _field(one, name) for role, one in found.items()}
-    return Collections(
-        Roles(fields["served"], fields.get("new"), fields.get("old")),
-        KEY,
-        {fields[role].name: one for role, one in found.items()},
-    )
+    fields: dict[str, Any] = {role: _field(one, name) for role, one in found.items()}
+    return Collections(Roles(**fields), KEY, {fields[role].name: one for role, one in found.items()})
 
 
 def _served(connection: Connection, name: str) -> Any:

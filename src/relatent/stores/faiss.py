@@ -26,11 +26,11 @@ import filecmp
 import json
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -41,7 +41,6 @@ from relatent._files import NO_LINKS, atomic_write, fsync
 from relatent._linalg import unit_norm
 from relatent.spaces.io.formats.npy import ids_beside
 from relatent.stores.base import Form, Found, Purpose, Rows, Scan, Session, Shard, Store, every_nth
-from relatent.stores.checks import lock_file
 from relatent.stores.faiss_index import (
     TRAINED_PER_LIST,
     IndexRows,
@@ -54,8 +53,10 @@ from relatent.stores.faiss_index import (
     read_items,
     write_index,
 )
-from relatent.stores.fields import NUMERIC_METRICS, Field, Roles, decoded, is_coded, read_as
+from relatent.stores.fields import NUMERIC_METRICS, Field, Roles, decoded, is_coded, lock_file, read_as
 from relatent.stores.parts import Parts
+
+T = TypeVar("T")
 
 
 class FaissStore(Store):
@@ -81,12 +82,11 @@ class FaissStore(Store):
 
     def _open(self) -> None:
         self._file = self.address.file.resolve()
-        self._loaded: dict[Path, tuple[Any, IndexRows]] = {}
-        self._cached: tuple[Any, Items] | None = None
+        self._cached: dict[Path | str, tuple[Any, Any]] = {}
         if not self._file.is_file():
             raise StoreError(f"{self.address} is not there: check the path.")
         self._files = Files(self._file)
-        self._closing.callback(self._free)
+        self._closing.callback(self._cached.clear)
         _ = self._items
 
     @contextmanager
@@ -104,10 +104,8 @@ class FaissStore(Store):
     @property
     def _items(self) -> Items:
         """The items of the served index, read once as long as the files are the same."""
-        state = self._identity()
-        if self._cached is None or self._cached[0] != state:
-            self._cached = (state, read_items(self.address, self._file, self._load(self._file).ids))
-        return self._cached[1]
+        file = self._file
+        return self._once("items", self._identity(), lambda: read_items(self.address, file, self._load(file).ids))
 
     def _identity(self) -> tuple[Any, ...]:
         beside = ids_beside(self._file)
@@ -115,10 +113,13 @@ class FaissStore(Store):
 
     def _load(self, path: Path) -> IndexRows:
         """Read an index, once as long as its file is the same."""
-        state = identity(path)
-        if path not in self._loaded or self._loaded[path][0] != state:
-            self._loaded[path] = (state, IndexRows(read_index(path), str(path)))
-        return self._loaded[path][1]
+        return self._once(path, identity(path), lambda: IndexRows(read_index(path), str(path)))
+
+    def _once(self, name: Path | str, state: Any, make: Callable[[], T]) -> T:
+        if name not in self._cached or self._cached[name][0] != state:
+            self._cached[name] = (state, make())
+        made: T = self._cached[name][1]
+        return made
 
     def _count(self, session: Session, of: Field, shard: Shard) -> int:
         """Count the items that have a vector, without reading the vectors of parts."""
@@ -159,10 +160,7 @@ class FaissStore(Store):
         if built is not None and (role == "old" or self._files.holds_all_parts()):
             return self._load(built)
         state = (*self._files.parts.files(), None if built is None else identity(built))
-        place = self._files.folder
-        if place not in self._loaded or self._loaded[place][0] != state:
-            self._loaded[place] = (state, IndexRows(self._gathered(of, flat(of)), str(self.address)))
-        return self._loaded[place][1]
+        return self._once("parts", state, lambda: IndexRows(self._gathered(of, flat(of)), str(self.address)))
 
     def _built(self, role: str) -> Path | None:
         """Return the index file of a role, if there is one; refuse one whose ids are rows of other keys."""
@@ -292,16 +290,13 @@ class FaissStore(Store):
 
     def _clear(self) -> None:
         self._files.clear()
-        self._loaded = {path: loaded for path, loaded in self._loaded.items() if path == self._file}
+        for name in self._cached.keys() - {"items", self._file}:
+            del self._cached[name]
 
     def lock(self) -> AbstractContextManager[object]:
         """Lock a file in the folder."""
         self._files.folder.mkdir(exist_ok=True)
         return lock_file(self._files.folder / "lock", self.address)
-
-    def _free(self) -> None:
-        self._loaded.clear()
-        self._cached = None
 
 
 class Files:
@@ -372,7 +367,7 @@ class Files:
         old, new = self.any_index("old"), self.any_index("new")
         try:
             return old is not None and (new is None or _same(new, self.file))
-        except FileNotFoundError:  # it was switched between the two looks
+        except FileNotFoundError:  # it was switched in between
             return self._is_switched()
 
 

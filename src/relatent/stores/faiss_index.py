@@ -18,8 +18,7 @@ from relatent.spaces.io.columns import KEY_NAMES
 from relatent.spaces.io.formats.npy import ids_beside, read_ids
 from relatent.stores.address import Address
 from relatent.stores.base import Shard
-from relatent.stores.checks import key_column
-from relatent.stores.fields import Field, Metric
+from relatent.stores.fields import Field, Metric, key_column
 
 # Vectors per list that IVF is trained on: what FAISS asks for at least, with some to spare.
 TRAINED_PER_LIST = 64
@@ -62,13 +61,12 @@ class IndexRows:
     def take(self, rows: np.ndarray) -> np.ndarray:
         """Reconstruct the vectors of some rows."""
         try:
-            vectors: np.ndarray = self._inner.reconstruct_batch(self._inside[rows])
+            return np.asarray(self._inner.reconstruct_batch(self._inside[rows]))
         except RuntimeError as error:
             raise StoreError(
                 f"{self._name} is {type(self._inner).__name__}, which cannot give its vectors back "
                 f"({_reason(error)}): use the vectors that it was built from."
             ) from error
-        return vectors
 
     @property
     def is_exact(self) -> bool:
@@ -142,8 +140,7 @@ def _ivf(like: Any, of: Field, sample: np.ndarray) -> Any:
 def _stored_as(of: Field) -> int:
     """Return FAISS's number for how a scalar quantizer keeps vectors."""
     kinds = faiss().ScalarQuantizer
-    kind: int = kinds.QT_fp16 if of.dtype == "float16" else kinds.QT_8bit_uniform
-    return kind
+    return int(kinds.QT_fp16 if of.dtype == "float16" else kinds.QT_8bit_uniform)
 
 
 def _set_scale(index: Any, of: Field) -> None:
@@ -159,8 +156,7 @@ def _set_scale(index: Any, of: Field) -> None:
 
 
 def _metric(of: Field) -> int:
-    kind: int = faiss().METRIC_L2 if of.metric == "l2" else faiss().METRIC_INNER_PRODUCT
-    return kind
+    return int(faiss().METRIC_L2 if of.metric == "l2" else faiss().METRIC_INNER_PRODUCT)
 
 
 def _reason(error: RuntimeError) -> str:
@@ -207,9 +203,7 @@ class Items:
             sought, known = keys.to_numpy(zero_copy_only=False), self._sortable
             at = np.minimum(np.searchsorted(known, sought), len(known) - 1)
             return np.where(known[at] == sought, at, -1)
-        found = pc.index_in(keys, value_set=self.keys)
-        rows: np.ndarray = pc.fill_null(found, -1).to_numpy(zero_copy_only=False)
-        return rows
+        return np.asarray(pc.fill_null(pc.index_in(keys, value_set=self.keys), -1))
 
     def within(self, shard: Shard) -> tuple[int, int]:
         """Return the first row of a shard and its end."""

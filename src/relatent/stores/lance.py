@@ -42,8 +42,7 @@ from relatent._errors import StoreError, needs
 from relatent.spaces.io.columns import ReadOptions, guess_layout, vector_dtype
 from relatent.stores.address import Address
 from relatent.stores.base import Form, Found, Purpose, Rows, Scan, Session, Shard, Store, every_nth
-from relatent.stores.checks import key_column, lock_file
-from relatent.stores.fields import NUMERIC_METRICS, Field, Metric, Roles
+from relatent.stores.fields import NUMERIC_METRICS, Field, Metric, Roles, key_column, lock_file
 from relatent.stores.lance_merge import merge
 from relatent.stores.parts import Parts
 
@@ -52,7 +51,7 @@ FOLDER = "_relatent"
 META = b"relatent.added"
 TAG = "relatent-before-switch"
 METRICS = {"cosine": "cosine", "inner": "dot", "l2": "l2"}
-# Times that a merge is begun again because the application changed the same rows meanwhile.
+# Attempts to merge while the application changes the same rows.
 ATTEMPTS = 5
 
 
@@ -268,7 +267,6 @@ class LanceStore(Store):
         _rename(table, {added.serves: added.kept_as, added.name: added.serves})
 
     def _switch_back(self, session: Version, old: Field) -> None:
-        """Rename both columns back in one version of the table."""
         added = session.added(session.roles.served)
         _rename(session.table, {added.serves: added.name, added.kept_as: added.serves})
         _untag(session.table)
@@ -290,7 +288,6 @@ class LanceStore(Store):
 
 
 def _version(address: Address, table: Any) -> Version:
-    """Find the roles of the columns of a table."""
     schema: pa.Schema = table.schema
     added = {column.name: record for column in schema if (record := Added.of(column)) is not None}
     vector = address.options.get("vector") or next((record.serves for record in added.values()), None)
@@ -301,9 +298,9 @@ def _version(address: Address, table: Any) -> Version:
     new = next((name for name, record in added.items() if name == record.name and record.serves == served), None)
     old = added[served].kept_as if served in added else None
     places = {role: name for role, name in (("served", served), ("new", new), ("old", old)) if name in schema.names}
-    fields = {role: _field(table, name, served, address) for role, name in places.items() if name is not None}
-    columns = {fields[role].name: name for role, name in places.items() if name is not None}
-    return Version(Roles(fields["served"], fields.get("new"), fields.get("old")), layout.key, table, columns)
+    fields: dict[str, Any] = {role: _field(table, name, served, address) for role, name in places.items() if name}
+    columns = {fields[role].name: name for role, name in places.items() if name}
+    return Version(Roles(**fields), layout.key, table, columns)
 
 
 def _field(table: Any, column: str, served: str, address: Address) -> Field:

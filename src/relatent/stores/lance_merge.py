@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from relatent._errors import needs
 from relatent.spaces.io.columns import as_matrix
-from relatent.stores.checks import key_column
+from relatent.stores.fields import key_column
 
 # Rows that are put together in memory at a time.
 ROWS = 8_192
@@ -76,13 +76,10 @@ def _values(fragment: Any, name: str, found: np.ndarray, vectors: _Stacked) -> I
         values[offsets[kept] - done] = as_matrix(batch[name].filter(pa.array(kept)), name, 0, values.shape[1])
         empty = np.ones(len(values), bool)
         empty[offsets[(fresh >= 0) | kept] - done] = False
-        yield _lists(values, empty)
+        flat = pa.array(values.reshape(-1))
+        yield pa.FixedSizeListArray.from_arrays(flat, values.shape[1], mask=pa.array(empty))
         at, done = at + len(batch), int(offsets[-1]) + 1
     yield pa.nulls(fragment.physical_rows - done, fragment.schema.field(name).type)
-
-
-def _lists(values: np.ndarray, empty: np.ndarray) -> pa.Array:
-    return pa.FixedSizeListArray.from_arrays(pa.array(values.reshape(-1)), values.shape[1], mask=pa.array(empty))
 
 
 def _write(path: Path, table: Any, name: str, columns: Iterator[pa.Array]) -> None:
@@ -96,11 +93,8 @@ def _write(path: Path, table: Any, name: str, columns: Iterator[pa.Array]) -> No
 def _with_file(fragment: Any, path: str, column: int, version: str) -> Any:
     """Return the metadata of a fragment whose column is in another file."""
     data_file = needs("lance.fragment", "lance", "write Lance tables").DataFile
-    files = []
     for file in fragment.files:
         file.fields = [TOMBSTONE if one == column else one for one in file.fields]
-        if any(one != TOMBSTONE for one in file.fields):
-            files.append(file)
-    major, minor = (int(number) for number in version.split("."))
-    fragment.files = [*files, data_file(path, [column], [0], major, minor)]
+    kept = [file for file in fragment.files if {*file.fields} - {TOMBSTONE}]
+    fragment.files = [*kept, data_file(path, [column], [0], *map(int, version.split(".")))]
     return fragment

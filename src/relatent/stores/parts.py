@@ -41,8 +41,7 @@ class Parts:
 
     def newest_first(self) -> Iterator[tuple[pa.Array, np.ndarray]]:
         """Return keys and vectors from the last file on, mapped from the disk."""
-        for file in reversed(self.files()):
-            yield self._read(file)
+        return map(self._read, reversed(self.files()))
 
     def drop(self, gone: pa.Array) -> None:
         """Leave some keys out of every file that has them."""
@@ -62,11 +61,7 @@ class Parts:
 
     def _save(self, file: Path, keys: pa.Array, vectors: np.ndarray) -> None:
         table = pa.table({"key": keys, "vector": as_lists(vectors)})
-        with (
-            atomic_write(file) as tmp,
-            pa.OSFile(str(tmp), "wb") as out,
-            pa.ipc.new_file(out, table.schema) as writer,
-        ):
+        with atomic_write(file) as tmp, pa.OSFile(str(tmp), "wb") as out, pa.ipc.new_file(out, table.schema) as writer:
             writer.write_table(table)
 
     def _read(self, file: Path) -> tuple[pa.Array, np.ndarray]:

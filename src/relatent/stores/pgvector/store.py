@@ -14,22 +14,9 @@ import pyarrow as pa
 
 from relatent._errors import StoreError
 from relatent.stores.base import Form, Found, Purpose, Rows, Scan, Session, Shard, Store, read_ahead
-from relatent.stores.checks import busy
-from relatent.stores.fields import NUMERIC_METRICS, Field, Roles
-from relatent.stores.pgvector.queries import METRICS, Queries
-from relatent.stores.pgvector.table import find_table, index_classes, read_roles, write_roles
-from relatent.stores.pgvector.wire import (
-    VECTOR_TYPES,
-    Connections,
-    Page,
-    copy_in,
-    copy_over,
-    copy_rows,
-    decode,
-    possible_keys,
-    psycopg,
-    read_pages,
-)
+from relatent.stores.fields import NUMERIC_METRICS, Field, Roles, busy
+from relatent.stores.pgvector import wire
+from relatent.stores.pgvector.table import OPERATOR_CLASSES, Queries, find_table, index_classes, read_roles, write_roles
 
 SNAPSHOT = "ISOLATION LEVEL REPEATABLE READ READ ONLY"
 # The largest vectors of each type that an HNSW index takes.
@@ -69,7 +56,7 @@ class PgvectorStore(Store):
     chunk_bytes = 8 * 2**20
 
     def _open(self) -> None:
-        self._connections = Connections(self.address)
+        self._connections = wire.Connections(self.address)
         self._closing.callback(self._connections.close)
         with self._connections.transaction(SNAPSHOT) as cursor:
             self._find_table(cursor)
@@ -85,7 +72,7 @@ class PgvectorStore(Store):
         if dim < 0:  # declared without one: that of any row
             dim = (cursor.execute(self._queries.dimension()).fetchone() or (0,))[0]
         classes = index_classes(cursor, table)
-        known = [name for name, metric in METRICS.items() if any(c.endswith(metric.operator_class) for c in classes)]
+        known = [name for name, end in OPERATOR_CLASSES.items() if any(found.endswith(end) for found in classes)]
         usual = "hamming" if table.dtype == "bit" else "cosine"
         dtype: Any = table.dtype
         return Field(table.vector.name, dim, dtype, (*known, usual)[0])  # type: ignore[arg-type]
@@ -122,11 +109,11 @@ class PgvectorStore(Store):
         """Read the items as they were when the first was asked for; the server reads ahead of what is worked on."""
         names = asked.names(session.key, [column.name for column in self._table.columns])
         ask = partial(self._queries.page, asked, names)
-        with closing(read_ahead(read_pages(session.cursor, ask, names, session.key, asked.rows))) as pages:
+        with closing(read_ahead(wire.read_pages(session.cursor, ask, names, session.key, asked.rows))) as pages:
             for page in pages:
                 yield self._readable(page, asked)
 
-    def _readable(self, page: Page, asked: Scan) -> tuple[pa.Table, np.ndarray]:
+    def _readable(self, page: wire.Page, asked: Scan) -> tuple[pa.Table, np.ndarray]:
         """Return the rows whose vectors have the dimension of the field."""
         of, kinds = asked.of, self._table.payload([*page.columns])
         columns = zip(page.columns.items(), kinds, strict=True)
@@ -137,7 +124,7 @@ class PgvectorStore(Store):
             asked.skip(page.columns[self._table.key.name][row], reason)
         if bad:
             others = others.filter(pa.array([dim == of.dim for dim in page.dims]))
-        return others, decode(of.dtype, of.dim, page.vectors)
+        return others, wire.decode(of.dtype, of.dim, page.vectors)
 
     # The new field ---------------------------------------------------------------------------------------------------
 
@@ -154,16 +141,16 @@ class PgvectorStore(Store):
         """Copy new rows in; where some are there already, copy all over them. The server need not wait for its disk."""
         table, cursor = self._table, session.cursor
         self._check_keys(keys, pa.int64() if table.key.arrow == pa.int64() else pa.large_string())
-        possible = possible_keys(table.key.type, keys)
+        possible = wire.possible_keys(table.key.type, keys)
         if not possible.all():
             keys, vectors = keys.filter(pa.array(possible)), vectors[possible]
-        rows, place = copy_rows(table.key.type, new.dtype, keys, vectors), table.beside(new.name)
+        rows, place = wire.copy_rows(table.key.type, new.dtype, keys, vectors), table.beside(new.name)
         cursor.execute("SET LOCAL synchronous_commit = off")
         try:
             with cursor.connection.transaction():
-                copy_in(cursor, place, rows)
-        except psycopg().errors.UniqueViolation:
-            copy_over(cursor, place, rows)
+                wire.copy_in(cursor, place, rows)
+        except wire.psycopg().errors.UniqueViolation:
+            wire.copy_over(cursor, place, rows)
 
     def flush(self) -> None:
         """Commit something that the server has to wait for: with it, all that was committed before is on the disk."""
@@ -171,7 +158,6 @@ class PgvectorStore(Store):
             cursor.execute("SELECT pg_logical_emit_message(true, 'relatent', 'flush')")
 
     def _remove_orphans(self, session: Transaction, new: Field) -> int:
-        """Delete the vectors of keys that the table no longer has."""
         return int(session.cursor.execute(self._queries.delete_orphans(new)).rowcount)
 
     def _build_index(self, session: Transaction, of: Field) -> None:
@@ -182,7 +168,7 @@ class PgvectorStore(Store):
         if of.dim > limit:
             raise StoreError(
                 f"{of.name!r} has {of.dim:,} coordinates: an HNSW index of pgvector takes up to {limit:,} of "
-                f"{VECTOR_TYPES[of.dtype]}. Add the field as float16, or with fewer coordinates."
+                f"{wire.VECTOR_TYPES[of.dtype]}. Add the field as float16, or with fewer coordinates."
             )
         for statement in self._queries.index(of):
             session.cursor.execute(statement)
@@ -231,7 +217,7 @@ class PgvectorStore(Store):
             try:
                 yield
             finally:  # a lost connection has lost the lock, too
-                with suppress(psycopg().Error):
+                with suppress(wire.psycopg().Error):
                     connection.execute(f"SELECT pg_advisory_unlock({LOCK_KEYS})", lock)
 
 

@@ -1,4 +1,4 @@
-"""What a table holds, and the view beside it: the key, the vector column, and in a note which vectors are served."""
+"""What a table holds, the statements about it, and the view beside it, whose note says which vectors are served."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import pyarrow as pa
 from relatent._errors import StoreError
 from relatent.spaces.io.columns import VECTOR_NAMES
 from relatent.stores.address import Address
+from relatent.stores.base import Scan, Shard
 from relatent.stores.fields import Field, Roles
 from relatent.stores.pgvector.wire import KEY_TYPES, VECTOR_TYPES, psycopg
 
@@ -20,6 +21,9 @@ MARK = "relatent"
 MAX_NAME_BYTES = 63
 # What the note calls the column that the view shows the served vectors as.
 COLUMN = "column"
+# pgvector's operator of each metric, and how the names of its operator classes end.
+OPERATORS = {"cosine": "<=>", "inner": "<#>", "l2": "<->", "hamming": "<~>"}
+OPERATOR_CLASSES = {"cosine": "cosine_ops", "inner": "ip_ops", "l2": "l2_ops", "hamming": "hamming_ops"}
 # PostgreSQL's letter for a table of another server.
 FOREIGN = "f"
 # Arrow's type of a column; what is not here is read as PostgreSQL writes it.
@@ -70,8 +74,8 @@ class Table:
     key: Column
     vector: Column
     columns: tuple[Column, ...]
-    has_vector: bool = True
-    is_foreign: bool = False
+    has_vector: bool
+    is_foreign: bool
     """Whether it stands on another server, so that nothing is known of the versions of its rows."""
 
     def holds(self, field: Field) -> bool:
@@ -93,6 +97,142 @@ class Table:
         return _beside(self.schema, self.name, what)
 
 
+class Queries:
+    """The statements about one table, which is called b in each, and the table n beside it.
+
+    Every name and value in them is quoted by psycopg.
+    """
+
+    def __init__(self, table: Table) -> None:
+        sql = psycopg().sql
+        self._table = table
+        self._base = sql.Identifier(table.schema, table.name)
+        self._key = sql.Identifier("b", table.key.name)
+
+    def count(self, of: Field, shard: Shard) -> Any:
+        """Count the vectors of a field."""
+        place, vector = self._place(of)
+        return _sql("SELECT count({}) FROM {} WHERE {}").format(vector, place, self._within(shard))
+
+    def bounds(self, rows: int) -> Any:
+        """Select every n-th key but the first, in order."""
+        return _sql(
+            "SELECT key FROM (SELECT {0} AS key, row_number() OVER (ORDER BY {0}) AS row FROM {1} b) AS numbered "
+            "WHERE row > 1 AND mod(row - 1, {2}) = 0 ORDER BY key"
+        ).format(self._key, self._base, rows)
+
+    def state(self, of: Field, shard: Shard) -> Any:
+        """Count the rows of a shard, and add up hashes of where they stand and which transaction wrote them."""
+        place, _ = self._place(of)
+        tables = ("b",) if self._table.holds(of) else ("b", "n")
+        version = " || ' ' || ".join(f"concat_ws(' ', {t}.tableoid, {t}.ctid, {t}.xmin)" for t in tables)
+        query = _sql("SELECT count(*), sum(hashtextextended({}, 0))::text FROM {} WHERE {}")
+        return query.format(_sql(version), place, self._within(shard))
+
+    def page(self, asked: Scan, names: list[str], after: Any) -> Any:
+        """Select rows behind a key as one row: dimensions, the vectors of the field's dimension, other columns.
+
+        Rows that share the last key come, too, so that the next page can begin behind it.
+        """
+        of, sql, (place, vector) = asked.of, psycopg().sql, self._place(asked.of)
+        values = [
+            _sql("{}::text" if column.is_cast else "{}").format(sql.Identifier("b", column.name))
+            for column in self._table.payload(names)
+        ]
+        labels = [sql.Identifier(f"column {i}") for i in range(len(values))]
+        dims = _sql("length({})" if of.dtype == "bit" else "vector_dims({})").format(vector)
+        listed = [_sql("{} AS vector, {} AS dims").format(vector, dims), *map(_sql("{} AS {}").format, values, labels)]
+        behind = _sql("true") if after is None else _sql("{} > {}").format(self._key, sql.Literal(after))
+        inner = _sql("SELECT {} FROM {} WHERE {} AND {} ORDER BY {} FETCH FIRST {} ROWS WITH TIES").format(
+            _sql(", ").join(listed), place, self._within(asked.shard), behind, self._key, asked.rows
+        )
+        joined = _sql("string_agg({}(vector), '') FILTER (WHERE dims = {})").format(
+            _sql(f"{VECTOR_TYPES[of.dtype]}_send"), of.dim
+        )
+        outer = [_sql("array_agg(dims)"), joined, *map(_sql("array_agg({})").format, labels)]
+        return _sql("SELECT {} FROM ({}) AS page").format(_sql(", ").join(outer), inner)
+
+    def search(self, of: Field, k: int, asked: str) -> Any:
+        """Select the keys and distances of the k nearest vectors of what is asked, a vector as PostgreSQL writes it.
+
+        It stands in the statement as a literal: with parameters, a % in a name would be taken for one.
+        """
+        place, vector = self._place(of)
+        cast = _sql("{}::{}({})").format(psycopg().sql.Literal(asked), _sql(VECTOR_TYPES[of.dtype]), of.dim)
+        distance = _sql("{} {} {}").format(vector, _sql(OPERATORS[of.metric]), cast)
+        query = _sql("SELECT {}, {} FROM {} WHERE {} IS NOT NULL ORDER BY {} LIMIT {}")
+        return query.format(self._key, distance, place, vector, distance, k)
+
+    def dimension(self) -> Any:
+        """Select the dimension of any vector of the table's own column."""
+        dims = _sql("length" if self._table.vector.type == "bit" else "vector_dims")
+        vector = psycopg().sql.Identifier(self._table.vector.name)
+        return _sql("SELECT {}({}) FROM {} WHERE {} IS NOT NULL LIMIT 1").format(dims, vector, self._base, vector)
+
+    def create(self, new: Field) -> list[Any]:
+        """Create the table of a new field, whose keys have the type of the table's."""
+        place = self._table.beside(new.name)
+        made = _sql("CREATE TABLE {} AS SELECT {} AS key, NULL::{}({}) AS vector FROM {} b WITH NO DATA")
+        keyed = _sql("ALTER TABLE {} ADD PRIMARY KEY (key), ALTER vector SET NOT NULL")
+        kind = _sql(VECTOR_TYPES[new.dtype])
+        return [made.format(place, self._key, kind, new.dim, self._base), keyed.format(place)]
+
+    def index(self, of: Field) -> list[Any]:
+        """Build an HNSW index of a new field, for its metric, and let the planner know of it."""
+        place = self._table.beside(of.name)
+        name = psycopg().sql.Identifier(name_beside(self._table.name, f"{of.name}__hnsw"))
+        operators = _sql(f"{VECTOR_TYPES[of.dtype]}_{OPERATOR_CLASSES[of.metric]}")
+        built = _sql("CREATE INDEX IF NOT EXISTS {} ON {} USING hnsw (vector {})").format(name, place, operators)
+        return [built, _sql("ANALYZE {}").format(place)]
+
+    def delete_orphans(self, of: Field) -> Any:
+        """Delete the vectors of keys that the table does not have."""
+        query = _sql("DELETE FROM {} n WHERE NOT EXISTS (SELECT FROM {} b WHERE {} = n.key)")
+        return query.format(self._table.beside(of.name), self._base, self._key)
+
+    def drop(self, field: Field) -> Any:
+        """Drop the table's own vector column, or the table beside it that holds a field."""
+        if self._table.holds(field):
+            column = psycopg().sql.Identifier(self._table.vector.name)
+            return _sql("ALTER TABLE {} DROP COLUMN {}").format(self._base, column)
+        return _sql("DROP TABLE {}").format(self._table.beside(field.name))
+
+    def view(self, served: Field) -> Any:
+        """Select the table's columns in their order, with the served vectors under the name of the vector column.
+
+        The vectors have no dimension in the view's type, so that those of another dimension can take their place.
+        """
+        table, sql, (place, vectors) = self._table, psycopg().sql, self._place(served)
+        kind = VECTOR_TYPES[served.dtype]
+        shown = _sql("bit varying" if kind == "bit" else kind)
+        columns = [
+            _sql("{}::{} AS {}").format(vectors, shown, sql.Identifier(column.name))
+            if column == table.vector
+            else sql.Identifier("b", column.name)
+            for column in sorted((*table.columns, table.vector), key=lambda column: column.number)
+        ]
+        return _sql("SELECT {} FROM {}").format(_sql(", ").join(columns), place)
+
+    def _place(self, of: Field) -> tuple[Any, Any]:
+        """Return what to select from for a field, and the expression of its vectors."""
+        if self._table.holds(of):
+            return _sql("{} b").format(self._base), psycopg().sql.Identifier("b", self._table.vector.name)
+        joined = _sql("{} b JOIN {} n ON n.key = {}").format(self._base, self._table.beside(of.name), self._key)
+        return joined, _sql("n.vector")
+
+    def _within(self, shard: Shard) -> Any:
+        bounds = [
+            _sql("{} {} {}").format(self._key, _sql(sign), psycopg().sql.Literal(bound))
+            for sign, bound in ((">=", shard.low), ("<", shard.high))
+            if bound is not None
+        ]
+        return _sql(" AND ").join([_sql("true"), *bounds])
+
+
+def _sql(text: str) -> Any:
+    return psycopg().sql.SQL(text)
+
+
 def find_table(cursor: Any, address: Address) -> Table:
     """Find the table of a URL, its key and its vector column."""
     oid, schema, name, kind = _relation(cursor, address)
@@ -102,12 +242,12 @@ def find_table(cursor: Any, address: Address) -> Table:
         (oid,),
     )
     columns = tuple(Column(*row) for row in cursor.fetchall())
-    key, noted = _key(cursor, address, oid, columns), _noted_vector(cursor, schema, name)
-    if noted is not None and noted.name not in {column.name for column in columns}:
-        return Table(schema, name, oid, key, noted, columns, has_vector=False, is_foreign=kind == FOREIGN)
-    vector = _vector(address, columns)
-    others = tuple(c for c in columns if c != vector)
-    return Table(schema, name, oid, key, vector, others, is_foreign=kind == FOREIGN)
+    key = _key(cursor, address, oid, columns)
+    noted: Any = (_read_note(cursor, schema, name) or {}).get(COLUMN)
+    own = noted is None or noted["name"] in {column.name for column in columns}
+    vector = _vector(address, columns) if own else Column(**noted)
+    others = tuple(column for column in columns if column != vector)
+    return Table(schema, name, oid, key, vector, others, has_vector=own, is_foreign=kind == FOREIGN)
 
 
 def index_classes(cursor: Any, table: Table) -> list[str]:
@@ -159,12 +299,6 @@ def _key(cursor: Any, address: Address, oid: int, columns: tuple[Column, ...]) -
     return column
 
 
-def _noted_vector(cursor: Any, schema: str, name: str) -> Column | None:
-    """Return the column that the view beside a table shows the served vectors as, if there is a view."""
-    note = _read_note(cursor, schema, name) or {}
-    return Column(**note[COLUMN]) if COLUMN in note else None
-
-
 def _vector(address: Address, columns: tuple[Column, ...]) -> Column:
     every = {column.name: column for column in columns if column.type in VECTOR_TYPES.values()}
     if not every:
@@ -204,14 +338,15 @@ def read_roles(cursor: Any, table: Table, own: Field | None) -> Roles:
 
 def write_roles(cursor: Any, table: Table, before: Roles, roles: Roles) -> None:
     """Make the view show what is served, and note the roles: one step for every reader, when the transaction ends."""
-    sql, name = psycopg().sql, table.beside("served")
+    name, literal = table.beside("served"), psycopg().sql.Literal
     if VECTOR_TYPES[before.served.dtype] != VECTOR_TYPES[roles.served.dtype]:  # a column of a view keeps its type
-        cursor.execute(sql.SQL("DROP VIEW IF EXISTS {}").format(name))
-    cursor.execute(
-        sql.SQL("CREATE OR REPLACE VIEW {} {} AS {}").format(name, _as_its_reader(cursor), _view(table, roles.served))
-    )
+        cursor.execute(_sql("DROP VIEW IF EXISTS {}").format(name))
+    # By this option, a view shows no one more than the tables would.
+    option = "WITH (security_invoker = true)" if cursor.connection.info.server_version >= 150_000 else ""
+    shown = Queries(table).view(roles.served)
+    cursor.execute(_sql("CREATE OR REPLACE VIEW {} {} AS {}").format(name, _sql(option), shown))
     note = json.dumps({MARK: {**roles.note(), COLUMN: asdict(table.vector)}}, ensure_ascii=False)
-    cursor.execute(sql.SQL("COMMENT ON VIEW {} IS {}").format(name, sql.Literal(note)))
+    cursor.execute(_sql("COMMENT ON VIEW {} IS {}").format(name, literal(note)))
 
 
 def _read_note(cursor: Any, schema: str, table: str) -> dict[str, Any] | None:
@@ -227,31 +362,3 @@ def _read_note(cursor: Any, schema: str, table: str) -> dict[str, Any] | None:
         raise StoreError(
             f"{name} is there and was not made by relatent: rename it, since its name is needed."
         ) from error
-
-
-def _view(table: Table, served: Field) -> Any:
-    """Select the table's columns in their order, with the served vectors under the name of the vector column.
-
-    The vectors have no dimension in the view's type, so that those of another dimension can take their place.
-    """
-    sql = psycopg().sql
-    own, kind = table.holds(served), VECTOR_TYPES[served.dtype]
-    vectors = sql.SQL("b.{}").format(sql.Identifier(table.vector.name)) if own else sql.SQL("n.vector")
-    shown = sql.SQL({"bit": "bit varying"}.get(kind, kind))
-    columns = [
-        sql.SQL("{}::{} AS {}").format(vectors, shown, sql.Identifier(column.name))
-        if column == table.vector
-        else sql.SQL("b.{}").format(sql.Identifier(column.name))
-        for column in sorted((*table.columns, table.vector), key=lambda column: column.number)
-    ]
-    view = sql.SQL("SELECT {} FROM {} b").format(sql.SQL(", ").join(columns), sql.Identifier(table.schema, table.name))
-    if own:
-        return view
-    joined = sql.SQL(" JOIN {} n ON n.key = b.{}")
-    return view + joined.format(table.beside(served.name), sql.Identifier(table.key.name))
-
-
-def _as_its_reader(cursor: Any) -> Any:
-    """Return the option by which a view shows no one more than the tables would, where the server has it."""
-    modern = cursor.connection.info.server_version >= 150_000
-    return psycopg().sql.SQL("WITH (security_invoker = true)" if modern else "")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Generator, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
@@ -44,15 +44,20 @@ class Connections:
     @contextmanager
     def transaction(self, settings: str = "", *, another: bool = False) -> Iterator[Any]:
         """Yield a cursor in a transaction of the main connection, or of another one, for what stays open."""
-        with self._reporting():
-            if another:
-                with closing(self._connect()) as connection, _cursor(connection, settings) as cursor:
-                    yield cursor
-                return
-            if self._main is None or self._main.closed or self._main.broken:
-                self._main = self._connect()
-            with _cursor(self._main, settings) as cursor:
-                yield cursor
+        with (
+            self._reporting(),
+            self.another() if another else nullcontext(self._lasting()) as connection,
+            connection.transaction(),
+            connection.cursor(binary=True) as cursor,
+        ):
+            if settings:  # such as the isolation
+                cursor.execute(f"SET TRANSACTION {settings}")
+            yield cursor
+
+    def _lasting(self) -> Any:
+        if self._main is None or self._main.closed or self._main.broken:
+            self._main = self._connect()
+        return self._main
 
     @contextmanager
     def another(self) -> Iterator[Any]:
@@ -90,15 +95,6 @@ class Connections:
             if self._address.password:
                 said = said.replace(self._address.password, "…")
             raise StoreError(f"{self._address}: {said.rstrip('.')}. {_remedy(error)}") from None
-
-
-@contextmanager
-def _cursor(connection: Any, settings: str) -> Iterator[Any]:
-    """Begin a transaction; settings such as the isolation go with it."""
-    with connection.transaction(), connection.cursor(binary=True) as cursor:
-        if settings:
-            cursor.execute(f"SET TRANSACTION {settings}")
-        yield cursor
 
 
 def _remedy(error: Exception) -> str:

@@ -16,7 +16,6 @@ alias change nothing but the model of their queries.
 A server has no locks: two migrations are kept apart on one machine only.
 """
 
-from relatent.stores.qdrant.edge import EdgeStore
-from relatent.stores.qdrant.store import QdrantStore
+from relatent.stores.qdrant.store import EdgeStore, QdrantStore
 
 __all__ = ["EdgeStore", "QdrantStore"]

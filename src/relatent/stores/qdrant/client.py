@@ -1,4 +1,4 @@
-"""Qdrant by its client: a server, or a folder that the client serves itself."""
+"""Qdrant by its client: a server, or a folder that the client serves itself; and its words for fields and points."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ import hashlib
 import os
 import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from copy import copy
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,25 +17,70 @@ import numpy as np
 
 from relatent._errors import StoreError, needs
 from relatent.stores.address import Address
-from relatent.stores.checks import lock_file
-from relatent.stores.fields import Field
-from relatent.stores.qdrant.engine import DTYPES, Engine, Key, Point, distance_of, engine_name, field_of, vector_of
+from relatent.stores.fields import Field, is_coded, lock_file
 
 MARK = "relatent"
+# What the vector without a name is called here. A collection that has one has no other vector of that name.
+DEFAULT = "default"
+# Qdrant's names of metrics and datatypes.
+DISTANCES = {"cosine": "Cosine", "inner": "Dot", "l2": "Euclid"}
+DTYPES = {"float32": "Float32", "float16": "Float16", "uint8": "Uint8"}
+
+Key = int | str
 
 
-class ClientEngine(Engine):
-    """A collection behind qdrant-client."""
+@dataclass(frozen=True)
+class Point:
+    """A point: its id, the vector that was asked for if it has one, and its payload."""
+
+    id: Key
+    vector: Sequence[float] | None
+    payload: Mapping[str, Any]
+
+
+def engine_name(name: str) -> str:
+    """Return Qdrant's name of a vector."""
+    return "" if name == DEFAULT else name
+
+
+def distance_of(field: Field) -> str:
+    """Return Qdrant's name of what a field is compared by; at norm 1, distances rank as cosines do."""
+    return DISTANCES["l2" if is_coded(field) else field.metric]
+
+
+def field_of(address: Address, name: str, size: int, distance: str, datatype: str | None) -> Field:
+    """Describe a vector by Qdrant's words for it."""
+    metrics = {theirs: ours for ours, theirs in DISTANCES.items()}
+    dtypes = {theirs.lower(): ours for ours, theirs in DTYPES.items()}
+    dtype = dtypes.get((datatype or "Float32").lower())
+    if distance not in metrics or dtype is None:
+        raise StoreError(
+            f"The vector {name or DEFAULT!r} of {address} is {datatype or 'Float32'} with the distance {distance}: "
+            f"expected one of {', '.join(DTYPES.values())} and one of {', '.join(metrics)}."
+        )
+    return Field(name or DEFAULT, size, dtype, metrics[distance])  # type: ignore[arg-type]
+
+
+def vector_of(found: Any, name: str) -> Sequence[float] | None:
+    """Return one vector of what Qdrant returns: a list where there is only the default one, else a dictionary."""
+    if isinstance(found, dict):
+        vector: Sequence[float] | None = found.get(engine_name(name))
+        return vector
+    return found if name == DEFAULT and found else None
+
+
+class ClientEngine:
+    """The collection ``name`` behind qdrant-client."""
 
     def __init__(self, address: Address) -> None:
         client = needs("qdrant_client", "qdrant", "reach Qdrant")
-        self._models, self._address, self._name = client.models, address, address.name
+        self._models, self._address, self.name = client.models, address, address.name
         self._open = ExitStack()
         self._folder = address.options.get("path")
         with self.reporting():
             try:
                 self._client = self._connected(client.QdrantClient)
-                self._client.get_collection(self._name)
+                self._client.get_collection(self.name)
             except BaseException:
                 self.close()
                 raise
@@ -58,15 +104,10 @@ class ClientEngine(Engine):
         self._open.callback(client.close)
         return client
 
-    @property
-    def name(self) -> str:
-        """The name of the collection."""
-        return self._name
-
     def on(self, collection: str) -> ClientEngine:
         """Return the same connection on another collection."""
         other = copy(self)
-        other._name = collection
+        other.name = collection
         return other
 
     def fields(self) -> list[Field]:
@@ -79,7 +120,7 @@ class ClientEngine(Engine):
         ]
 
     def _config(self) -> Any:
-        return self._ask(self._client.get_collection, self._name).config
+        return self._ask(self._client.get_collection, self.name).config
 
     def read_note(self) -> dict[str, Any] | None:
         """Return our part of the collection's metadata."""
@@ -88,7 +129,7 @@ class ClientEngine(Engine):
 
     def write_note(self, note: dict[str, Any]) -> None:
         """Set our part of the collection's metadata; the rest is kept."""
-        self._ask(self._client.update_collection, self._name, metadata={MARK: note})
+        self._ask(self._client.update_collection, self.name, metadata={MARK: note})
 
     def scroll(
         self, start: Key | None, limit: int, vector: str | None, payload: bool
@@ -96,7 +137,7 @@ class ClientEngine(Engine):
         """Return points in order of their ids from a start on, and the id that comes next."""
         found, following = self._ask(
             self._client.scroll,
-            self._name,
+            self.name,
             offset=start,
             limit=limit,
             with_vectors=False if vector is None else [engine_name(vector)],
@@ -107,7 +148,7 @@ class ClientEngine(Engine):
 
     def existing(self, ids: list[Key]) -> set[Key]:
         """Return which ids there are."""
-        found = self._ask(self._client.retrieve, self._name, ids, with_payload=False, with_vectors=False)
+        found = self._ask(self._client.retrieve, self.name, ids, with_payload=False, with_vectors=False)
         return {point.id for point in found}
 
     def set_vectors(self, name: str, ids: list[Key], vectors: np.ndarray) -> None:
@@ -116,23 +157,23 @@ class ClientEngine(Engine):
             self._models.PointVectors(id=key, vector={engine_name(name): vector})
             for key, vector in zip(ids, vectors.tolist(), strict=True)
         ]
-        self._ask(self._client.update_vectors, self._name, points, wait=True)
+        self._ask(self._client.update_vectors, self.name, points, wait=True)
 
     def create(self, field: Field) -> None:
         """Create a named vector."""
         m = self._models
         dense = m.DenseVectorConfig(size=field.dim, distance=distance_of(field), datatype=DTYPES[field.dtype].lower())
         self._ask(
-            self._client.create_vector_name, self._name, field.name, m.DenseVectorNameConfig(dense=dense), wait=True
+            self._client.create_vector_name, self.name, field.name, m.DenseVectorNameConfig(dense=dense), wait=True
         )
 
     def drop(self, name: str) -> None:
         """Remove a named vector."""
         with self.reporting():
             if engine_name(name) or self._folder is not None:
-                self._client.delete_vector_name(self._name, engine_name(name), wait=True)
+                self._client.delete_vector_name(self.name, engine_name(name), wait=True)
             else:  # a server's address of a vector ends in its name, and this one has none
-                self._client.delete_vectors(self._name, [""], self._models.Filter(), wait=True)
+                self._client.delete_vectors(self.name, [""], self._models.Filter(), wait=True)
 
     def alias_target(self, alias: str) -> str | None:
         """Return the collection that an alias stands for; None if there is no such alias."""
@@ -143,12 +184,12 @@ class ClientEngine(Engine):
         """Have an alias stand for this collection: in one step for every reader."""
         m = self._models
         gone = m.DeleteAliasOperation(delete_alias=m.DeleteAlias(alias_name=alias))
-        here = m.CreateAliasOperation(create_alias=m.CreateAlias(collection_name=self._name, alias_name=alias))
+        here = m.CreateAliasOperation(create_alias=m.CreateAlias(collection_name=self.name, alias_name=alias))
         self._ask(self._client.update_collection_aliases, [gone, here])
 
     def is_there(self) -> bool:
         """Return whether there is such a collection."""
-        return bool(self._ask(self._client.collection_exists, self._name))
+        return bool(self._ask(self._client.collection_exists, self.name))
 
     def create_collection(self, field: Field, vector: str) -> None:
         """Create the collection with one vector, which has the properties of a field and a name of its own."""
@@ -156,11 +197,11 @@ class ClientEngine(Engine):
             size=field.dim, distance=distance_of(field), datatype=DTYPES[field.dtype].lower()
         )
         config = {engine_name(vector): params} if engine_name(vector) else params
-        self._ask(self._client.create_collection, self._name, vectors_config=config)
+        self._ask(self._client.create_collection, self.name, vectors_config=config)
 
     def delete_collection(self) -> None:
         """Delete the collection."""
-        self._ask(self._client.delete_collection, self._name)
+        self._ask(self._client.delete_collection, self.name)
 
     def put(self, name: str, points: list[Point]) -> None:
         """Write whole points, with their payload, over those that are there."""
@@ -168,16 +209,16 @@ class ClientEngine(Engine):
             self._models.PointStruct(id=p.id, vector={engine_name(name): p.vector}, payload=dict(p.payload))
             for p in points
         ]
-        self._ask(self._client.upsert, self._name, written, wait=True)
+        self._ask(self._client.upsert, self.name, written, wait=True)
 
     def payloads(self, ids: list[Key]) -> dict[Key, dict[str, Any]]:
         """Return the payload of the points that are there."""
-        found = self._ask(self._client.retrieve, self._name, ids, with_payload=True, with_vectors=False)
+        found = self._ask(self._client.retrieve, self.name, ids, with_payload=True, with_vectors=False)
         return {point.id: point.payload or {} for point in found}
 
     def delete(self, ids: list[Key]) -> None:
         """Delete points."""
-        self._ask(self._client.delete, self._name, ids, wait=True)
+        self._ask(self._client.delete, self.name, ids, wait=True)
 
     def search(self, name: str, queries: np.ndarray, k: int, exact: bool) -> list[list[tuple[Key, float]]]:
         """Ask all queries in one request."""
@@ -186,29 +227,31 @@ class ClientEngine(Engine):
         requests = [
             m.QueryRequest(query=query, using=engine_name(name), limit=k, params=how) for query in queries.tolist()
         ]
-        found = self._ask(self._client.query_batch_points, self._name, requests)
+        found = self._ask(self._client.query_batch_points, self.name, requests)
         return [[(point.id, point.score) for point in response.points] for response in found]
 
     def count(self, name: str) -> int:
         """Count the points that have a vector."""
         m = self._models
         having = m.Filter(must=[m.HasVectorCondition(has_vector=engine_name(name))])
-        with self.reporting():
-            return int(self._client.count(self._name, count_filter=having, exact=True).count)
+        return int(self._ask(self._client.count, self.name, count_filter=having, exact=True).count)
 
     def build_index(self) -> None:
         """Wait until the server has indexed what it indexes by itself."""
-        with self.reporting():
-            while self._client.get_collection(self._name).status != self._models.CollectionStatus.GREEN:
-                time.sleep(0.5)
+        while self._ask(self._client.get_collection, self.name).status != self._models.CollectionStatus.GREEN:
+            time.sleep(0.5)
 
     def lock(self) -> AbstractContextManager[Any]:
         """Lock a file of this machine: a server has no locks. A folder is locked as long as it is open."""
         if self._folder is not None:
-            return super().lock()
-        place = f"{self._address.host}:{self._address.port}/{self._name}"
+            return nullcontext()
+        place = f"{self._address.host}:{self._address.port}/{self.name}"
         name = f"relatent-{hashlib.sha256(place.encode()).hexdigest()[:16]}.lock"
         return lock_file(Path(tempfile.gettempdir(), name), self._address)
+
+    def _ask(self, question: Callable[..., Any], *given: Any, **options: Any) -> Any:
+        with self.reporting():
+            return question(*given, **options)
 
     def close(self) -> None:
         """Close the client."""

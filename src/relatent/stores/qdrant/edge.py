@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import replace
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 from uuid import UUID
 
@@ -14,30 +13,14 @@ import numpy as np
 from relatent._errors import StoreError, needs
 from relatent._files import atomic_write
 from relatent.stores.address import Address
-from relatent.stores.base import Store
 from relatent.stores.fields import Field
-from relatent.stores.qdrant.engine import DTYPES, Engine, Key, Point, distance_of, engine_name, field_of, vector_of
-from relatent.stores.qdrant.store import QdrantStore
+from relatent.stores.qdrant.client import DTYPES, Key, Point, distance_of, engine_name, field_of, vector_of
 
 NOTE = "relatent.json"
 CONFIG, READY = "edge_config.json", "relatent-config.json"
 
 
-class EdgeStore(QdrantStore):
-    """A folder of the embedded engine."""
-
-    schemes = ("qdrant+edge",)
-    forms = (
-        replace(QdrantStore.forms[0], title="Qdrant Edge", url="qdrant+edge:///folder", switch="one file replaced"),
-    )
-
-    @classmethod
-    def at(cls, address: Address) -> Store:
-        """Open a folder."""
-        return cls(address, EdgeEngine(address))
-
-
-class EdgeEngine(Engine):
+class EdgeEngine:
     """A shard in a folder. The engine itself keeps a second process out, as long as it is open."""
 
     def __init__(self, address: Address) -> None:
@@ -70,10 +53,9 @@ class EdgeEngine(Engine):
     def read_note(self) -> dict[str, Any] | None:
         """Read our file in the folder."""
         try:
-            note: dict[str, Any] = json.loads((self._folder / NOTE).read_text("utf8"))
+            return dict(json.loads((self._folder / NOTE).read_text("utf8")))
         except FileNotFoundError:
             return None
-        return note
 
     def write_note(self, note: dict[str, Any]) -> None:
         """Replace our file in the folder."""
@@ -90,7 +72,8 @@ class EdgeEngine(Engine):
             with_vector=False if vector is None else [engine_name(vector)],
             with_payload=payload,
         )
-        found, following = self._ask(self._shard.scroll, asked)
+        with self.reporting():
+            found, following = self._shard.scroll(asked)
         points = [
             Point(_plain(p.id), None if vector is None else vector_of(p.vector, vector), p.payload or {}) for p in found
         ]
@@ -98,7 +81,8 @@ class EdgeEngine(Engine):
 
     def existing(self, ids: list[Key]) -> set[Key]:
         """Return which ids there are."""
-        return {_plain(point.id) for point in self._ask(self._shard.retrieve, ids, False, False)}
+        with self.reporting():
+            return {_plain(point.id) for point in self._shard.retrieve(ids, False, False)}
 
     def set_vectors(self, name: str, ids: list[Key], vectors: np.ndarray) -> None:
         """Set a vector of points that are there, and write it to the disk."""
@@ -147,6 +131,10 @@ class EdgeEngine(Engine):
         with self.reporting():
             self._shard.optimize()
             self._shard.flush()
+
+    def lock(self) -> AbstractContextManager[Any]:
+        """Do nothing: whoever has the folder open has it alone."""
+        return nullcontext()
 
     def close(self) -> None:
         """Close the folder."""

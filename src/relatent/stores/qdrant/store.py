@@ -17,8 +17,8 @@ from relatent._errors import StoreError
 from relatent.stores.address import Address
 from relatent.stores.base import Form, Found, Purpose, Rows, Scan, Session, Shard, Store
 from relatent.stores.fields import NUMERIC_METRICS, Field, Roles, decoded, encoded, is_coded, quantizer
-from relatent.stores.qdrant.client import ClientEngine
-from relatent.stores.qdrant.engine import DEFAULT, Engine, Key, Point
+from relatent.stores.qdrant.client import DEFAULT, ClientEngine, Key, Point
+from relatent.stores.qdrant.edge import EdgeEngine
 
 KEY = "id"
 # Ids without vectors are small; points with vectors and payload are asked for in fewer at a time.
@@ -32,6 +32,7 @@ FIRST = "beside"
 # What the note in the first collection names once an earlier one was dropped: what the names of collections begin with,
 # and the name of the vector in each of them.
 BASE, VECTOR = "base", "vector"
+Engine = ClientEngine | EdgeEngine
 
 
 class QdrantStore(Store):
@@ -196,7 +197,6 @@ class QdrantStore(Store):
         self._write_roles(session, replace(session.roles, new=new))
 
     def _create(self, new: Field) -> None:
-        """Create the new vector if it is not there."""
         if not self._has(new):
             self._engine.create(new)
 
@@ -250,6 +250,20 @@ class QdrantStore(Store):
     def lock(self) -> AbstractContextManager[object]:
         """Keep other migrations out, as far as the engine can."""
         return self._engine.lock()
+
+
+class EdgeStore(QdrantStore):
+    """A folder of the embedded engine."""
+
+    schemes = ("qdrant+edge",)
+    forms = (
+        replace(QdrantStore.forms[0], title="Qdrant Edge", url="qdrant+edge:///folder", switch="one file replaced"),
+    )
+
+    @classmethod
+    def at(cls, address: Address) -> Store:
+        """Open a folder."""
+        return cls(address, EdgeEngine(address))
 
 
 class AliasStore(QdrantStore):
@@ -318,7 +332,6 @@ class AliasStore(QdrantStore):
         super()._add(session, new)
 
     def _create(self, new: Field) -> None:
-        """Create the collection of the new vectors if it is not there."""
         beside = self._beside(new)
         if not beside.is_there():
             beside.create_collection(new, self._vector)
@@ -326,11 +339,8 @@ class AliasStore(QdrantStore):
 
     def _put(self, new: Field, ids: list[Key], vectors: np.ndarray) -> None:
         payloads = self._client.payloads(ids)
-        points = [
-            Point(key, vector, payloads[key])
-            for key, vector in zip(ids, vectors.tolist(), strict=True)
-            if key in payloads
-        ]
+        rows = zip(ids, vectors.tolist(), strict=True)
+        points = [Point(key, vector, payloads[key]) for key, vector in rows if key in payloads]
         if points:
             self._beside(new).put(self._vector, points)
 
@@ -348,11 +358,9 @@ class AliasStore(QdrantStore):
                 return removed
 
     def _switch(self, session: Session, new: Field) -> None:
-        """Move the alias to the new collection."""
         self._beside(new).move_alias(self._alias)
 
     def _switch_back(self, session: Session, old: Field) -> None:
-        """Move the alias back to the first collection."""
         self._client.move_alias(self._alias)
 
     def _drop_new(self, session: Session, new: Field) -> None:
