@@ -144,4 +144,4 @@ def test_one_side_of_a_two_sided_translator_is_warned_of(spaces, tmp_path, optio
     translate_space(t, spaces[0], tmp_path / "queries.npy")
     said = [str(w.message) for w in recwarn if "into a shared space" in str(w.message)]
     assert len(said) == (2 if warned else 0)
-    assert all("side 'target'" in words and "fit with a frozen target" in words for words in said)
+    assert all("side='target'" in words and "fit with frozen_target=True" in words for words in said)

@@ -105,12 +105,14 @@ def warn_two_sided(translator: Translator, side: Side) -> None:
     """Warn that a translator with a map for each side is of no use on one side only."""
     if translator.target_map_ is not None:
         other = "target" if side == "source" else "source"
-        warnings.warn(
+        problem = UserWarning(
             f"This translator maps queries and documents into a shared space: the {side}'s vectors can only be "
-            f"compared, by inner product, with the {other}'s that went through it too (side {other!r}). For an index "
-            "that stays as it is, fit with a frozen target.",
-            stacklevel=3,
+            f"compared, by inner product, with the {other}'s that went through it too."
         )
+        words = "Translate those with {}; for an index that stays as it is, fit with {}."
+        python = words.format(f"side={other!r}", "frozen_target=True")
+        command = words.format(f"--side {other}", "--frozen-target")
+        warnings.warn(with_remedy(problem, python=python, command=command), stacklevel=3)
 
 
 @dataclass(frozen=True, eq=False)
