@@ -85,6 +85,30 @@ def writing(path: Path) -> Iterator[None]:
         ) from error
 
 
+# What a reader raises over bytes that it did not expect; NumPy parses headers as Python, hence syntax.
+UNREADABLE = (EOFError, OSError, ValueError, LookupError, RuntimeError, TypeError, OverflowError, SyntaxError)
+# Modules whose own exceptions mean the same.
+PARSERS = ("pyarrow", "zipfile", "zlib", "tokenize")
+
+
+@contextmanager
+def readable(path: object) -> Iterator[None]:
+    """Turn whatever a damaged file makes a reader raise into one error that names the file."""
+    try:
+        yield
+    except (FileError, PermissionError, IsADirectoryError, ModuleNotFoundError):
+        raise
+    except FileNotFoundError as error:
+        raise no_file(path) from error
+    except Exception as error:
+        if not isinstance(error, UNREADABLE) and type(error).__module__.split(".")[0] not in PARSERS:
+            raise
+        said = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise FileError(
+            f"{path} cannot be read ({said}): it is cut short, damaged, or not what its suffix says. Get a new copy."
+        ) from error
+
+
 @contextmanager
 def locked(path: Path, *, create: bool = False, refusal: Exception | None = None) -> Iterator[bool]:
     """Lock a folder, or with ``create`` a file, which is made if it is not there; yield whether the lock is held.
@@ -278,6 +302,26 @@ def load_checked(text: str) -> dict[str, Any]:
     if not unchanged:
         raise FileError("its checksum does not match")
     return record
+
+
+def read_checks(text: str, path: object) -> dict[str, Any]:
+    """Return the record of checksums of a file."""
+    try:
+        return load_checked(text)
+    except FileError as error:
+        raise damaged(path, "its record of checksums") from error
+
+
+def damaged(path: object, what: str) -> FileError:
+    """Return the error for a file whose checksum does not match."""
+    return unverified(f"{path} is damaged: {what} does not match the checksum that was written with it. Get a new copy")
+
+
+def unverified(problem: str) -> FileError:
+    """Return the error for a file that does not match its record, with how to read it all the same."""
+    words = "or read it without checks ({})."
+    remedies = {"python": words.format("verify=False"), "command": words.format("--no-verify")}
+    return with_remedy(FileError(f"{problem},"), **remedies)
 
 
 def _checksum(record: Mapping[str, Any]) -> str:

@@ -23,7 +23,7 @@ from relatent.spaces.io.columns import ReadOptions
 from relatent.spaces.io.folders import file_identity, list_files, open_local
 from relatent.spaces.io.formats import FormatWriter, format_of, module_of
 from relatent.spaces.io.remote import exists_remote, is_remote, open_remote, remote_identity, uploaded
-from relatent.spaces.multi_space import open_items
+from relatent.spaces.multi_vectors import open_items
 from relatent.spaces.probe import ProbeBuilder
 from relatent.spaces.quantize import DecodedRows, Quantizer
 from relatent.spaces.space import Space

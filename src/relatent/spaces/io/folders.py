@@ -8,10 +8,9 @@ from pathlib import Path, PurePath
 
 import pyarrow as pa
 
-from relatent._files import FileError, no_file
+from relatent._files import FileError, no_file, readable
 from relatent.spaces.chunks import Chunk, Joined, Rows, entries_of
 from relatent.spaces.io.arrays import Shape, check_inflation
-from relatent.spaces.io.checksums import readable
 from relatent.spaces.io.columns import ReadOptions
 from relatent.spaces.io.formats import FORMATS, format_of, module_of
 

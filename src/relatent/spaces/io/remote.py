@@ -12,9 +12,8 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from relatent._errors import needs
-from relatent._files import FileError, exists_already, no_file
+from relatent._files import FileError, exists_already, no_file, readable
 from relatent.spaces.chunks import Rows
-from relatent.spaces.io.checksums import readable
 from relatent.spaces.io.columns import ReadOptions
 from relatent.spaces.io.folders import GLOB, join_files, visible
 from relatent.spaces.io.formats import format_of, module_of

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from relatent._errors import needs
 from relatent._files import FileError
@@ -23,10 +24,10 @@ from relatent.spaces.io.arrays import (
     CHECKS,
     FINGERPRINT,
     Container,
-    GatheredColumns,
     ReadRows,
     Shape,
     check_size,
+    column_arrays,
     file_notes,
     open_container,
 )
@@ -92,19 +93,20 @@ class Writer:
         self._vectors = self._file.create_dataset(
             first.layout.vector, (0, dim), dtype, maxshape=(None, dim), chunks=(rows, dim), fletcher32=True
         )
-        self._name, self._others = first.layout.vector, GatheredColumns()
+        self._name = first.layout.vector
+        self._tables: list[pa.Table] = []
 
     def write(self, chunk: Chunk) -> None:
         """Append a chunk."""
         start = self._vectors.shape[0]
         self._vectors.resize(start + len(chunk), axis=0)
         self._vectors[start:] = chunk.vectors
-        self._others.add(chunk)
+        self._tables.append(chunk.others)
         self._raw.check()
 
     def finish(self, fingerprint: Fingerprint) -> None:
         """Write the other columns and the fingerprint."""
-        arrays = self._others.arrays(text=True)
+        arrays = column_arrays(self._tables, text=True)
         shape = Shape(self._vectors.shape, self._vectors.dtype)
         for name, array in arrays.items():
             text = array.dtype.kind == "U"

@@ -15,10 +15,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from relatent._files import FileError, dump_checked
+from relatent._files import FileError, damaged, dump_checked, read_checks
 from relatent.spaces.chunks import Chunk, Rows
 from relatent.spaces.fingerprint import Fingerprint
-from relatent.spaces.io.checksums import damaged, read_checks
 from relatent.spaces.io.columns import META, ReadOptions, conform, table_of
 from relatent.spaces.io.tables import TableRows, pieces_with, regrouped
 
