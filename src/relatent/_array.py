@@ -62,8 +62,7 @@ def is_tracked(*arrays: Any) -> bool:
 
 def array_namespace(*arrays: Array) -> Any:
     """Return the array API namespace of the arrays."""
-    kinds = set(map(type, arrays))
-    if kinds == {np.ndarray}:
+    if set(map(type, arrays)) == {np.ndarray}:
         return compat_numpy
     if arrays and all(is_tensor(a) for a in arrays):  # a check that torch.compile can trace
         import array_api_compat.torch as xp
@@ -88,16 +87,15 @@ def as_matrix(x: Any, name: str = "x") -> Array:
 
 def as_rows(x: Any, name: str = "x") -> Array:
     """Check one matrix as :func:`as_matrix` does, for what casts block by block: NumPy's float16 stays float16."""
-    is_half = type(x) is np.ndarray and x.ndim == 2 and x.size > 0 and x.dtype == np.float16
-    if is_half and all(_is_finite_float16(x[rows]) for rows in row_chunks(len(x))):
+    is_float16 = type(x) is np.ndarray and x.ndim == 2 and x.size > 0 and x.dtype == np.float16
+    if is_float16 and all(_is_finite_float16(x[rows]) for rows in row_chunks(len(x))):
         return x
     return as_matrix(x, name)
 
 
 def _is_finite_float16(x: np.ndarray) -> bool:
     """Check the exponents, which are all ones in NaN and infinity: NumPy's own check takes ten times as long."""
-    exponents = x.view(np.uint16) & np.uint16(0x7C00)
-    return int(exponents.max()) != 0x7C00
+    return int((x.view(np.uint16) & np.uint16(0x7C00)).max()) != 0x7C00
 
 
 def as_same_space(**named: Any) -> tuple[Array, ...]:
@@ -317,7 +315,7 @@ def _check_finite(x: Array, name: str) -> None:
 
 
 def _one_dtype(arrays: tuple[Array, ...]) -> tuple[Array, ...]:
-    xp = array_namespace(*arrays)
     if len({str(a.dtype) for a in arrays}) == 1:
         return arrays
+    xp = array_namespace(*arrays)
     return tuple(xp.astype(a, xp.float64) for a in arrays)

@@ -80,9 +80,12 @@ def writing(path: Path) -> Iterator[None]:
     except OSError as error:
         if error.errno not in FULL:
             raise
-        raise OSError(
-            error.errno, f"The disk was full before {path} was complete; nothing was left behind. Free some space"
-        ) from error
+        raise disk_full(error, path) from error
+
+
+def disk_full(error: OSError, path: Path, left: str = "nothing was left behind") -> OSError:
+    """Return the error for a disk that was full before a file was complete."""
+    return OSError(error.errno, f"The disk was full before {path} was complete; {left}. Free some space")
 
 
 # What a reader raises over bytes that it did not expect; NumPy parses headers as Python, hence syntax.
@@ -295,7 +298,7 @@ def load_checked(text: str) -> dict[str, Any]:
             unchanged = record.pop("sha256") == _checksum(record)
         else:
             crc, _, rest = text.partition(" ")
-            unchanged, record = crc == f"{zlib.crc32(rest.encode(errors='replace')):08x}", {}
+            unchanged = crc == f"{zlib.crc32(rest.encode(errors='replace')):08x}"
             record = dict(json.loads(rest)) if unchanged else {}
     except (ValueError, TypeError, KeyError) as error:
         raise FileError(f"it is not a record with a checksum ({error})") from error

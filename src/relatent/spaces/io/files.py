@@ -283,13 +283,10 @@ def _refuse_store(path: AnyPath) -> None:
     """Refuse to write to a store as if it were a file."""
     if is_store(path):
         name = Path(os.fspath(path).split("?")[0]).name
-        raise with_remedy(
-            FileError(
-                f"{name} is in a store, where a migration adds vectors beside the old ones and then serves them."
-            ),
-            python="Use relatent.migrate, or give a path that ends in .parquet to write a file.",
-            command="Use relatent migrate, or give a path that ends in .parquet to write a file.",
-        )
+        problem = f"{name} is in a store, where a migration adds vectors beside the old ones and then serves them."
+        words = "Use {}, or give a path that ends in .parquet to write a file."
+        remedies = {"python": words.format("relatent.migrate"), "command": words.format("relatent migrate")}
+        raise with_remedy(FileError(problem), **remedies)
 
 
 def _place(path: AnyPath) -> Path | str:

@@ -108,6 +108,12 @@ class TextRows:
         self.dtype = options.dtype or np.dtype(file.dtype or np.float32)
         return file
 
+    def _too_large(self, row: int, key: str) -> FileError:
+        return FileError(
+            f"{self._path} has a number that {self.dtype} cannot hold in row {row}{key}: fix or drop that line, or "
+            "read it with dtype='float64'."
+        )
+
     def chunks(self, start: int, stop: int, size: int) -> Iterator[Chunk]:
         """Parse the rows from start to stop, ``size`` at a time."""
         raise NotImplementedError

@@ -23,7 +23,7 @@ from uuid import uuid4
 import numpy as np
 
 from relatent import __version__
-from relatent._files import FULL, Records, check_folder_free, claimed, land_folder, writing
+from relatent._files import FULL, Records, check_folder_free, claimed, disk_full, land_folder, writing
 from relatent._terminal import progress_bar
 from relatent.engines import Engine
 from relatent.spaces.chunks import Chunk
@@ -244,9 +244,7 @@ def _kept(path: Path, folder: Path) -> Iterator[None]:
             shutil.rmtree(folder, ignore_errors=True)
         if isinstance(error, OSError) and error.errno in FULL:
             left = KEPT if finished else "nothing was left behind"
-            raise OSError(
-                error.errno, f"The disk was full before {path} was complete; {left}. Free some space"
-            ) from error
+            raise disk_full(error, path, left) from error
         raise
 
 
@@ -279,11 +277,7 @@ def map_space(
     with (
         progress_bar(len(space), f"→ {Path(str(path)).name}", progress) as advance,
         space_writer(
-            path,
-            fingerprint=replace(fingerprint, probe=None),
-            format=format,
-            overwrite=overwrite,
-            quantize=quantize,
+            path, fingerprint=replace(fingerprint, probe=None), format=format, overwrite=overwrite, quantize=quantize
         ) as out,
     ):
         for chunk in space.chunks():

@@ -66,10 +66,7 @@ class JsonRows(TextRows):
             finite = np.asarray([all(abs(v) <= largest for v in vector) for vector in vectors])
         if not finite.all():
             row = int(np.argmin(finite))
-            raise FileError(
-                f"{self._path} has a number that {self.dtype} cannot hold in row {first + row}"
-                f"{self._key_of(objects[row])}: fix or drop that line, or read it with dtype='float64'."
-            )
+            raise self._too_large(first + row, self._key_of(objects[row]))
         return matrix
 
     def _vector(self, found: dict[str, Any], row: int) -> list[float]:

@@ -80,10 +80,7 @@ class WordRows(TextRows):
         lost = ~np.isfinite(vectors).all(axis=1) & np.isfinite(numbers).all(axis=1)
         if lost.any():
             row = int(np.argmax(lost))
-            raise FileError(
-                f"{self._path} has a number that {self.dtype} cannot hold in row {first + row} ({words[row]!r}): fix "
-                "or drop that line, or read it with dtype='float64'."
-            )
+            raise self._too_large(first + row, f" ({words[row]!r})")
         return vectors
 
     def _parse_line(self, line: str, row: int) -> tuple[str, list[float]]:
