@@ -70,9 +70,8 @@ def writing(path: Path) -> Iterator[None]:
     except FileNotFoundError as error:
         if path.parent.is_dir():
             raise
-        raise FileNotFoundError(
-            f"{path} cannot be written: there is no folder {path.parent}. Create it first."
-        ) from error
+        problem = f"{path} cannot be written: there is no folder {path.parent}. Create it first."
+        raise FileNotFoundError(problem) from error
     except PermissionError as error:
         raise PermissionError(
             f"{path} cannot be written: no permission in {path.parent}. Write elsewhere, or change the permissions."

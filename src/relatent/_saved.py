@@ -110,9 +110,8 @@ def understood(path: str | os.PathLike[str]) -> Iterator[None]:
     try:
         yield
     except (KeyError, TypeError, AttributeError) as error:
-        raise FileError(
-            f"{path} lacks what its kind should hold ({error}): get a new copy or update relatent."
-        ) from error
+        problem = f"{path} lacks what its kind should hold ({error}): get a new copy or update relatent."
+        raise FileError(problem) from error
 
 
 def _header(raw: bytes, name: str) -> dict[str, Any]:

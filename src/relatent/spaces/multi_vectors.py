@@ -249,6 +249,8 @@ def vector_keys(keys: pa.Array, items: MultiVectors) -> pa.Array:
 
 def open_items(path: Path, options: ReadOptions, name: str, fingerprint: Fingerprint | None) -> MultiSpace | None:
     """Return the space of a Parquet file whose vectors are lists of vectors; None for any other file."""
+    if not path.is_file():  # reading a pipe would block
+        return None
     schema = pa.schema([])
     with suppress(pa.ArrowException, OSError):
         schema = pq.read_schema(path)

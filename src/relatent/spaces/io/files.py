@@ -161,9 +161,8 @@ def write_space(
     datasets. With ``others=False`` only keys and vectors are written. An existing file is replaced only with
     ``overwrite=True``. ``quantize`` writes codes with their scale (see :func:`relatent.spaces.space_writer`).
     """
-    with space_writer(
-        path, fingerprint=space.fingerprint, format=format, overwrite=overwrite, quantize=quantize
-    ) as out:
+    known = space.fingerprint
+    with space_writer(path, fingerprint=known, format=format, overwrite=overwrite, quantize=quantize) as out:
         for chunk in space.chunks():
             out.write(chunk if others else _bare(chunk))
 
@@ -311,9 +310,8 @@ def _format(path: Path | str, format: str | None) -> tuple[Create, Callable[...,
 def _bare(chunk: Chunk) -> Chunk:
     names = [] if chunk.layout.key is None else [chunk.layout.key]
     order = tuple(name for name in chunk.layout.order if name in (*names, chunk.layout.vector))
-    return replace(
-        chunk, others=chunk.others.select(names), layout=Layout(chunk.layout.vector, chunk.layout.key, order)
-    )
+    layout = Layout(chunk.layout.vector, chunk.layout.key, order)
+    return replace(chunk, others=chunk.others.select(names), layout=layout)
 
 
 def _touches(path: Path | str, source: Path | str) -> bool:

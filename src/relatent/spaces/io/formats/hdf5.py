@@ -55,9 +55,8 @@ def _datasets(h5py: Any, path: Path, file: Any) -> dict[str, Any]:
     found = {}
     for name in file:
         if isinstance(file.get(name, getlink=True), h5py.ExternalLink):
-            raise FileError(
-                f"{path} has a link to another file under {name!r}: expected the data themselves. Copy them."
-            )
+            problem = f"{path} has a link to another file under {name!r}: expected the data themselves. Copy them."
+            raise FileError(problem)
         item = file[name]
         if isinstance(item, h5py.Dataset) and item.shape is not None:
             if item.is_virtual or item.external:
@@ -110,9 +109,8 @@ class Writer:
         shape = Shape(self._vectors.shape, self._vectors.dtype)
         for name, array in arrays.items():
             text = array.dtype.kind == "U"
-            self._file.create_dataset(
-                name, data=array.astype(object) if text else array, dtype=self._text if text else None
-            )
+            data = array.astype(object) if text else array
+            self._file.create_dataset(name, data=data, dtype=self._text if text else None)
         self._file.attrs.update(file_notes(self._name, shape, arrays, fingerprint))
         self._file.close()
         self._raw.check()
