@@ -16,6 +16,9 @@ from relatent._array import (
     as_rows,
     as_same_space,
     check_count,
+    is_exported,
+    is_traced,
+    is_tracked,
     like,
     random_generator,
     row_chunks,
@@ -24,7 +27,6 @@ from relatent._array import (
     take_rows,
     to_numpy,
 )
-from relatent._torch import is_exported, is_traced, is_tracked
 
 
 @pytest.mark.parametrize(

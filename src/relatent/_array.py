@@ -17,8 +17,6 @@ import array_api_compat as compat
 import array_api_compat.numpy as compat_numpy
 import numpy as np
 
-from relatent._torch import is_tensor
-
 # Any array of the array API standard. The standard has no static type yet.
 Array = Any
 
@@ -29,10 +27,42 @@ SMALL = 4_096
 BLOCK_ROWS = 2_048
 
 
+# What torch does with arrays while a function runs: it records a gradient, compiles, or exports a graph. Nothing here
+# imports torch: where it was not imported, there are no tensors.
+
+
+def is_tensor(x: Any) -> bool:
+    """Return whether x is a torch tensor."""
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(x, torch.Tensor)
+
+
+def is_traced(*arrays: Any) -> bool:
+    """Return whether torch arrays hold no values: they are traced (compile, export), or have only a shape."""
+    tensors = [a for a in arrays if is_tensor(a)]
+    return bool(tensors) and (sys.modules["torch"].compiler.is_compiling() or any(a.is_meta for a in tensors))
+
+
+def is_exported(*arrays: Any) -> bool:
+    """Return whether torch.export is writing these arrays into a graph, which unlike a compiled one may not break."""
+    if not is_traced(*arrays):
+        return False
+    compiler = sys.modules["torch"].compiler
+    # is_exporting would tell, but in older torch it is true in torch.compile too (its issue 176347).
+    return bool(compiler.is_compiling() and not compiler.is_dynamo_compiling())
+
+
+def is_tracked(*arrays: Any) -> bool:
+    """Return whether torch tracks these arrays, for a gradient or into a graph.
+
+    Then the mathematics must be one expression: no branch on values, no result that is filled piece by piece.
+    """
+    return any(getattr(a, "requires_grad", False) for a in arrays) or is_traced(*arrays)
+
+
 def array_namespace(*arrays: Array) -> Any:
     """Return the array API namespace of the arrays."""
-    kinds = set(map(type, arrays))
-    if kinds == {np.ndarray}:
+    if set(map(type, arrays)) == {np.ndarray}:
         return compat_numpy
     if arrays and all(is_tensor(a) for a in arrays):  # a check that torch.compile can trace
         import array_api_compat.torch as xp
@@ -57,16 +87,15 @@ def as_matrix(x: Any, name: str = "x") -> Array:
 
 def as_rows(x: Any, name: str = "x") -> Array:
     """Check one matrix as :func:`as_matrix` does, for what casts block by block: NumPy's float16 stays float16."""
-    is_half = type(x) is np.ndarray and x.ndim == 2 and x.size > 0 and x.dtype == np.float16
-    if is_half and all(_is_finite_float16(x[rows]) for rows in row_chunks(len(x))):
+    is_float16 = type(x) is np.ndarray and x.ndim == 2 and x.size > 0 and x.dtype == np.float16
+    if is_float16 and all(_is_finite_float16(x[rows]) for rows in row_chunks(len(x))):
         return x
     return as_matrix(x, name)
 
 
 def _is_finite_float16(x: np.ndarray) -> bool:
     """Check the exponents, which are all ones in NaN and infinity: NumPy's own check takes ten times as long."""
-    exponents = x.view(np.uint16) & np.uint16(0x7C00)
-    return int(exponents.max()) != 0x7C00
+    return int((x.view(np.uint16) & np.uint16(0x7C00)).max()) != 0x7C00
 
 
 def as_same_space(**named: Any) -> tuple[Array, ...]:
@@ -286,7 +315,7 @@ def _check_finite(x: Array, name: str) -> None:
 
 
 def _one_dtype(arrays: tuple[Array, ...]) -> tuple[Array, ...]:
-    xp = array_namespace(*arrays)
     if len({str(a.dtype) for a in arrays}) == 1:
         return arrays
+    xp = array_namespace(*arrays)
     return tuple(xp.astype(a, xp.float64) for a in arrays)

@@ -70,9 +70,8 @@ def writing(path: Path) -> Iterator[None]:
     except FileNotFoundError as error:
         if path.parent.is_dir():
             raise
-        raise FileNotFoundError(
-            f"{path} cannot be written: there is no folder {path.parent}. Create it first."
-        ) from error
+        problem = f"{path} cannot be written: there is no folder {path.parent}. Create it first."
+        raise FileNotFoundError(problem) from error
     except PermissionError as error:
         raise PermissionError(
             f"{path} cannot be written: no permission in {path.parent}. Write elsewhere, or change the permissions."
@@ -80,8 +79,35 @@ def writing(path: Path) -> Iterator[None]:
     except OSError as error:
         if error.errno not in FULL:
             raise
-        raise OSError(
-            error.errno, f"The disk was full before {path} was complete; nothing was left behind. Free some space"
+        raise disk_full(error, path) from error
+
+
+def disk_full(error: OSError, path: Path, left: str = "nothing was left behind") -> OSError:
+    """Return the error for a disk that was full before a file was complete."""
+    return OSError(error.errno, f"The disk was full before {path} was complete; {left}. Free some space")
+
+
+# What a reader raises over bytes that it did not expect; NumPy parses headers as Python, hence syntax.
+UNREADABLE = (EOFError, OSError, ValueError, LookupError, RuntimeError, TypeError, OverflowError, SyntaxError)
+# Modules whose own exceptions mean the same.
+PARSERS = ("pyarrow", "zipfile", "zlib", "tokenize")
+
+
+@contextmanager
+def readable(path: object) -> Iterator[None]:
+    """Turn whatever a damaged file makes a reader raise into one error that names the file."""
+    try:
+        yield
+    except (FileError, PermissionError, IsADirectoryError, ModuleNotFoundError):
+        raise
+    except FileNotFoundError as error:
+        raise no_file(path) from error
+    except Exception as error:
+        if not isinstance(error, UNREADABLE) and type(error).__module__.split(".")[0] not in PARSERS:
+            raise
+        said = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise FileError(
+            f"{path} cannot be read ({said}): it is cut short, damaged, or not what its suffix says. Get a new copy."
         ) from error
 
 
@@ -271,13 +297,33 @@ def load_checked(text: str) -> dict[str, Any]:
             unchanged = record.pop("sha256") == _checksum(record)
         else:
             crc, _, rest = text.partition(" ")
-            unchanged, record = crc == f"{zlib.crc32(rest.encode(errors='replace')):08x}", {}
+            unchanged = crc == f"{zlib.crc32(rest.encode(errors='replace')):08x}"
             record = dict(json.loads(rest)) if unchanged else {}
     except (ValueError, TypeError, KeyError) as error:
         raise FileError(f"it is not a record with a checksum ({error})") from error
     if not unchanged:
         raise FileError("its checksum does not match")
     return record
+
+
+def read_checks(text: str, path: object) -> dict[str, Any]:
+    """Return the record of checksums of a file."""
+    try:
+        return load_checked(text)
+    except FileError as error:
+        raise damaged(path, "its record of checksums") from error
+
+
+def damaged(path: object, what: str) -> FileError:
+    """Return the error for a file whose checksum does not match."""
+    return unverified(f"{path} is damaged: {what} does not match the checksum that was written with it. Get a new copy")
+
+
+def unverified(problem: str) -> FileError:
+    """Return the error for a file that does not match its record, with how to read it all the same."""
+    words = "or read it without checks ({})."
+    remedies = {"python": words.format("verify=False"), "command": words.format("--no-verify")}
+    return with_remedy(FileError(f"{problem},"), **remedies)
 
 
 def _checksum(record: Mapping[str, Any]) -> str:

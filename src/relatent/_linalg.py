@@ -7,8 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from relatent._array import Array, array_namespace, as_matrix, like, row_chunks, to_numpy
-from relatent._torch import is_tracked
+from relatent._array import Array, array_namespace, as_matrix, is_tracked, like, row_chunks, to_numpy
 
 # Entries of a chunk's result: small beside the data, large enough to keep the matrix product busy.
 CHUNK_ENTRIES = 2**22

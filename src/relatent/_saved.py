@@ -31,15 +31,6 @@ class Saved:
     about: dict[str, Any] = field(default_factory=dict)
 
 
-def check_suffix(path: str | os.PathLike[str]) -> None:
-    """Refuse a path whose suffix is not that of a fitted object.
-
-    >>> check_suffix("t.safetensors")
-    """
-    if Path(path).suffix != ".safetensors":
-        raise FileError(f"{path} does not end in .safetensors, as a translator's file must: write to such a path.")
-
-
 def write_saved(path: str | os.PathLike[str], saved: Saved, *, overwrite: bool = False) -> None:
     """Save to a file, atomically."""
     _check_arrays(path, saved.arrays)
@@ -119,9 +110,8 @@ def understood(path: str | os.PathLike[str]) -> Iterator[None]:
     try:
         yield
     except (KeyError, TypeError, AttributeError) as error:
-        raise FileError(
-            f"{path} lacks what its kind should hold ({error}): get a new copy or update relatent."
-        ) from error
+        problem = f"{path} lacks what its kind should hold ({error}): get a new copy or update relatent."
+        raise FileError(problem) from error
 
 
 def _header(raw: bytes, name: str) -> dict[str, Any]:

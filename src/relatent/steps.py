@@ -13,9 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from relatent._array import BLOCK_ROWS, Array, array_namespace, like, row_chunks
+from relatent._array import BLOCK_ROWS, Array, array_namespace, is_tracked, like, row_chunks
 from relatent._linalg import rows_per_chunk, unit_norm
-from relatent._torch import is_tracked
 from relatent.spaces.normalize import Normalizer, live_dimensions, scaled
 
 

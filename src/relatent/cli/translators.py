@@ -163,9 +163,9 @@ def export(
     import json
 
     from relatent import load
+    from relatent._files import readable
     from relatent.exports import export as write
     from relatent.spaces import check_new, check_output
-    from relatent.spaces.io.checksums import readable
 
     check = check_output if to == "faiss" else check_new  # the other formats are no stores
     check(files.out, translator, index, source, target, overwrite=files.overwrite)

@@ -21,8 +21,7 @@ from relatent.evaluate.checks import check_fewer
 from relatent.evaluate.retrieval import maxsim, reciprocal_ranks
 from relatent.spaces.join import Matched, match_keys
 from relatent.spaces.keys import key_hashes
-from relatent.spaces.multi_space import MultiSpace, vector_keys
-from relatent.spaces.multi_vectors import MultiVectors
+from relatent.spaces.multi_vectors import MultiSpace, MultiVectors, vector_keys
 from relatent.spaces.space import Space
 from relatent.translate import Translator
 from relatent.translate.files import check_translator, warn_two_sided

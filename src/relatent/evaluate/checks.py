@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import cast
 
-from relatent._array import Array, array_namespace, check_count
-from relatent._torch import is_tracked
+from relatent._array import Array, array_namespace, check_count, is_tracked
 
 
 def scalar(value: Array) -> float:

@@ -8,8 +8,7 @@ from typing import Any, Self
 import torch
 from torch import Tensor, nn
 
-from relatent._array import check_one_device, check_same_width, suggest
-from relatent._torch import is_exported
+from relatent._array import check_one_device, check_same_width, is_exported, suggest
 from relatent.nn.forward import (
     Encoder,
     check_batch,

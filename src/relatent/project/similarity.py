@@ -13,7 +13,17 @@ from typing import Any
 
 import numpy as np
 
-from relatent._array import Array, array_namespace, like, row_chunks, suggest, to_numpy
+from relatent._array import (
+    Array,
+    array_namespace,
+    is_exported,
+    is_traced,
+    is_tracked,
+    like,
+    row_chunks,
+    suggest,
+    to_numpy,
+)
 from relatent._linalg import (
     all_moderate,
     map_rows,
@@ -23,7 +33,6 @@ from relatent._linalg import (
     squared_distances,
     unit_norm,
 )
-from relatent._torch import is_exported, is_traced, is_tracked
 
 __all__ = [
     "SIMILARITIES",

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from relatent.spaces.keys import held_out as held_out
     from relatent.spaces.keys import key_hashes as key_hashes
     from relatent.spaces.keys import key_texts as key_texts
-    from relatent.spaces.multi_space import MultiSpace as MultiSpace
+    from relatent.spaces.multi_vectors import MultiSpace as MultiSpace
     from relatent.spaces.multi_vectors import MultiVectors as MultiVectors
     from relatent.spaces.multi_vectors import token_pairs as token_pairs
     from relatent.spaces.normalize import Normalizer as Normalizer

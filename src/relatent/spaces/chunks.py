@@ -210,10 +210,7 @@ def empty_others(rows: int) -> pa.Table:
 
 
 def _check_alike(a: Rows, b: Rows, name_a: str, name_b: str) -> None:
-    given = [
-        (rows.shape[1], str(rows.dtype), rows.layout.vector, rows.layout.key, _key_kind(rows), _coded(rows))
-        for rows in (a, b)
-    ]
+    given = [_kind(rows, rows.layout) for rows in (a, b)]
     names = ("dimension", "dtype", "vector column", "key column", "keys of type", "codes")
     for what, mine, theirs in zip(names, *given, strict=True):
         if mine != theirs:
@@ -221,6 +218,11 @@ def _check_alike(a: Rows, b: Rows, name_a: str, name_b: str) -> None:
                 f"{name_a} has {what} {mine!r} and {name_b} has {theirs!r}: expected files of one space. "
                 "Read them apart."
             )
+
+
+def _kind(rows: Rows, layout: Layout) -> tuple[int | str | None, ...]:
+    codes = None if layout.quantizer is None else layout.quantizer.to_json()
+    return rows.shape[1], str(rows.dtype), layout.vector, layout.key, _key_kind(rows), codes
 
 
 def _check_one_model(a: Rows, b: Rows, name_a: str, name_b: str) -> None:
@@ -233,10 +235,6 @@ def _check_one_model(a: Rows, b: Rows, name_a: str, name_b: str) -> None:
     match = a.fingerprint.matches(b.fingerprint)
     if not match:
         warnings.warn(f"{name_a} and {name_b} look like two spaces: {match.reason}.", SpaceWarning, stacklevel=2)
-
-
-def _coded(rows: Rows) -> str | None:
-    return None if rows.layout.quantizer is None else rows.layout.quantizer.to_json()
 
 
 def _key_kind(rows: Rows) -> str | None:

@@ -88,9 +88,7 @@ class Fingerprint:
                 known["probe"] = Probe.from_dict(known["probe"])
             return Fingerprint(**{**known, "dim": int(known["dim"])})
         except (ValueError, TypeError, KeyError) as error:
-            raise ValueError(
-                f"This is not a fingerprint ({error}): expected what Fingerprint.to_json gives."
-            ) from error
+            raise ValueError(f"This is not a fingerprint ({error}): expected what to_json gives.") from error
 
 
 def one_model(a: str, b: str) -> bool:

@@ -35,11 +35,7 @@ class Inspection(Result):
     def __str__(self) -> str:
         f = self.fingerprint
         known = [f"{n} {getattr(f, n)}" for n in ("model", "revision", "pooling", "normalization") if getattr(f, n)]
-        norms = (
-            "no finite row"
-            if self.norms is None
-            else f"{self.norms[0]:.4g} to {self.norms[2]:.4g}, mean {self.norms[1]:.4g}"
-        )
+        norms = "{0:.4g} to {2:.4g}, mean {1:.4g}".format(*self.norms) if self.norms else "no finite row"
         where = "" if self.first_not_finite is None else f", first in row {self.first_not_finite}"
         lines = {
             "rows": f"{self.rows:,} × {self.dim} {self.dtype}",

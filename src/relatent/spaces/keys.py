@@ -44,7 +44,7 @@ def key_texts(keys: Iterable[Any] | pa.Array | pa.ChunkedArray) -> pa.Array:
     >>> key_texts([7, "7", 7.0, b"7"]).to_pylist()
     ['7', '7', '7', '7']
     """
-    column = _one_array(keys if isinstance(keys, pa.Array | pa.ChunkedArray) else as_column(keys))
+    column = _one_array(keys)
     if _is_uuid(column.type):
         return pa.array([None if value is None else str(value) for value in column.to_pylist()], pa.large_string())
     column = _decoded(column)
@@ -58,7 +58,7 @@ def key_texts(keys: Iterable[Any] | pa.Array | pa.ChunkedArray) -> pa.Array:
 
 def key_values(keys: Iterable[Any] | pa.Array | pa.ChunkedArray) -> pa.Array:
     """Return keys for display: integers as they are, all others as their texts."""
-    column = _decoded(_one_array(keys if isinstance(keys, pa.Array | pa.ChunkedArray) else as_column(keys)))
+    column = _decoded(_one_array(keys))
     return column if kinds.is_integer(column.type) else key_texts(column)
 
 
@@ -115,7 +115,8 @@ def rows_of(keys: Iterable[Any] | pa.Array | pa.ChunkedArray, wanted: Sequence[A
         )
     twice = repeated_keys(texts.filter(pc.is_in(texts, value_set=sought)))
     if len(twice):
-        raise ValueError(f"{len(twice)} wanted keys stand for several rows, first {_first(twice)!r}: make keys unique.")
+        first = min(twice.to_pylist())
+        raise ValueError(f"{len(twice)} wanted keys stand for several rows, first {first!r}: make keys unique.")
     return np.asarray(found.to_numpy(zero_copy_only=False), dtype=np.intp)
 
 
@@ -126,15 +127,17 @@ def repeated_keys(texts: pa.Array) -> pa.Array:
 
 
 def without_nulls(texts: pa.Array, which: str = "the list") -> pa.Array:
-    """Return the texts if each row has one; say which row has none."""
+    """Return the texts if each row has one; raise an error that names the first row without one."""
     if texts.null_count:
         row = int(np.flatnonzero(texts.is_null().to_numpy(zero_copy_only=False))[0])
         raise ValueError(f"{texts.null_count} keys of {which} are null, first in row {row}: give every row a key.")
     return texts
 
 
-def as_column(keys: Iterable[Any]) -> pa.Array:
+def as_column(keys: Iterable[Any] | pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
     """Return keys of any Python or NumPy type as an Arrow array; keys of several types as their texts."""
+    if isinstance(keys, pa.Array | pa.ChunkedArray):
+        return keys
     values: Any = to_numpy(keys) if hasattr(keys, "dtype") else list(keys)
     if isinstance(values, np.ndarray) and values.dtype.kind in "UTSO":  # Arrow takes Python's strings at any width
         values = values.tolist()
@@ -151,7 +154,8 @@ def _text_of_one(value: Any) -> str | None:
     return text
 
 
-def _one_array(column: pa.Array | pa.ChunkedArray) -> pa.Array:
+def _one_array(keys: Iterable[Any] | pa.Array | pa.ChunkedArray) -> pa.Array:
+    column = as_column(keys)
     return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
 
 
@@ -214,10 +218,6 @@ def _is_bytes(kind: pa.DataType) -> bool:
 
 def _is_digits(kind: pa.DataType) -> bool:
     return bool(kinds.is_decimal(kind) or kinds.is_date(kind) or kinds.is_time(kind) or kinds.is_timestamp(kind))
-
-
-def _first(keys: pa.Array) -> str:
-    return str(min(keys.to_pylist()))
 
 
 _READERS: tuple[tuple[Callable[[pa.DataType], bool], Callable[[pa.Array], pa.Array]], ...] = (

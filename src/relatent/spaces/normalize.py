@@ -8,7 +8,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 
 from relatent._array import Array, array_namespace, as_matrix, like, row_chunks, suggest, to_numpy
-from relatent._linalg import row_norms, unit_norm
+from relatent._linalg import row_norms, spectrum, unit_norm
 
 Normalization = Literal["none", "center", "iso", "standard", "whiten", "l2", "center+l2"]
 NORMALIZATIONS: tuple[str, ...] = get_args(Normalization)
@@ -84,10 +84,9 @@ class Normalizer:
             raise ValueError(f"There is no normalization {name!r}.{suggest(name, NORMALIZATIONS)}")
         d = mean.shape[0]
         one = np.ones(d)
-        if name in ("none", "l2"):
-            return Normalizer(name, np.zeros(d), one, one, unit=name in UNIT_ROWS)
-        if name in ("center", "center+l2"):
-            return Normalizer(name, mean, one, one, unit=name in UNIT_ROWS)
+        if name in ("none", "l2", "center", "center+l2"):
+            kept = mean if name.startswith("center") else np.zeros(d)
+            return Normalizer(name, kept, one, one, unit=name in UNIT_ROWS)
         if name == "whiten":
             return Normalizer(name, mean, *_whitening(scatter / max(n - 1, 1)))
         diagonal = np.diagonal(scatter) if scatter.ndim == 2 else scatter
@@ -163,7 +162,6 @@ def scaled(x: Array, scale: Array) -> Array:
 
 def _whitening(covariance: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Symmetric square roots Σ^-½ and Σ^½ on the directions that carry information."""
-    values, vectors = np.linalg.eigh(covariance)
-    live = values > len(values) * np.finfo(np.float64).eps * max(float(values[-1]), 0.0)
-    vectors, root = vectors[:, live], np.sqrt(values[live])
+    values, vectors = spectrum(covariance)
+    root = np.sqrt(values)
     return (vectors / root) @ vectors.T, (vectors * root) @ vectors.T

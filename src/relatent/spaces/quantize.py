@@ -98,9 +98,7 @@ class Quantizer:
 
     def to_json(self) -> str:
         """Return it as text, to be kept beside the codes."""
-        return json.dumps(
-            {"kind": self.kind, "dim": self.dim, "scale": self.scale, "offset": np.asarray(self.offset).tolist()}
-        )
+        return json.dumps(vars(self) | {"offset": np.asarray(self.offset).tolist()})
 
     @staticmethod
     def from_json(text: str) -> Quantizer:

@@ -157,8 +157,7 @@ class Space:
 
     def _measured(self) -> Probe | None:
         """Probe blocks of rows all over the space, and warn where they look like two spaces."""
-        starts = getattr(self._rows, "starts", (0, len(self)))
-        ranges = probed_ranges(starts)
+        ranges = probed_ranges(getattr(self._rows, "starts", (0, len(self))))
         blocks = [ProbeBuilder() for _ in ranges]
         for block, (first, last) in zip(blocks, ranges, strict=True):
             block.add(next(self._rows.chunks(first, last, last - first)).vectors)
@@ -174,11 +173,7 @@ class Space:
         return sum(blocks, ProbeBuilder()).probe()
 
     def chunks(
-        self,
-        rows: int | None = None,
-        shard: tuple[int, int] | None = None,
-        *,
-        within: tuple[int, int] | None = None,
+        self, rows: int | None = None, shard: tuple[int, int] | None = None, *, within: tuple[int, int] | None = None
     ) -> Iterator[Chunk]:
         """Return the rows in order, at most ``rows`` at a time (default: 32 MiB).
 
@@ -202,7 +197,7 @@ class Space:
     def take(self, rows: Sequence[int] | np.ndarray) -> np.ndarray:
         """Read the vectors of some rows, in the order given, without holding the others."""
         rows = np.asarray(rows, dtype=np.intp)
-        if self._in_memory or "vectors" in self.__dict__:
+        if isinstance(self._rows, ArrayRows) or "vectors" in self.__dict__:
             return np.asarray(self.vectors[rows])
         if rows.size and (rows.min() < 0 or rows.max() >= len(self)):
             raise IndexError(f"Row {rows.max()} was asked for but there are {len(self)} rows.")
@@ -213,10 +208,6 @@ class Space:
             low, high = np.searchsorted(ordered, [chunk.start, chunk.start + len(chunk)])
             out[order[low:high]] = chunk.vectors[ordered[low:high] - chunk.start]
         return out
-
-    @property
-    def _in_memory(self) -> bool:
-        return isinstance(self._rows, ArrayRows)
 
     def subset(self, rows: Sequence[int] | np.ndarray) -> Space:
         """Return some rows as a space in memory, in the order given, with their other columns and the fingerprint."""
@@ -290,7 +281,7 @@ def _table(rows: int, keys: Any, others: pa.Table | Mapping[str, Any] | None) ->
     """Put keys and other columns into one table with a layout."""
     table = empty_others(rows) if others is None else others if isinstance(others, pa.Table) else pa.table(dict(others))
     if keys is not None:
-        column = keys if isinstance(keys, pa.Array | pa.ChunkedArray) else as_column(keys)
+        column = as_column(keys)
         if "key" in table.column_names:
             raise ValueError("others holds a column 'key' and keys were given too: rename or drop one of them.")
         if len(column) != rows:

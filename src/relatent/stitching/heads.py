@@ -10,12 +10,11 @@ from typing import Any
 import numpy as np
 
 from relatent._array import Array, as_matrix, suggest, to_numpy
-from relatent._files import FileError
+from relatent._files import FileError, readable
 from relatent._terminal import Result, render
 from relatent.evaluate.interval import Estimate, bootstrap
 from relatent.spaces.chunks import Chunk
 from relatent.spaces.fingerprint import Fingerprint
-from relatent.spaces.io.checksums import readable
 from relatent.spaces.io.files import AnyPath
 from relatent.spaces.io.mapping import map_space
 from relatent.spaces.keys import key_hashes

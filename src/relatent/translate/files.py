@@ -17,7 +17,7 @@ from relatent.spaces.fingerprint import Fingerprint
 from relatent.spaces.io.columns import Batch, BatchVectors, batch_vectors, with_vectors
 from relatent.spaces.io.files import AnyPath, check_new, writes_folder
 from relatent.spaces.io.mapping import job_hash, map_space, write_parts
-from relatent.spaces.multi_space import MultiSpace
+from relatent.spaces.multi_vectors import MultiSpace
 from relatent.spaces.quantize import Quantizer
 from relatent.spaces.space import Space
 from relatent.steps import Map

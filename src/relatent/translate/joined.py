@@ -17,7 +17,7 @@ from relatent.spaces.chunks import chunk_rows
 from relatent.spaces.join import Matched, match_keys, row_blocks
 from relatent.spaces.keys import held_out as is_held_out
 from relatent.spaces.keys import key_hashes
-from relatent.spaces.multi_space import MultiSpace
+from relatent.spaces.multi_vectors import MultiSpace
 from relatent.spaces.space import Space
 from relatent.translate.goals import Selection
 from relatent.translate.overview import NO_RELATION, concerns, unexplained

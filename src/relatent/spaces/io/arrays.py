@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import zipfile
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,15 +19,26 @@ import numpy as np
 import pyarrow as pa
 
 from relatent._errors import with_remedy
-from relatent._files import FileError, dump_checked
+from relatent._files import FileError, damaged, dump_checked, read_checks, readable
 from relatent.spaces.chunks import Chunk, Layout, empty_others
 from relatent.spaces.fingerprint import Fingerprint
-from relatent.spaces.io.checksums import BLOCK, BlockSums, array_sum, damaged, read_checks, readable
-from relatent.spaces.io.columns import META, VECTOR_NAMES, ReadOptions, choose, conform, refuse_keys, stored_fingerprint
-from relatent.spaces.io.columns import with_key as with_key_column
+from relatent.spaces.io.columns import (
+    META,
+    VECTOR_NAMES,
+    ReadOptions,
+    choose,
+    conform,
+    refuse_keys,
+    stored_fingerprint,
+    with_key,
+)
 
 # No compression of one pass makes more than this out of a byte; what claims more is empty or a trap.
 INFLATION = 1_100
+# Vectors have a CRC-32 per block of this size, so that a part of a file is verified without reading the rest. It finds
+# every damage of up to 32 bits in a row, misses other damage once in four billion times, and runs at 1.6 GB/s where
+# blake2b runs at 0.4. It protects against accidents, not against someone who forges a file.
+BLOCK = 2**20
 
 ReadRows = Callable[[int, int], np.ndarray]
 
@@ -86,11 +97,15 @@ class StoredMatrix:
                 self._columns(file, first, last) if self.fortran else self._rows(file, first, last, sums, seen)
             )
 
+    @property
+    def end(self) -> int:
+        """Where it ends, by what its header says."""
+        return self.offset + Shape(self.shape, self.stored).nbytes
+
     def check_length(self, available: int) -> None:
         """Refuse a file that is shorter than its header says."""
-        expected = self.offset + int(np.prod(self.shape, dtype=object)) * self.stored.itemsize
-        if expected > available:
-            raise FileError(f"{self.path} is cut short: {available:,} bytes, expected {expected:,}. Get a new copy.")
+        if self.end > available:
+            raise FileError(f"{self.path} is cut short: {available:,} bytes, expected {self.end:,}. Get a new copy.")
 
     @contextmanager
     def _open(self) -> Iterator[Any]:
@@ -140,15 +155,12 @@ def check_inflation(path: Path, shape: Shape, options: ReadOptions) -> None:
 
 def check_size(path: Path, what: str, nbytes: int, options: ReadOptions) -> None:
     """Refuse what is larger than may be held, by the size that the file states, before anything is allocated."""
-    limit = options.max_memory or _physical_memory()
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") if hasattr(os, "sysconf") else 2**63
+    limit = options.max_memory or memory
     if nbytes > limit:
         problem = f"{path} states {nbytes:,} bytes for {what}: more than the {limit:,} that may be used."
         words = "If it is not a mistake, allow more with {}."
         raise with_remedy(FileError(problem), python=words.format("max_memory="), command=words.format("--max-memory"))
-
-
-def _physical_memory() -> int:
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") if hasattr(os, "sysconf") else 2**63
 
 
 def _read_exactly(path: Path, file: Any, offset: int, count: int) -> np.ndarray:
@@ -161,6 +173,52 @@ def _read_exactly(path: Path, file: Any, offset: int, count: int) -> np.ndarray:
             raise FileError(f"{path} ends before byte {offset + count:,}: it was cut short. Get a new copy.")
         done += got
     return out
+
+
+class BlockSums:
+    """The CRC-32 of each block of a stream of bytes.
+
+    >>> sums = BlockSums()
+    >>> sums.add(b"a" * 2**20)
+    >>> sums.add(b"b")
+    >>> sums.array().tolist() == [zlib.crc32(b"a" * 2**20), zlib.crc32(b"b")]
+    True
+    """
+
+    def __init__(self) -> None:
+        self._done: list[int] = []
+        self._crc = self._filled = 0
+
+    def add(self, data: bytes | memoryview) -> None:
+        """Take more bytes into account."""
+        view = memoryview(data)
+        while len(view):
+            part = view[: BLOCK - self._filled]
+            self._crc = zlib.crc32(part, self._crc)
+            self._filled += len(part)
+            view = view[len(part) :]
+            if self._filled == BLOCK:
+                self._done.append(self._crc)
+                self._crc = self._filled = 0
+
+    def array(self) -> np.ndarray:
+        """Return the sums, of the last block too if it is begun."""
+        return np.asarray(self._done + ([self._crc] if self._filled else []), dtype="<u4")
+
+
+def array_sum(array: np.ndarray) -> int:
+    """Return the CRC-32 of an array, its shape and dtype included; texts count as UTF-8.
+
+    >>> array_sum(np.zeros(2)) == array_sum(np.zeros((1, 2)))
+    False
+    """
+    array = np.asarray(array)
+    if array.dtype.kind in "OUT":
+        texts = [t if isinstance(t, bytes) else str(t).encode() for t in array.ravel().tolist()]
+        data: Any = b"".join(len(text).to_bytes(8, "little") + text for text in texts)
+        return zlib.crc32(data, zlib.crc32(f"text {array.shape}".encode()))
+    data = np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
+    return zlib.crc32(data, zlib.crc32(f"{array.dtype.newbyteorder('<').str} {array.shape}".encode()))
 
 
 # Columns that are neither numbers nor text travel in one Arrow stream under this name.
@@ -194,7 +252,8 @@ def open_container(file: Container, options: ReadOptions) -> StoredRows:
     if options.verify and CHECKS in file.notes:
         _check_arrays(file, layout.vector, matrix, arrays)
     table = others_table(matrix.shape[0], arrays)
-    layout = with_key(file.path, layout, table, options)
+    layout = Layout(layout.vector, None, (*table.column_names, layout.vector))
+    layout = with_key(file.path, layout, table.schema, options)
     text = file.notes.get(FINGERPRINT)
     known = stored_fingerprint(None if text is None else {META: text.encode()}, file.path)
     return StoredRows(file.path, matrix, table, layout, known, options)
@@ -272,12 +331,6 @@ def _find_layout(path: Path, shapes: dict[str, Shape], options: ReadOptions) -> 
     return Layout(vector, None, (*columns, vector))
 
 
-def with_key(path: Path, layout: Layout, table: pa.Table, reading: ReadOptions) -> Layout:
-    """Find the keys among the other columns."""
-    layout = Layout(layout.vector, None, (*table.column_names, layout.vector))
-    return with_key_column(path, layout, table.schema, reading)
-
-
 def others_table(rows: int, arrays: Mapping[str, np.ndarray]) -> pa.Table:
     """Put arrays, and the columns of the Arrow stream among them, into one table."""
     columns = {name: _column(array) for name, array in arrays.items() if name not in (PACKED, SUMS)}
@@ -296,68 +349,60 @@ def _column(array: np.ndarray) -> Any:
     return pa.array(np.ascontiguousarray(array))
 
 
-class GatheredColumns:
-    """Other columns, gathered over chunks, to be stored as arrays at the end."""
-
-    def __init__(self) -> None:
-        self._tables: list[pa.Table] = []
-
-    def add(self, chunk: Chunk) -> None:
-        """Keep the other columns of a chunk."""
-        self._tables.append(chunk.others)
-
-    def arrays(self, text: bool, numbers: bool = True) -> dict[str, np.ndarray]:
-        """Return columns of numbers (and of text, if the format has it) as arrays, the rest as one Arrow stream."""
-        others = self._joined()
-        found = {}
-        for name in others.column_names:
-            column = others.column(name)
-            if column.null_count:
-                continue
-            if numbers and (pa.types.is_integer(column.type) or pa.types.is_floating(column.type)):
-                found[name] = np.asarray(column.to_numpy())
-            elif text and pa.types.is_string(column.type) and not _has_nul(column.to_pylist()):
-                found[name] = np.asarray(column.to_pylist(), dtype=str)
-        rest = others.select([name for name in others.column_names if name not in found])
-        return found | ({PACKED: _stream(rest)} if rest.column_names else {})
-
-    def _joined(self) -> pa.Table:
-        try:
-            return pa.concat_tables(self._tables, promote_options="permissive")
-        except (pa.ArrowTypeError, pa.ArrowInvalid):
-            for table in self._tables:
-                conform(table, self._tables[0].schema)  # names the column that changed its type
-            raise
+def column_arrays(tables: list[pa.Table], text: bool, numbers: bool = True) -> dict[str, np.ndarray]:
+    """Return the columns of numbers (and of text, if the format has it) as arrays, the rest as one Arrow stream."""
+    others = _stacked(tables)
+    found = {}
+    for name in others.column_names:
+        column = others.column(name)
+        if column.null_count:
+            continue
+        if numbers and (pa.types.is_integer(column.type) or pa.types.is_floating(column.type)):
+            found[name] = np.asarray(column.to_numpy())
+        elif text and pa.types.is_string(column.type) and "\0" not in "".join(texts := column.to_pylist()):
+            found[name] = np.asarray(texts, dtype=str)  # NumPy and HDF5 would cut a text at a NUL
+    rest = others.select([name for name in others.column_names if name not in found])
+    return found | ({PACKED: _stream(rest)} if rest.column_names else {})
 
 
-class VectorStream:
-    """Vectors that are appended to a file as bytes, with checksums of their blocks; the other columns are gathered."""
+def _stacked(tables: list[pa.Table]) -> pa.Table:
+    try:
+        return pa.concat_tables(tables, promote_options="permissive")
+    except (pa.ArrowTypeError, pa.ArrowInvalid):
+        for table in tables:
+            conform(table, tables[0].schema)  # names the column that changed its type
+        raise
+
+
+class VectorWriter:
+    """Appends vectors to a file as bytes, with checksums of their blocks; the other columns are gathered."""
 
     def __init__(self, file: BinaryIO, first: Chunk) -> None:
-        self._file, self._dim, self._dtype = file, first.vectors.shape[1], first.vectors.dtype.newbyteorder("<")
-        self.rows, self._sums, self._others = 0, BlockSums(), GatheredColumns()
+        self._file, self._name = file, first.layout.vector
+        self._dim, self._dtype = first.vectors.shape[1], first.vectors.dtype.newbyteorder("<")
+        self._rows, self._sums = 0, BlockSums()
+        self._tables: list[pa.Table] = []
 
     @property
     def shape(self) -> Shape:
         """The shape and dtype so far."""
-        return Shape((self.rows, self._dim), self._dtype)
+        return Shape((self._rows, self._dim), self._dtype)
 
-    def append(self, chunk: Chunk) -> None:
-        """Append the rows of a chunk."""
+    def write(self, chunk: Chunk) -> None:
+        """Append a chunk."""
         data = np.ascontiguousarray(chunk.vectors, dtype=self._dtype).reshape(-1).view(np.uint8).data
         self._file.write(data)
         self._sums.add(data)
-        self.rows += len(chunk)
-        self._others.add(chunk)
+        self._rows += len(chunk)
+        self._tables.append(chunk.others)
 
-    def arrays(self, text: bool, numbers: bool = True) -> dict[str, np.ndarray]:
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+    def _arrays(self, text: bool, numbers: bool = True) -> dict[str, np.ndarray]:
         """Return what comes with the vectors: the other columns, and the checksums."""
-        return {**self._others.arrays(text, numbers), SUMS: self._sums.array()}
-
-
-def _has_nul(texts: Iterable[str]) -> bool:
-    """Return whether a text holds a NUL, at which NumPy and HDF5 would cut it."""
-    return any("\0" in text for text in texts)
+        return {**column_arrays(self._tables, text, numbers), SUMS: self._sums.array()}
 
 
 def _stream(table: pa.Table) -> np.ndarray:

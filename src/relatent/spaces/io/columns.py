@@ -53,8 +53,9 @@ def guess_layout(path: Any, schema: pa.Schema, reading: ReadOptions) -> Layout:
     lists = [f.name for f in schema if _is_vector(f.type)]
     vector = choose(path, "vector", reading.vector, schema.names, lists, VECTOR_NAMES)
     if vector is None:
+        listed = ", ".join(f"{f.name} ({f.type})" for f in schema) or "no column at all"
         raise FileError(
-            f"{path} has no column of vectors, that is of lists of numbers; it has: {_listed(schema)}. "
+            f"{path} has no column of vectors, that is of lists of numbers; it has: {listed}. "
             "Gather the coordinates in one list column, or read another file."
         )
     if vector not in lists:
@@ -138,7 +139,7 @@ def vector_dtype(kind: pa.DataType) -> np.dtype:
     """Return the dtype that vectors of an Arrow type are read as."""
     if _is_packed(kind):
         return np.dtype(np.float32)
-    value = _storage(kind).value_type
+    value = storage_type(kind).value_type
     if pa.types.is_floating(value):
         floating: np.dtype = np.dtype(value.to_pandas_dtype())
         return floating
@@ -202,31 +203,26 @@ def _piece(piece: pa.Array, path: Any, first_row: int, dim: int | None) -> np.nd
     if values.null_count:
         row = first_row + int(np.argmax(values.is_null().to_numpy(zero_copy_only=False))) // max(width, 1)
         raise FileError(f"{path} has a null inside the vector of row {row}: drop or fix this row.")
-    dtype = vector_dtype(piece.type)
     flat: np.ndarray = values.to_numpy(zero_copy_only=True)
-    return flat.reshape(len(piece), width).astype(dtype, copy=False)
+    return flat.reshape(len(piece), width).astype(vector_dtype(piece.type), copy=False)
 
 
 def _width(piece: pa.Array, path: Any, first_row: int, dim: int | None) -> int:
     """Return the one length of all lists; name the first row that has another."""
-    if pa.types.is_fixed_size_list(piece.type):
-        width, lengths = piece.type.list_size, None
-        ragged = 0 if dim not in (None, width) else None
-    else:
-        lengths = np.diff(piece.offsets.to_numpy())
-        width = int(lengths[0]) if dim is None else dim
-        wrong = np.flatnonzero(lengths != width)
-        ragged = int(wrong[0]) if len(wrong) else None
-    if ragged is not None:
-        found = width if lengths is None else int(lengths[ragged])
+    fixed = pa.types.is_fixed_size_list(piece.type)
+    lengths = np.asarray([piece.type.list_size]) if fixed else np.diff(piece.offsets.to_numpy())
+    width = int(lengths[0]) if dim is None else dim
+    wrong = np.flatnonzero(lengths != width)
+    if len(wrong):
         raise FileError(
-            f"{path} has vectors of different lengths: {dim or width} coordinates at first, {found} in row "
-            f"{first_row + ragged}. Drop or fix that row."
+            f"{path} has vectors of different lengths: {width} coordinates at first, {lengths[wrong[0]]} in row "
+            f"{first_row + wrong[0]}. Drop or fix that row."
         )
-    return int(width)
+    return width
 
 
-def _storage(kind: pa.DataType) -> pa.DataType:
+def storage_type(kind: pa.DataType) -> pa.DataType:
+    """Return the type that values of an extension type are stored as."""
     return kind.storage_type if isinstance(kind, pa.BaseExtensionType) else kind
 
 
@@ -252,19 +248,18 @@ def _bytes_as_lists(piece: pa.FixedSizeBinaryArray) -> pa.FixedSizeListArray:
 
 
 def _is_vector(kind: pa.DataType) -> bool:
-    return is_vector_type(kind) or _is_packed(_storage(kind))
+    return is_vector_type(kind) or _is_packed(storage_type(kind))
 
 
 def is_vector_type(kind: pa.DataType) -> bool:
     """Return whether values of an Arrow type are lists of numbers."""
-    kind = _storage(kind)
-    if not (pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)):
-        return False
-    return bool(pa.types.is_floating(kind.value_type) or pa.types.is_integer(kind.value_type))
+    kind = storage_type(kind)
+    return is_list(kind) and (pa.types.is_floating(kind.value_type) or pa.types.is_integer(kind.value_type))
 
 
-def _listed(schema: pa.Schema) -> str:
-    return ", ".join(f"{f.name} ({f.type})" for f in schema) or "no column at all"
+def is_list(kind: pa.DataType) -> bool:
+    """Return whether values of an Arrow type are lists, of one length or of several."""
+    return any(fits(kind) for fits in (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list))
 
 
 Batch = TypeVar("Batch", pa.RecordBatch, pa.Table)
@@ -336,14 +331,12 @@ def check_replace(name: str, replace: bool) -> None:
 
 
 def _fixed_size_lists(found: BatchVectors, rows: int) -> pa.FixedSizeListArray:
-    vectors, mask = found.vectors, None
-    if len(found.rows) < rows:
-        vectors = np.zeros((rows, found.vectors.shape[1]), found.vectors.dtype)
-        vectors[found.rows] = found.vectors
-        mask = np.ones(rows, dtype=bool)
-        mask[found.rows] = False
-    flat = pa.array(np.ascontiguousarray(vectors).reshape(-1))
-    return pa.FixedSizeListArray.from_arrays(flat, vectors.shape[1], mask=None if mask is None else pa.array(mask))
+    if len(found.rows) == rows:
+        return as_lists(found.vectors)
+    vectors = np.zeros((rows, found.vectors.shape[1]), found.vectors.dtype)
+    vectors[found.rows] = found.vectors
+    empty = pa.array(~np.isin(np.arange(rows), found.rows))
+    return pa.FixedSizeListArray.from_arrays(pa.array(vectors.reshape(-1)), vectors.shape[1], mask=empty)
 
 
 def _check_lengths(column: pa.Array | pa.ChunkedArray, name: str, rows: np.ndarray, dim: int | None) -> None:

@@ -23,7 +23,7 @@ from relatent.spaces.io.columns import ReadOptions
 from relatent.spaces.io.folders import file_identity, list_files, open_local
 from relatent.spaces.io.formats import FormatWriter, format_of, module_of
 from relatent.spaces.io.remote import exists_remote, is_remote, open_remote, remote_identity, uploaded
-from relatent.spaces.multi_space import open_items
+from relatent.spaces.multi_vectors import open_items
 from relatent.spaces.probe import ProbeBuilder
 from relatent.spaces.quantize import DecodedRows, Quantizer
 from relatent.spaces.space import Space
@@ -161,9 +161,8 @@ def write_space(
     datasets. With ``others=False`` only keys and vectors are written. An existing file is replaced only with
     ``overwrite=True``. ``quantize`` writes codes with their scale (see :func:`relatent.spaces.space_writer`).
     """
-    with space_writer(
-        path, fingerprint=space.fingerprint, format=format, overwrite=overwrite, quantize=quantize
-    ) as out:
+    known = space.fingerprint
+    with space_writer(path, fingerprint=known, format=format, overwrite=overwrite, quantize=quantize) as out:
         for chunk in space.chunks():
             out.write(chunk if others else _bare(chunk))
 
@@ -283,13 +282,10 @@ def _refuse_store(path: AnyPath) -> None:
     """Refuse to write to a store as if it were a file."""
     if is_store(path):
         name = Path(os.fspath(path).split("?")[0]).name
-        raise with_remedy(
-            FileError(
-                f"{name} is in a store, where a migration adds vectors beside the old ones and then serves them."
-            ),
-            python="Use relatent.migrate, or give a path that ends in .parquet to write a file.",
-            command="Use relatent migrate, or give a path that ends in .parquet to write a file.",
-        )
+        problem = f"{name} is in a store, where a migration adds vectors beside the old ones and then serves them."
+        words = "Use {}, or give a path that ends in .parquet to write a file."
+        remedies = {"python": words.format("relatent.migrate"), "command": words.format("relatent migrate")}
+        raise with_remedy(FileError(problem), **remedies)
 
 
 def _place(path: AnyPath) -> Path | str:
@@ -314,9 +310,8 @@ def _format(path: Path | str, format: str | None) -> tuple[Create, Callable[...,
 def _bare(chunk: Chunk) -> Chunk:
     names = [] if chunk.layout.key is None else [chunk.layout.key]
     order = tuple(name for name in chunk.layout.order if name in (*names, chunk.layout.vector))
-    return replace(
-        chunk, others=chunk.others.select(names), layout=Layout(chunk.layout.vector, chunk.layout.key, order)
-    )
+    layout = Layout(chunk.layout.vector, chunk.layout.key, order)
+    return replace(chunk, others=chunk.others.select(names), layout=layout)
 
 
 def _touches(path: Path | str, source: Path | str) -> bool:

@@ -8,12 +8,11 @@ from pathlib import Path, PurePath
 
 import pyarrow as pa
 
-from relatent._files import FileError, no_file
+from relatent._files import FileError, no_file, readable
 from relatent.spaces.chunks import Chunk, Joined, Rows, entries_of
 from relatent.spaces.io.arrays import Shape, check_inflation
-from relatent.spaces.io.checksums import readable
 from relatent.spaces.io.columns import ReadOptions
-from relatent.spaces.io.formats import FORMATS, format_of, module_of
+from relatent.spaces.io.formats import FORMATS, format_of, module_of, suffix_of
 
 GLOB = "*?["
 # How files of each format begin, to name a file under a wrong suffix for what it is.
@@ -29,7 +28,7 @@ NOT_FILES = {stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a socket", stat.S_IFCHR: "a
 
 def open_local(path: Path, options: ReadOptions) -> Rows:
     """Open a file, a folder or a glob."""
-    if path.is_dir() and _is_dataset(path):
+    if any((path / name).exists() for name in ("state.json", "dataset_dict.json")):  # saved by Hugging Face datasets
         with readable(path):
             rows: Rows = module_of("arrow").open_folder(path, options)
         return rows
@@ -145,27 +144,15 @@ def _check_content(path: Path, kind: str) -> None:
         )
 
 
-def _is_dataset(path: Path) -> bool:
-    return (path / "state.json").exists() or (path / "dataset_dict.json").exists()
-
-
 def _accompanies(file: Path, files: Iterable[Path]) -> bool:
     """Return whether a file only accompanies another one."""
-    owners = (
-        file.with_name(file.name.removesuffix(end) + add)
-        for end, add in ((".relatent.json", ""), (".keys.parquet", ".npy"))
-        if file.name.endswith(end)
-    )
-    return any(owner in files for owner in owners)
+    endings = ((".relatent.json", ""), (".keys.parquet", ".npy"))
+    owners = [file.name.removesuffix(end) + add for end, add in endings if file.name.endswith(end)]
+    return any(file.with_name(owner) in files for owner in owners)
 
 
 def _check_one_format(folder: Path, files: list[Path]) -> None:
-    kinds = {}
-    for file in files:
-        try:
-            kinds[file] = format_of(file)
-        except FileError:
-            kinds[file] = ""
+    kinds = {file: FORMATS.get(suffix_of(file), "") for file in files}
     usual = max(set(kinds.values()) - {""}, key=list(kinds.values()).count, default="")
     foreign = [file for file, kind in kinds.items() if kind != usual or not kind]
     if foreign:
@@ -182,7 +169,6 @@ def _check_manifest(folder: Path, files: list[Path], options: ReadOptions) -> No
     parquet = module_of("parquet")
     manifest = folder / parquet.MANIFEST
     if options.verify and manifest.exists():
+        named = {file.relative_to(folder).as_posix(): file for file in files}
         with readable(folder):
-            parquet.check_manifest(
-                folder, manifest.read_text("utf8"), {file.relative_to(folder).as_posix(): file for file in files}
-            )
+            parquet.check_manifest(folder, manifest.read_text("utf8"), named)

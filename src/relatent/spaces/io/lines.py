@@ -11,7 +11,7 @@ import gzip
 import json
 import zlib
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from itertools import islice
 from pathlib import Path
 from typing import IO, Any
@@ -19,10 +19,10 @@ from typing import IO, Any
 import numpy as np
 import pyarrow as pa
 
-from relatent._errors import with_remedy
-from relatent._files import FileError, dump_checked, exists_already, load_checked
+from relatent._files import FileError, dump_checked, exists_already, load_checked, unverified
 from relatent.spaces.chunks import Chunk
 from relatent.spaces.fingerprint import Fingerprint
+from relatent.spaces.io.columns import ReadOptions
 
 SUFFIX = ".relatent.json"
 BOM = b"\xef\xbb\xbf"
@@ -38,11 +38,6 @@ class TextFile:
     fingerprint: Fingerprint | None = None
     dtype: str | None = None
     integer_keys: bool = False
-
-    @property
-    def ours(self) -> bool:
-        """Whether it is known to be as we wrote it."""
-        return self.dtype is not None
 
 
 def open_text(path: Path) -> IO[bytes]:
@@ -62,18 +57,16 @@ def scan_text(path: Path, verify: bool = True) -> TextFile:
     versions = _versions(beside)
     same = [v for v in versions if (v["size"], v["crc"]) == (found.size, found.crc)]
     if verify and not same:
-        problem = (
+        raise unverified(
             f"{path} has changed since it was written: {found.lines:,} lines, expected {versions[0]['lines']:,}, or "
             f"other numbers in them. It is cut short, damaged or was edited. Get a new copy, delete {beside.name} if "
-            "the change is intended, or"
+            "the change is intended"
         )
-        words = "read it without checks ({})."
-        raise with_remedy(FileError(problem), python=words.format("verify=False"), command=words.format("--no-verify"))
     about = (same or versions)[0]
     if about["fingerprint"] is None:
         return found
     known = Fingerprint.from_json(json.dumps(about["fingerprint"]))
-    return TextFile(found.lines, found.size, found.crc, known, about["dtype"], about["integer_keys"])
+    return replace(found, fingerprint=known, dtype=about["dtype"], integer_keys=about["integer_keys"])
 
 
 def _scanned(path: Path) -> TextFile:
@@ -108,6 +101,18 @@ class TextRows:
     """Rows that are parsed block by block: what formats of text share."""
 
     shape: tuple[int, int]
+
+    def _scan(self, path: Path, options: ReadOptions) -> TextFile:
+        file = scan_text(path, options.verify)
+        self._path, self.fingerprint = path, file.fingerprint
+        self.dtype = options.dtype or np.dtype(file.dtype or np.float32)
+        return file
+
+    def _too_large(self, row: int, key: str) -> FileError:
+        return FileError(
+            f"{self._path} has a number that {self.dtype} cannot hold in row {row}{key}: fix or drop that line, or "
+            "read it with dtype='float64'."
+        )
 
     def chunks(self, start: int, stop: int, size: int) -> Iterator[Chunk]:
         """Parse the rows from start to stop, ``size`` at a time."""
@@ -145,13 +150,8 @@ def sidecar_path(path: Path) -> Path:
 def write_sidecar(path: Path, fingerprint: Fingerprint, first: Chunk) -> None:
     """Record a file that is complete: its checksum, the fingerprint, the dtype and the type of the keys."""
     integer = first.keys is not None and bool(pa.types.is_integer(first.keys.type))
-    found = _scanned(path)
-    version = {
-        **asdict(found),
-        "fingerprint": json.loads(fingerprint.to_json()),
-        "dtype": str(first.vectors.dtype),
-        "integer_keys": integer,
-    }
+    found = replace(_scanned(path), dtype=str(first.vectors.dtype), integer_keys=integer)
+    version = asdict(found) | {"fingerprint": json.loads(fingerprint.to_json())}
     sidecar_path(path).write_text(dump_checked({"versions": [version]}), "utf8")
 
 
@@ -169,15 +169,6 @@ def merge_sidecars(new: Path, path: Path, overwrite: bool) -> None:
         old = [v for v in old if (v["size"], v["crc"]) == (found["size"], found["crc"])] or [found]
         note = dump_checked({"versions": [*_versions(sidecar_path(new)), *old]})
         sidecar_path(new).write_text(note, "utf8")
-
-
-def refuse_columns(names: list[str], path: Path, holds: str) -> None:
-    """Refuse to lose columns silently."""
-    if names:
-        raise FileError(
-            f"{path.name} holds {holds} and cannot keep the columns {', '.join(names)}: "
-            "write Parquet instead, or leave them out with others=False."
-        )
 
 
 def _versions(beside: Path) -> list[dict[str, Any]]:

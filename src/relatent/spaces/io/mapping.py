@@ -21,9 +21,10 @@ from typing import Any
 from uuid import uuid4
 
 import numpy as np
+import pyarrow as pa
 
 from relatent import __version__
-from relatent._files import FULL, Records, check_folder_free, claimed, land_folder, writing
+from relatent._files import FULL, Records, check_folder_free, claimed, disk_full, land_folder, writing
 from relatent._terminal import progress_bar
 from relatent.engines import Engine
 from relatent.spaces.chunks import Chunk
@@ -166,8 +167,7 @@ class _Work:
             return []
         left = [part for part in parts if not self._counts(part)]
         if len(left) < len(parts):
-            done = len(parts) - len(left)
-            _warn(f"Resuming an earlier run, which wrote {done} of {len(parts)} parts.")
+            _warn(f"Resuming an earlier run, which wrote {len(parts) - len(left)} of {len(parts)} parts.")
         return left
 
     def keep(self, part: Part, file: Path) -> None:
@@ -206,9 +206,8 @@ class _Work:
         return matches
 
     def _about(self, part: Part) -> dict[str, Any]:
-        file = self.folder / part.name
-        size, footer = file.stat().st_size, footer_sum(file)
-        return {"job": self.job, "rows": [part.start, part.stop], "size": size, "footer": footer}
+        file, rows = self.folder / part.name, [part.start, part.stop]
+        return {"job": self.job, "rows": rows, "size": file.stat().st_size, "footer": footer_sum(file)}
 
 
 @contextmanager
@@ -244,9 +243,7 @@ def _kept(path: Path, folder: Path) -> Iterator[None]:
             shutil.rmtree(folder, ignore_errors=True)
         if isinstance(error, OSError) and error.errno in FULL:
             left = KEPT if finished else "nothing was left behind"
-            raise OSError(
-                error.errno, f"The disk was full before {path} was complete; {left}. Free some space"
-            ) from error
+            raise disk_full(error, path, left) from error
         raise
 
 
@@ -279,11 +276,7 @@ def map_space(
     with (
         progress_bar(len(space), f"→ {Path(str(path)).name}", progress) as advance,
         space_writer(
-            path,
-            fingerprint=replace(fingerprint, probe=None),
-            format=format,
-            overwrite=overwrite,
-            quantize=quantize,
+            path, fingerprint=replace(fingerprint, probe=None), format=format, overwrite=overwrite, quantize=quantize
         ) as out,
     ):
         for chunk in space.chunks():
@@ -293,8 +286,6 @@ def map_space(
 
 
 def _with_column(chunk: Chunk, name: str, values: Callable[[np.ndarray], Any]) -> Chunk:
-    import pyarrow as pa
-
     if name in chunk.others.column_names:
         raise ValueError(f"There is a column {name!r} already: rename it first, since it would be replaced.")
     others = chunk.others.append_column(name, pa.array(values(chunk.vectors)))

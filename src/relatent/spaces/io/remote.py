@@ -12,9 +12,8 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from relatent._errors import needs
-from relatent._files import FileError, exists_already, no_file
+from relatent._files import FileError, exists_already, no_file, readable
 from relatent.spaces.chunks import Rows
-from relatent.spaces.io.checksums import readable
 from relatent.spaces.io.columns import ReadOptions
 from relatent.spaces.io.folders import GLOB, join_files, visible
 from relatent.spaces.io.formats import format_of, module_of
@@ -34,13 +33,13 @@ def is_remote(path: Any) -> bool:
 
 def exists_remote(path: str) -> bool:
     """Return whether something is at a remote path."""
-    fs, inside = _at(path, "look at")
+    fs, inside = _at(path, "find")
     return bool(fs.exists(inside))
 
 
 def remote_identity(path: str) -> list[list[Any]]:
     """Return the files at a remote path, each with what changes when it is written again."""
-    fs, inside = _at(path, "look at")
+    fs, inside = _at(path, "find")
     return [[name, fs.ukey(name)] for name in _names(fs, inside, path)]
 
 
@@ -119,7 +118,7 @@ def uploaded(
         yield folder / name
         if prepare is not None:
             prepare(folder / name, _fetched(fs, inside, Path(made, "old")))
-        _land(fs, folder, inside, lambda: _check_absent(fs, inside, path, replace))
+        _land(fs, folder, inside, None if replace else path)
 
 
 def _may_replace(fs: Any, inside: str, path: str, overwrite: bool) -> bool:
@@ -132,11 +131,6 @@ def _may_replace(fs: Any, inside: str, path: str, overwrite: bool) -> bool:
     return True
 
 
-def _check_absent(fs: Any, inside: str, path: str, replace: bool) -> None:
-    if not replace and fs.exists(inside):
-        raise FileExistsError(f"{path} appeared while it was being written, and is kept: write to another path.")
-
-
 def _fetched(fs: Any, inside: str, folder: Path) -> Path:
     """Fetch the file that is to be replaced, and its sidecar, as far as they are there."""
     folder.mkdir()
@@ -146,7 +140,8 @@ def _fetched(fs: Any, inside: str, folder: Path) -> Path:
     return folder / PurePosixPath(inside).name
 
 
-def _land(fs: Any, folder: Path, inside: str, check: Callable[[], None]) -> None:
+def _land(fs: Any, folder: Path, inside: str, new: str | None) -> None:
+    """Upload files under hidden names and move them; a path that is to be ``new`` must be free until then."""
     parent, name = str(PurePosixPath(inside).parent), PurePosixPath(inside).name
     tmp = f"{parent}/.relatent-{secrets.token_hex(4)}.part"
     fs.makedirs(tmp, exist_ok=True)
@@ -156,7 +151,8 @@ def _land(fs: Any, folder: Path, inside: str, check: Callable[[], None]) -> None
         for file in files:
             fs.makedirs(str(PurePosixPath(tmp, file).parent), exist_ok=True)
             fs.put_file(str(folder / file), f"{tmp}/{file}")
-        check()
+        if new is not None and fs.exists(inside):
+            raise FileExistsError(f"{new} appeared while it was being written, and is kept: write to another path.")
         for file in files:
             fs.makedirs(str(PurePosixPath(parent, file).parent), exist_ok=True)
             fs.mv(f"{tmp}/{file}", f"{parent}/{file}")

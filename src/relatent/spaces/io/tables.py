@@ -10,10 +10,16 @@ from typing import Any, Protocol
 import numpy as np
 import pyarrow as pa
 
-from relatent._files import FileError
-from relatent.spaces.chunks import Chunk
-from relatent.spaces.io.checksums import readable
-from relatent.spaces.io.columns import ReadOptions, as_matrix, guess_layout, stored_fingerprint, vector_dtype
+from relatent._files import FileError, readable
+from relatent.spaces.chunks import Chunk, empty_others
+from relatent.spaces.io.columns import (
+    ReadOptions,
+    as_matrix,
+    guess_layout,
+    storage_type,
+    stored_fingerprint,
+    vector_dtype,
+)
 
 
 class Source(Protocol):
@@ -39,8 +45,7 @@ class TableRows:
         self.fingerprint = stored_fingerprint(source.metadata, source.path)
         kind = source.schema.field(self.layout.vector).type
         self.dtype = options.dtype or vector_dtype(kind)
-        names = [name for name in source.schema.names if name != self.layout.vector]
-        self.schema = pa.schema([source.schema.field(name) for name in names])
+        self.schema = pa.schema([field for field in source.schema if field.name != self.layout.vector])
         self.shape = (source.rows, self._dim(kind))
 
     def chunks(self, start: int, stop: int, size: int) -> Iterator[Chunk]:
@@ -60,14 +65,14 @@ class TableRows:
         """Read every column but the vectors, or some of them."""
         names = self.schema.names if names is None else names
         if not names:
-            return pa.table({"_": pa.nulls(self.shape[0])}).select([])
+            return empty_others(self.shape[0])
         with readable(self._source.path):
             table = pa.concat_tables(list(self._source.tables(0, self.shape[0], max(1, self.shape[0]), names)))
             table.validate(full=True)
             return table
 
     def _dim(self, kind: pa.DataType) -> int:
-        kind = kind.storage_type if isinstance(kind, pa.BaseExtensionType) else kind
+        kind = storage_type(kind)
         if pa.types.is_fixed_size_list(kind):
             return int(kind.list_size)
         if pa.types.is_fixed_size_binary(kind):
@@ -131,11 +136,9 @@ def read_table(path: Path) -> pa.Table:
 
 def _separated(path: Path) -> pa.Table:
     """Read lines of values; in a .tsv, quotes are characters like others."""
-    options: dict[str, Any] = {"delimiter": ","}
-    if path.suffix == ".tsv":
-        options = {"delimiter": "\t", "quoting": csv.QUOTE_NONE}
+    dialect: dict[str, Any] = {"delimiter": "\t", "quoting": csv.QUOTE_NONE} if path.suffix == ".tsv" else {}
     with path.open(encoding="utf8", newline="") as file:
-        rows = [row for row in csv.reader(file, **options) if row]
+        rows = [row for row in csv.reader(file, **dialect) if row]
     if not rows:
         raise FileError(f"{path} is empty: expected a header and lines of values.")
     for line, row in enumerate(rows):

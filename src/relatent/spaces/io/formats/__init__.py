@@ -11,7 +11,7 @@ from relatent._files import FileError
 from relatent.spaces.chunks import Chunk
 from relatent.spaces.fingerprint import Fingerprint
 
-__all__ = ["FORMATS", "FormatWriter", "format_of", "module_of"]
+__all__ = ["FORMATS", "FormatWriter", "format_of", "module_of", "suffix_of"]
 
 FORMATS = {
     ".parquet": "parquet",
@@ -53,13 +53,18 @@ def format_of(path: str | PurePath) -> str:
     >>> format_of("old.parquet")
     'parquet'
     """
-    name = PurePath(str(path)).name
-    name = name.removesuffix(".gz") if name.endswith((".txt.gz", ".vec.gz", ".jsonl.gz", ".ndjson.gz")) else name
-    suffix = PurePath(name).suffix.lower()
+    suffix = suffix_of(path)
     if suffix not in FORMATS:
         given = f"ends in {suffix!r}" if suffix else "has no suffix"
         raise FileError(f"{path} {given}: expected a suffix that tells the format.{suggest(suffix, FORMATS)}")
     return FORMATS[suffix]
+
+
+def suffix_of(path: str | PurePath) -> str:
+    """Return the suffix that tells the format, in lower case; text may be gzipped."""
+    name = PurePath(str(path)).name
+    gzipped = name.endswith((".txt.gz", ".vec.gz", ".jsonl.gz", ".ndjson.gz"))
+    return PurePath(name.removesuffix(".gz") if gzipped else name).suffix.lower()
 
 
 def module_of(name: str) -> Any:

@@ -19,10 +19,9 @@ from typing import Any, BinaryIO
 import numpy as np
 import pyarrow as pa
 
-from relatent._files import FileError, dump_checked
+from relatent._files import FileError, damaged, dump_checked, read_checks
 from relatent.spaces.chunks import Chunk, Joined, Rows
 from relatent.spaces.fingerprint import Fingerprint
-from relatent.spaces.io.checksums import damaged, read_checks
 from relatent.spaces.io.columns import META, ReadOptions, conform, meta, table_of
 from relatent.spaces.io.tables import TableRows, pieces_with, regrouped
 

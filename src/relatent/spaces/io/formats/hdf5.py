@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from relatent._errors import needs
 from relatent._files import FileError
@@ -23,10 +24,10 @@ from relatent.spaces.io.arrays import (
     CHECKS,
     FINGERPRINT,
     Container,
-    GatheredColumns,
     ReadRows,
     Shape,
     check_size,
+    column_arrays,
     file_notes,
     open_container,
 )
@@ -54,9 +55,8 @@ def _datasets(h5py: Any, path: Path, file: Any) -> dict[str, Any]:
     found = {}
     for name in file:
         if isinstance(file.get(name, getlink=True), h5py.ExternalLink):
-            raise FileError(
-                f"{path} has a link to another file under {name!r}: expected the data themselves. Copy them."
-            )
+            problem = f"{path} has a link to another file under {name!r}: expected the data themselves. Copy them."
+            raise FileError(problem)
         item = file[name]
         if isinstance(item, h5py.Dataset) and item.shape is not None:
             if item.is_virtual or item.external:
@@ -92,25 +92,25 @@ class Writer:
         self._vectors = self._file.create_dataset(
             first.layout.vector, (0, dim), dtype, maxshape=(None, dim), chunks=(rows, dim), fletcher32=True
         )
-        self._name, self._others = first.layout.vector, GatheredColumns()
+        self._name = first.layout.vector
+        self._tables: list[pa.Table] = []
 
     def write(self, chunk: Chunk) -> None:
         """Append a chunk."""
         start = self._vectors.shape[0]
         self._vectors.resize(start + len(chunk), axis=0)
         self._vectors[start:] = chunk.vectors
-        self._others.add(chunk)
+        self._tables.append(chunk.others)
         self._raw.check()
 
     def finish(self, fingerprint: Fingerprint) -> None:
         """Write the other columns and the fingerprint."""
-        arrays = self._others.arrays(text=True)
+        arrays = column_arrays(self._tables, text=True)
         shape = Shape(self._vectors.shape, self._vectors.dtype)
         for name, array in arrays.items():
             text = array.dtype.kind == "U"
-            self._file.create_dataset(
-                name, data=array.astype(object) if text else array, dtype=self._text if text else None
-            )
+            data = array.astype(object) if text else array
+            self._file.create_dataset(name, data=data, dtype=self._text if text else None)
         self._file.attrs.update(file_notes(self._name, shape, arrays, fingerprint))
         self._file.close()
         self._raw.check()

@@ -11,9 +11,9 @@ import numpy as np
 import pyarrow as pa
 
 from relatent._files import FileError
-from relatent.spaces.chunks import Chunk, Layout, Rows, empty_others
+from relatent.spaces.chunks import Chunk, Layout, empty_others
 from relatent.spaces.io.columns import KEY_NAMES, VECTOR_NAMES, ReadOptions, choose
-from relatent.spaces.io.lines import TextRows, TextWriter, line_blocks, scan_text
+from relatent.spaces.io.lines import TextRows, TextWriter, line_blocks
 from relatent.spaces.io.lines import merge_sidecars as merge_sidecars
 
 # The names and types of the columns are those of the first rows; objects may leave names out.
@@ -22,19 +22,11 @@ LOOK_AHEAD = 1_000
 UNFIT = (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError)
 
 
-def open_rows(path: Path, options: ReadOptions) -> Rows:
-    """Open a file of JSON lines."""
-    return JsonRows(path, options)
-
-
 class JsonRows(TextRows):
     """Objects, parsed block by block. The first one tells the columns; numbers are float32 unless said otherwise."""
 
     def __init__(self, path: Path, options: ReadOptions) -> None:
-        self._path = path
-        file = scan_text(path, options.verify)
-        self.fingerprint, rows = file.fingerprint, file.lines
-        self.dtype = options.dtype or np.dtype(file.dtype or np.float32)
+        rows = self._scan(path, options).lines
         first = self._objects(*next(line_blocks(path, 0, 0, min(rows, LOOK_AHEAD), LOOK_AHEAD)))
         self.layout = _layout(path, first, options) if first else Layout("vector", None, ("vector",))
         known = self.fingerprint.dim if self.fingerprint else 0
@@ -74,10 +66,7 @@ class JsonRows(TextRows):
             finite = np.asarray([all(abs(v) <= largest for v in vector) for vector in vectors])
         if not finite.all():
             row = int(np.argmin(finite))
-            raise FileError(
-                f"{self._path} has a number that {self.dtype} cannot hold in row {first + row}"
-                f"{self._key_of(objects[row])}: fix or drop that line, or read it with dtype='float64'."
-            )
+            raise self._too_large(first + row, self._key_of(objects[row]))
         return matrix
 
     def _vector(self, found: dict[str, Any], row: int) -> list[float]:
@@ -123,6 +112,9 @@ class JsonRows(TextRows):
             f"{self._path} has {values[row]!r} under {field.name!r} in row {first + row}{self._key_of(objects[row])}, "
             f"of another type than {field.type} as at first: expected one type throughout. Fix that line."
         )
+
+
+open_rows = JsonRows
 
 
 class _OddJsonError(ValueError):

@@ -26,7 +26,7 @@ from relatent.spaces.io.arrays import (
     Shape,
     StoredMatrix,
     StoredRows,
-    VectorStream,
+    VectorWriter,
     file_notes,
     open_container,
 )
@@ -71,7 +71,7 @@ def _parts(path: Path, file: BinaryIO) -> list[StoredMatrix]:
             raise FileError(f"{path} holds Python objects, which would have to be unpickled: save numbers instead.")
         part = StoredMatrix(path, shape, dtype, file.tell(), fortran=fortran)  # type: ignore[arg-type]
         part.check_length(size)
-        end = part.offset + Shape(shape, dtype).nbytes
+        end = part.end
         found.append(part)
     if len(found) not in (1, len(PARTS)):
         raise FileError(
@@ -82,7 +82,7 @@ def _parts(path: Path, file: BinaryIO) -> list[StoredMatrix]:
 
 def _load(file: BinaryIO, part: StoredMatrix) -> np.ndarray:
     file.seek(part.offset)
-    return np.frombuffer(file.read(Shape(part.shape, part.stored).nbytes), part.stored)
+    return np.frombuffer(file.read(part.end - part.offset), part.stored)
 
 
 def _our_rows(path: Path, vectors: StoredMatrix, loaded: dict[str, np.ndarray], options: ReadOptions) -> Rows:
@@ -92,11 +92,8 @@ def _our_rows(path: Path, vectors: StoredMatrix, loaded: dict[str, np.ndarray], 
         raise FileError(f"{path} is damaged behind its vectors ({error}): get a new copy.") from error
     shapes = {"vector": Shape(vectors.shape, vectors.stored)}
     shapes |= {name: Shape(array.shape, array.dtype) for name, array in loaded.items() if array.size or name == SUMS}
-
-    def matrix(_name: str, sums: np.ndarray | None) -> StoredMatrix:
-        return StoredMatrix(path, vectors.shape, vectors.stored, vectors.offset, fortran=vectors.fortran, sums=sums)
-
-    return open_container(Container(path, shapes, loaded.__getitem__, notes, matrix), options)
+    matrix = replace(vectors, sums=loaded[SUMS])
+    return open_container(Container(path, shapes, loaded.__getitem__, notes, lambda *_: matrix), options)
 
 
 def _foreign_rows(path: Path, vectors: StoredMatrix, options: ReadOptions) -> Rows:
@@ -132,46 +129,33 @@ def read_ids(path: Path) -> pa.Table:
     return pa.table({"key": path.read_text("utf8").splitlines()})
 
 
-class NpyVectors(VectorStream):
-    """An .npy array that grows: its header is written again when the number of rows is known."""
+class NpyWriter(VectorWriter):
+    """Writes an .npy array that grows: its header is written again when the number of rows is known."""
 
     def __init__(self, file: BinaryIO, first: Chunk) -> None:
         super().__init__(file, first)
-        self._header()
+        self._write_header()
 
-    def finish(self) -> None:
-        """Write the number of rows into the header, and seek to the end."""
-        self._file.seek(0)
-        self._header()
-        self._file.seek(0, 2)
-
-    def _header(self) -> None:
+    def _write_header(self) -> None:
         # NumPy leaves space for the first axis to grow, so the header keeps its size.
         about = {"descr": self.shape.dtype.str, "fortran_order": False, "shape": self.shape.shape}
+        self._file.seek(0)
         np.lib.format.write_array_header_1_0(self._file, about)
+        self._file.seek(0, 2)
 
 
-class Writer:
+class Writer(NpyWriter):
     """Writes vectors to .npy and, behind them, everything else."""
 
     def __init__(self, path: Path, first: Chunk, _early: Fingerprint) -> None:
-        self._file = path.open("wb")
-        self._vectors = NpyVectors(self._file, first)
-
-    def write(self, chunk: Chunk) -> None:
-        """Append a chunk."""
-        self._vectors.append(chunk)
+        super().__init__(path.open("wb"), first)
 
     def finish(self, fingerprint: Fingerprint) -> None:
         """Complete the header and write what comes behind."""
-        self._vectors.finish()
-        arrays = self._vectors.arrays(text=False, numbers=False)
-        notes = file_notes("vector", self._vectors.shape, arrays, fingerprint)
+        self._write_header()
+        arrays = self._arrays(text=False, numbers=False)
+        notes = file_notes("vector", self.shape, arrays, fingerprint)
         arrays["note"] = np.frombuffer(json.dumps(notes).encode(), np.uint8)
         for name in PARTS[1:]:
             np.lib.format.write_array(self._file, arrays.get(name, np.empty(0, np.uint8)), allow_pickle=False)
         self._file.flush()
-
-    def close(self) -> None:
-        """Close the file."""
-        self._file.close()

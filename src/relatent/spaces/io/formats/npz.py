@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import tempfile
 import zipfile
 from pathlib import Path
@@ -22,7 +23,7 @@ from relatent.spaces.io.arrays import (
     open_container,
 )
 from relatent.spaces.io.columns import ReadOptions, refuse_keys
-from relatent.spaces.io.formats.npy import NpyVectors, read_header
+from relatent.spaces.io.formats.npy import NpyWriter, read_header
 
 NOTES = (FINGERPRINT, CHECKS)
 PICKLED = "holds Python objects, which would have to be unpickled"
@@ -91,32 +92,22 @@ class _Members:
         return int(info.header_offset + 30 + name + extra)
 
 
-class Writer:
+class Writer(NpyWriter):
     """Writes vectors to a temporary file and packs them at the end, since a zip cannot be patched."""
 
     def __init__(self, path: Path, first: Chunk, _early: Fingerprint) -> None:
-        self._path, self._name = path, first.layout.vector
-        self._tmp = tempfile.TemporaryFile(dir=path.parent)  # noqa: SIM115 (closed in close)
-        self._vectors = NpyVectors(self._tmp, first)
-
-    def write(self, chunk: Chunk) -> None:
-        """Append a chunk."""
-        self._vectors.append(chunk)
+        super().__init__(tempfile.TemporaryFile(dir=path.parent), first)  # noqa: SIM115 (closed in close)
+        self._path = path
 
     def finish(self, fingerprint: Fingerprint) -> None:
         """Pack everything into one file."""
-        self._vectors.finish()
-        arrays = self._vectors.arrays(text=True)
-        notes = file_notes(self._name, self._vectors.shape, arrays, fingerprint)
+        self._write_header()
+        arrays = self._arrays(text=True)
+        notes = file_notes(self._name, self.shape, arrays, fingerprint)
         with zipfile.ZipFile(self._path, "w", allowZip64=True) as file:
-            self._tmp.seek(0)
+            self._file.seek(0)
             with file.open(f"{self._name}.npy", "w", force_zip64=True) as member:
-                while block := self._tmp.read(2**22):
-                    member.write(block)
+                shutil.copyfileobj(self._file, member, 2**22)
             for name, array in {**arrays, **notes}.items():
                 with file.open(f"{name}.npy", "w", force_zip64=True) as member:
                     np.lib.format.write_array(member, np.asarray(array), allow_pickle=False)
-
-    def close(self) -> None:
-        """Close the temporary file."""
-        self._tmp.close()

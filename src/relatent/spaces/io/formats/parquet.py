@@ -15,10 +15,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from relatent._files import FileError, dump_checked
+from relatent._files import FileError, damaged, dump_checked, read_checks
 from relatent.spaces.chunks import Chunk, Rows
 from relatent.spaces.fingerprint import Fingerprint
-from relatent.spaces.io.checksums import damaged, read_checks
 from relatent.spaces.io.columns import META, ReadOptions, conform, table_of
 from relatent.spaces.io.tables import TableRows, pieces_with, regrouped
 
@@ -77,8 +76,7 @@ class Writer:
     """Writes chunks as row groups; vectors unencoded and uncompressed, since they do not compress."""
 
     def __init__(self, path: Path, first: Chunk, _early: Fingerprint) -> None:
-        self._path = path
-        self.schema = table_of(first).schema
+        self.path, self.schema = path, table_of(first).schema
         others = [name for name in self.schema.names if name != first.layout.vector]
         self._writer = pq.ParquetWriter(
             path,
@@ -101,10 +99,9 @@ class Writer:
         self._flush()
         self._writer.add_key_value_metadata({META.decode(): fingerprint.to_json(), SEAL: OPEN_SEAL.decode()})
         self._writer.close()
-        with self._path.open("rb+") as file:
+        with self.path.open("rb+") as file:
             begin, footer = _footer(file)
-            at = footer.rindex(OPEN_SEAL)
-            file.seek(begin + at)
+            file.seek(begin + footer.rindex(OPEN_SEAL))
             file.write(_seal(footer))
 
     def close(self) -> None:
@@ -125,7 +122,6 @@ class FolderWriter:
         path.mkdir(exist_ok=True)
         self._path, self._first, self._early = path, first, early
         self._parts: list[Writer] = []
-        self._names: list[Path] = []
         self._next()
 
     def write(self, chunk: Chunk) -> None:
@@ -139,7 +135,7 @@ class FolderWriter:
     def finish(self, fingerprint: Fingerprint) -> None:
         """Complete the last file, and write down which files there are."""
         self._parts[-1].finish(fingerprint)
-        (self._path / MANIFEST).write_text(manifest_of(self._names), "utf8")
+        (self._path / MANIFEST).write_text(manifest_of([part.path for part in self._parts]), "utf8")
 
     def close(self) -> None:
         """Close the files."""
@@ -147,8 +143,8 @@ class FolderWriter:
             part.close()
 
     def _next(self) -> None:
-        self._names.append(self._path / f"part-{len(self._parts):05d}.parquet")
-        self._parts.append(Writer(self._names[-1], self._first, self._early))
+        path = self._path / f"part-{len(self._parts):05d}.parquet"
+        self._parts.append(Writer(path, self._first, self._early))
         self._rows = 0
 
 

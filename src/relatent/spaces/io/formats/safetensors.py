@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,14 +12,7 @@ import numpy as np
 from relatent._files import FileError
 from relatent.spaces.chunks import Chunk, Rows
 from relatent.spaces.fingerprint import Fingerprint
-from relatent.spaces.io.arrays import (
-    Container,
-    Shape,
-    StoredMatrix,
-    VectorStream,
-    file_notes,
-    open_container,
-)
+from relatent.spaces.io.arrays import Container, Shape, StoredMatrix, VectorWriter, file_notes, open_container
 from relatent.spaces.io.columns import ReadOptions
 
 DTYPES = {
@@ -54,35 +48,30 @@ def open_rows(path: Path, options: ReadOptions) -> Rows:
         return tensors[name].decoded(raw.reshape(shapes[name].shape))
 
     def matrix(name: str, sums: np.ndarray | None) -> StoredMatrix:
-        return _matrix(path, header[name], 8 + length, sums)
+        return replace(tensors[name], sums=sums)
 
     return open_container(Container(path, shapes, load, notes, matrix), options)
 
 
-def _matrix(path: Path, about: dict[str, Any], base: int, sums: np.ndarray | None = None) -> StoredMatrix:
+def _matrix(path: Path, about: dict[str, Any], base: int) -> StoredMatrix:
     bfloat16 = about["dtype"] == "BF16"
     if about["dtype"] not in DTYPES and not bfloat16:
         raise FileError(f"{path} holds a tensor of {about['dtype']}: expected one of {', '.join(DTYPES)}, BF16.")
     stored = np.dtype("<u2" if bfloat16 else DTYPES[about["dtype"]])
     offset = base + int(about["data_offsets"][0])
-    return StoredMatrix(path, tuple(about["shape"]), stored, offset, bfloat16=bfloat16, sums=sums)
+    return StoredMatrix(path, tuple(about["shape"]), stored, offset, bfloat16=bfloat16)
 
 
-class Writer:
+class Writer(VectorWriter):
     """Writes the vectors as they come, then the other columns, then the header into the space left for it."""
 
     def __init__(self, path: Path, first: Chunk, _early: Fingerprint) -> None:
-        self._name, self._file = first.layout.vector, path.open("wb")
+        super().__init__(path.open("wb"), first)
         self._file.write(b"\0" * (8 + HEADER))
-        self._vectors = VectorStream(self._file, first)
-
-    def write(self, chunk: Chunk) -> None:
-        """Append a chunk."""
-        self._vectors.append(chunk)
 
     def finish(self, fingerprint: Fingerprint) -> None:
         """Write the other columns and the header."""
-        arrays, shape = self._vectors.arrays(text=False), self._vectors.shape
+        arrays, shape = self._arrays(text=False), self.shape
         end = shape.nbytes
         header: dict[str, Any] = {"__metadata__": file_notes(self._name, shape, arrays, fingerprint)}
         header[self._name] = {"dtype": NAMES[shape.dtype], "shape": list(shape.shape), "data_offsets": [0, end]}
@@ -93,10 +82,6 @@ class Writer:
             header[name] = {"dtype": NAMES[array.dtype], "shape": list(array.shape), "data_offsets": offsets}
             end += array.nbytes
         self._write_header(json.dumps(header).encode())
-
-    def close(self) -> None:
-        """Close the file."""
-        self._file.close()
 
     def _write_header(self, header: bytes) -> None:
         if len(header) > HEADER:

@@ -13,10 +13,10 @@ import numpy as np
 import pyarrow as pa
 
 from relatent._files import FileError
-from relatent.spaces.chunks import Chunk, Layout, Rows
+from relatent.spaces.chunks import Chunk, Layout
 from relatent.spaces.fingerprint import Fingerprint
 from relatent.spaces.io.columns import ReadOptions
-from relatent.spaces.io.lines import TextRows, TextWriter, line_blocks, open_text, refuse_columns, scan_text
+from relatent.spaces.io.lines import TextRows, TextWriter, line_blocks, open_text
 from relatent.spaces.io.lines import merge_sidecars as merge_sidecars
 
 # Space for the number of rows in the first line, which is known last.
@@ -25,19 +25,12 @@ DIGITS = 12
 LOOK_AHEAD = 100
 
 
-def open_rows(path: Path, options: ReadOptions) -> Rows:
-    """Open a file of word vectors."""
-    return WordRows(path, options)
-
-
 class WordRows(TextRows):
     """Words and their vectors, parsed block by block."""
 
     def __init__(self, path: Path, options: ReadOptions) -> None:
-        self._path = path
-        file = scan_text(path, options.verify)
-        self._ours, self.fingerprint = file.ours, file.fingerprint
-        self.dtype = options.dtype or np.dtype(file.dtype or np.float32)
+        file = self._scan(path, options)
+        self._ours = file.dtype is not None  # it is known to be as we wrote it
         self.layout = Layout("vector", "word", ("word", "vector"))
         self._key_type = pa.int64() if file.integer_keys else pa.string()
         self.schema = pa.schema([("word", self._key_type)])
@@ -87,10 +80,7 @@ class WordRows(TextRows):
         lost = ~np.isfinite(vectors).all(axis=1) & np.isfinite(numbers).all(axis=1)
         if lost.any():
             row = int(np.argmax(lost))
-            raise FileError(
-                f"{self._path} has a number that {self.dtype} cannot hold in row {first + row} ({words[row]!r}): fix "
-                "or drop that line, or read it with dtype='float64'."
-            )
+            raise self._too_large(first + row, f" ({words[row]!r})")
         return vectors
 
     def _parse_line(self, line: str, row: int) -> tuple[str, list[float]]:
@@ -110,14 +100,15 @@ class WordRows(TextRows):
             ) from error
 
 
+open_rows = WordRows
+
+
 def _numbers_at_end(parts: list[str]) -> int:
     count = 0
-    for part in reversed(parts[1:]):
-        try:
+    with suppress(ValueError):
+        for part in reversed(parts[1:]):
             float(part)
-        except ValueError:
-            break
-        count += 1
+            count += 1
     return count
 
 
@@ -125,8 +116,12 @@ class Writer(TextWriter):
     """Writes a word and its numbers per line, each number as short as it can be without changing it."""
 
     def __init__(self, path: Path, first: Chunk, early: Fingerprint) -> None:
-        layout = first.layout
-        refuse_columns([name for name in first.others.column_names if name != layout.key], path, "words and vectors")
+        lost = [name for name in first.others.column_names if name != first.layout.key]
+        if lost:
+            raise FileError(
+                f"{path.name} holds words and vectors and cannot keep the columns {', '.join(lost)}: "
+                "write Parquet instead, or leave them out with others=False."
+            )
         super().__init__(path, first, early)
         self._header = path.suffix == ".vec"
         if self._header:
@@ -137,8 +132,8 @@ class Writer(TextWriter):
         stop = self._rows + len(chunk)
         keys = range(self._rows, stop) if chunk.keys is None else chunk.keys.to_pylist()
         words = [self._word(key, self._rows + i) for i, key in enumerate(keys)]
-        numbers = chunk.vectors.astype(str)
-        lines = [f"{word} {' '.join(row)}\n" for word, row in zip(words, numbers.tolist(), strict=True)]
+        numbers = chunk.vectors.astype(str).tolist()
+        lines = [f"{word} {' '.join(row)}\n" for word, row in zip(words, numbers, strict=True)]
         self._file.write("".join(lines).encode())
         self._rows = stop
 
