@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from relatent._errors import needs
-from relatent.exports.route import ROLES, Route
+from relatent.exports.formats import ROLES, Route
 
 _LLAMA = needs("llama_index.core.base.embeddings.base", "llama-index", "wrap LlamaIndex embeddings")
 _PYDANTIC = needs("pydantic", "llama-index", "wrap LlamaIndex embeddings")

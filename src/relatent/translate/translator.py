@@ -37,7 +37,7 @@ from relatent.translate.goals import (
     refuse,
     refuse_labels,
 )
-from relatent.translate.hubness import BANK_SIZE, BankRows
+from relatent.translate.likelihood import BANK_SIZE, BankRows
 from relatent.translate.pairs import SAMPLE_SIZE, Pairs
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from relatent.translate.goals.choice import Choice, Settings, Solution, per_pair
+from relatent.translate.goals import Choice, Settings, Solution, per_pair
 from relatent.translate.maps import MapRule, find_map, fold
 from relatent.translate.pairs import NormalizedPairs, Pairs
 from relatent.translate.ridge import RidgePath, best_penalty

@@ -11,9 +11,8 @@ import numpy as np
 from relatent.evaluate.retrieval import reciprocal_ranks
 from relatent.spaces.normalize import UNIT_ROWS
 from relatent.spaces.sample import Sample
-from relatent.translate.goals.choice import Choice, Selection, Settings, Solution, cautious_means, per_pair, smoothed
-from relatent.translate.hubness import BankRows
-from relatent.translate.likelihood import LikelihoodPath, LikelihoodRatio, rotation
+from relatent.translate.goals import Choice, Selection, Settings, Solution, cautious_means, per_pair, smoothed
+from relatent.translate.likelihood import BankRows, LikelihoodPath, LikelihoodRatio, rotation
 from relatent.translate.maps import fold
 from relatent.translate.pairs import MANY, NormalizedPairs, Pairs
 

@@ -7,8 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from relatent.spaces.sample import Sample
-from relatent.translate.goals import vectors
-from relatent.translate.goals.choice import Judge, Selection, Settings, Solution
+from relatent.translate.goals import Judge, Selection, Settings, Solution, vectors
 from relatent.translate.goals.vectors import RidgeChoice
 from relatent.translate.goals.vectors import needs as needs
 from relatent.translate.maps import fold, orthogonal
