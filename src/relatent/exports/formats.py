@@ -56,20 +56,14 @@ def steps_of(translator: Any, side: Side = "source", *, normalize: bool = False)
 def described(translator: Any, side: Side = "source") -> dict[str, Any]:
     """Return what a reader of an export should know: spaces by fingerprint, dimensions, goal, how to compare."""
     fitted, ends = map_of(translator, side), getattr(translator, "endpoints_", None)
-    about = {"translator": repr(translator), "side": side, "dims": [fitted.dims_in, fitted.width]}
+    about: dict[str, Any] = {"translator": repr(translator), "side": side, "dims": [fitted.dims_in, fitted.width]}
     if ends is None:
         return about
-    names = {"source": ends.source_name, "target": ends.target_name}
-    spaces = {
-        which: {"id": print_.id, "name": names[which], **_known(print_)}
-        for which, print_ in (("source", ends.source), ("target", ends.target))
-    }
-    return about | spaces | {"metric": translator.metric_, "pairs": translator.n_pairs_}
-
-
-def _known(fingerprint: Any) -> dict[str, Any]:
-    """Return what is recorded about a space, without the probe."""
-    return {name: value for name, value in asdict(fingerprint.recorded()).items() if value is not None}
+    for which in ("source", "target"):
+        fingerprint = getattr(ends, which)
+        recorded = {name: value for name, value in asdict(fingerprint.recorded()).items() if value is not None}
+        about[which] = {"id": fingerprint.id, "name": getattr(ends, f"{which}_name"), **recorded}
+    return about | {"metric": translator.metric_, "pairs": translator.n_pairs_}
 
 
 # The name of a format: the module that writes it, and the options that it takes beside the path.
@@ -154,8 +148,8 @@ class Route:
         if getattr(self.translator, "target_map_", None) is not None and set(self.translate) == set(ROLES):
             raise ValueError(
                 "This translator has a map for queries and one for documents: one role is translated and the other "
-                "prepared for it. Name the one "
-                'that the source\'s model embeds, such as translate=("query",), or fit with frozen_target=True.'
+                "prepared for it. Name the one that the source's model embeds, such as "
+                'translate=("query",), or fit with frozen_target=True.'
             )
 
     def embedder(self, role: str) -> Any:
@@ -179,8 +173,7 @@ class Route:
 
     def lists(self, vectors: Any, role: str) -> list[list[float]]:
         """Return the same as lists of numbers."""
-        found: list[list[float]] = self.rows(vectors, role).tolist() if len(vectors) else []
-        return found
+        return list(self.rows(vectors, role).tolist()) if len(vectors) else []
 
     def one(self, vector: Any, role: str) -> list[float]:
         """Return the same for one vector."""

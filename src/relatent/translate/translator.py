@@ -447,8 +447,7 @@ class Translator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         if folded is None:
             return space
         vectors = folded(as_matrix(space.vectors, "X"))
-        keys = space.key_column()
-        return Space(vectors, keys, space.name, self.endpoints_.outcome(vectors.shape[1]))
+        return Space(vectors, space.key_column(), space.name, self.endpoints_.outcome(vectors.shape[1]))
 
     def _checked(self, X: Array) -> Array:
         self._check_fitted()
@@ -462,8 +461,7 @@ class Translator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
             raise NotFittedError("This Translator is not fitted yet: call fit with parallel anchors first.")
 
     def _forget(self) -> None:
-        fitted = [name for name in vars(self) if name.endswith("_")]
-        for name in fitted:
+        for name in [name for name in vars(self) if name.endswith("_")]:
             del self.__dict__[name]
 
     def __repr__(self, N_CHAR_MAX: int = 700) -> str:

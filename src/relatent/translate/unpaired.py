@@ -170,7 +170,7 @@ MUTUAL = 0.75
 
 
 @dataclass(frozen=True)
-class UnpairedAlignment:
+class UnpairedAlignment(Matches):
     """Two spaces aligned without a pair: row ``rows_x[i]`` of x is matched with row ``rows_y[i]`` of y.
 
     ``confidence``: as in :class:`relatent.translate.few_pairs.GrownPairs`. ``agreement``: mean cosine between the
@@ -179,9 +179,6 @@ class UnpairedAlignment:
     ``succeeded``: whether both are high. ``translator`` is None where they are not, and the matches mean nothing.
     """
 
-    rows_x: np.ndarray
-    rows_y: np.ndarray
-    confidence: np.ndarray
     agreement: float
     mutual: float
     succeeded: bool
@@ -241,8 +238,9 @@ def align_unpaired(
     if succeeded:
         matches = _by_likelihood_ratio(x, y, matches)
         translator = Translator("retrieval").fit(x[matches.rows_x], y[matches.rows_y])
-    found = matches.rows_x, matches.rows_y, matches.confidence
-    return UnpairedAlignment(*found, agreement, mutual, succeeded, translator)
+    return UnpairedAlignment(
+        **vars(matches), agreement=agreement, mutual=mutual, succeeded=succeeded, translator=translator
+    )
 
 
 def _restart(a: np.ndarray, b: np.ndarray, seed: int, advance: Callable[[int], None]) -> np.ndarray:

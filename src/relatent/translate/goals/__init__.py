@@ -156,11 +156,6 @@ class Choice:
         return self
 
     @property
-    def shrinks(self) -> bool:
-        """Whether there is a penalty to multiply."""
-        return False
-
-    @property
     def words(self) -> tuple[str, ...]:
         """What was chosen, for people: the normalization and what else there is."""
         return (self.normalize,)

@@ -43,11 +43,6 @@ class RidgeChoice(Choice):
         return replace(self, penalty=factor * self.penalty)
 
     @property
-    def shrinks(self) -> bool:
-        """Whether there is a penalty."""
-        return True
-
-    @property
     def words(self) -> tuple[str, ...]:
         """The kernel and the penalty."""
         return (self.normalize, *([] if self.kernel is None else [str(self.kernel)]), f"λ={self.penalty:.3g}")
