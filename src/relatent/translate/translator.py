@@ -176,7 +176,7 @@ class Translator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         """
         self._forget()
         self.bank_ = BankRows(None, bank_size, self.seed)
-        self._check_parameters()
+        check_settings(self.goal, self._settings, self.frozen_target)
         judge = Judge.of(head, labels, X, blends=self.goal == "stitching" and self.map == "auto")
         if bank is not None:
             maps_both = self.goal == "retrieval" and not self.frozen_target and self.map == "auto"
@@ -196,7 +196,7 @@ class Translator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
 
         To solve only once, sum the chunks up (:class:`relatent.Pairs`) and give the sum to :meth:`fit`.
         """
-        self._check_parameters()
+        check_settings(self.goal, self._settings, self.frozen_target)
         return self._take(X, y, sample_weight, size=SAMPLE_SIZE, copy=True)._solve()
 
     def _join(self, source: Space, target: Space, size: int, joining: dict[str, Any], judge: Judge | None) -> Self:
@@ -436,9 +436,6 @@ class Translator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
     def _settings(self) -> Settings:
         bank = getattr(self, "bank_", BankRows(seed=self.seed))
         return Settings(self.map, self.normalize, self.penalty, self.rank, self.seed, self.max_cost, bank)
-
-    def _check_parameters(self) -> None:
-        check_settings(self.goal, self._settings, self.frozen_target)
 
     def _translated(self, space: Space, side: Side) -> Space:
         self._check_fitted()

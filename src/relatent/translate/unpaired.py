@@ -236,25 +236,20 @@ def align_unpaired(
     mutual = len(matches.rows_x) / min(len(x), len(y))
     succeeded, translator = agreement >= AGREEMENT and mutual >= MUTUAL, None
     if succeeded:
-        matches = _by_likelihood_ratio(x, y, matches)
+        wide = (in_principal_axes(side, RATIO_AXES).astype(np.float64) for side in (x, y))
+        nothing = np.zeros((0, 2), dtype=np.int64)
+        matches = refine_matches(*wide, matches, nothing, known_share=0.0, rounds=RATIO_ROUNDS)
         translator = Translator("retrieval").fit(x[matches.rows_x], y[matches.rows_y])
-    return UnpairedAlignment(
-        **vars(matches), agreement=agreement, mutual=mutual, succeeded=succeeded, translator=translator
-    )
+    return UnpairedAlignment(*vars(matches).values(), agreement, mutual, succeeded, translator)
 
 
 def _restart(a: np.ndarray, b: np.ndarray, seed: int, advance: Callable[[int], None]) -> np.ndarray:
     """Return the rotation that a part of the rows leads to."""
     rng = random_generator(seed)
     part_a, part_b = (side[rng.permutation(len(side))[: round(PART * len(side))]] for side in (a, b))
-    rotation = _by_profiles(part_a[:PROFILED], part_b[:PROFILED])
+    i, j = linear_sum_assignment(_profiles(part_a[:PROFILED]) @ _profiles(part_b[:PROFILED]).T, maximize=True)
+    rotation = polar(part_a[i].T @ part_b[j])
     return refine_rotation(part_a, part_b, rotation, rounds=ROUNDS, seed=seed, advance=advance)
-
-
-def _by_profiles(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """Return the rotation between rows that are assigned to each other by their profiles."""
-    i, j = linear_sum_assignment(_profiles(a) @ _profiles(b).T, maximize=True)
-    return np.asarray(polar(a[i].T @ b[j]))
 
 
 def _profiles(rows: np.ndarray) -> np.ndarray:
@@ -267,9 +262,3 @@ def _profiles(rows: np.ndarray) -> np.ndarray:
     spread = np.std(found, axis=0)
     # The largest similarity is that of a row to itself, and tells nothing.
     return np.asarray(((found - np.mean(found, axis=0)) / np.where(spread > 1e-6, spread, np.inf)), dtype=np.float64)
-
-
-def _by_likelihood_ratio(x: np.ndarray, y: np.ndarray, start: Matches) -> Matches:
-    wide = [in_principal_axes(side, RATIO_AXES).astype(np.float64) for side in (x, y)]
-    nothing = np.zeros((0, 2), dtype=np.int64)
-    return refine_matches(wide[0], wide[1], start, nothing, known_share=0.0, rounds=RATIO_ROUNDS)

@@ -223,8 +223,7 @@ def check_settings(goal: str, settings: Settings, frozen: bool) -> None:
         raise ValueError(f'frozen_target is for goal="retrieval", and the goal is {goal!r}.')
     if settings.max_cost not in COSTS:
         raise ValueError(f"max_cost is {settings.max_cost!r}: expected None or 'affine'.")
-    _check_penalty(settings.penalty)
-    _check_bank_size(settings.bank.size)
+    _check_numbers(settings.penalty, settings.bank.size)
     if settings.map == "auto":
         options: tuple[str, ...] = () if frozen else ("penalty",)
         what = "a frozen target" if frozen else f"goal {goal!r}"
@@ -241,14 +240,11 @@ def check_settings(goal: str, settings: Settings, frozen: bool) -> None:
             raise ValueError(f"{name} was given, and {what} takes none: leave it out.")
 
 
-def _check_penalty(penalty: float | None) -> None:
+def _check_numbers(penalty: float | None, bank_size: int) -> None:
     if penalty is not None and not (math.isfinite(penalty) and penalty >= 0):
         raise ValueError(f"penalty is {penalty}: expected a finite number of 0 or more.")
-
-
-def _check_bank_size(size: int) -> None:
-    if size < 0 or size % 1 != 0:
-        raise ValueError(f"bank_size is {size}: expected a whole number, 0 for no bank.")
+    if bank_size < 0 or bank_size % 1 != 0:
+        raise ValueError(f"bank_size is {bank_size}: expected a whole number, 0 for no bank.")
 
 
 def check_pairs(pairs: Pairs) -> None:
