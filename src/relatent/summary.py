@@ -114,7 +114,8 @@ class Summary:
 
     def to_numpy(self) -> Summary:
         """Return the same with its arrays in NumPy."""
-        return replace(self, **{name: to_numpy(array) for name, array in self.arrays().items()})
+        found = Summary.from_arrays(self.n, {name: to_numpy(array) for name, array in self.arrays().items()})
+        return replace(found, ambient=self.ambient)
 
     def about_origin(self) -> Summary:
         """Return the same pairs with their moments about the origin, for maps that have no offset."""

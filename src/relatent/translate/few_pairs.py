@@ -103,7 +103,7 @@ def grow_pairs(
         grown = _joined(pairs, _grow(sides, pairs, ROUNDS, seed, advance) if succeeded else NO_MATCHES)
     translator = Translator("retrieval").fit(x[grown.rows_x], y[grown.rows_y])
     told = interval(1 / before, seed=seed), interval(1 / after, seed=seed)
-    return GrownPairs(*vars(grown).values(), translator, *told, succeeded)
+    return GrownPairs(grown.rows_x, grown.rows_y, grown.confidence, translator, *told, succeeded)
 
 
 def _checked_known(known: Any, n: int, m: int) -> np.ndarray:

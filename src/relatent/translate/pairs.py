@@ -229,9 +229,9 @@ class Pairs:
             s = s.normalized(source, target)
             return NormalizedPairs(self.sample, self.complete, Frame(source), Frame(target), s)
         sides = zip((self.sample.x, self.sample.y), bases, strict=True)
-        frames = [Frame.of(rows, name, spanned) for rows, spanned in sides]
-        found = self._summed(self.sample, (frames[0].apply, frames[1].apply))
-        return NormalizedPairs(self.sample, self.complete, *frames, replace(found, ambient=self.dims))
+        frame_x, frame_y = (Frame.of(rows, name, spanned) for rows, spanned in sides)
+        found = self._summed(self.sample, (frame_x.apply, frame_y.apply))
+        return NormalizedPairs(self.sample, self.complete, frame_x, frame_y, replace(found, ambient=self.dims))
 
     def without(self, rows: np.ndarray) -> Pairs:
         """Return what remains when some of the sampled pairs (by their place in the sample) are left out."""

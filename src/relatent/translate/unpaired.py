@@ -236,11 +236,12 @@ def align_unpaired(
     mutual = len(matches.rows_x) / min(len(x), len(y))
     succeeded, translator = agreement >= AGREEMENT and mutual >= MUTUAL, None
     if succeeded:
-        wide = (in_principal_axes(side, RATIO_AXES).astype(np.float64) for side in (x, y))
+        wide_x, wide_y = (in_principal_axes(side, RATIO_AXES).astype(np.float64) for side in (x, y))
         nothing = np.zeros((0, 2), dtype=np.int64)
-        matches = refine_matches(*wide, matches, nothing, known_share=0.0, rounds=RATIO_ROUNDS)
+        matches = refine_matches(wide_x, wide_y, matches, nothing, known_share=0.0, rounds=RATIO_ROUNDS)
         translator = Translator("retrieval").fit(x[matches.rows_x], y[matches.rows_y])
-    return UnpairedAlignment(*vars(matches).values(), agreement, mutual, succeeded, translator)
+    found = matches.rows_x, matches.rows_y, matches.confidence
+    return UnpairedAlignment(*found, agreement, mutual, succeeded, translator)
 
 
 def _restart(a: np.ndarray, b: np.ndarray, seed: int, advance: Callable[[int], None]) -> np.ndarray:
