@@ -12,7 +12,7 @@ from relatent._array import Array, array_namespace, as_labels, as_parallel, row_
 from relatent._saved import Saved, from_bytes, to_bytes
 from relatent.spaces.normalize import Normalizer, scaled
 
-__all__ = ["Summary", "accumulate", "centered_chunks", "check_weights", "needs_double", "reach", "summarize"]
+__all__ = ["Prepare", "Summary", "accumulate", "centered_chunks", "check_weights", "needs_double", "reach", "summarize"]
 
 # Rows that show where the others lie.
 ORIGIN_ROWS = 256
@@ -310,12 +310,7 @@ class _Rows:
 
     def block(self, rows: slice) -> Array:
         """Return some rows."""
-        xp = array_namespace(self.array)
-        block = self.array[rows, :]
-        if self.origin is not None and self.prepare is None and block.dtype != self.origin.dtype:
-            block = xp.astype(block, self.dtype)
-        elif self.prepare is not None or self.origin is None:
-            block = xp.astype(block, self.dtype, copy=False)
+        block = array_namespace(self.array).astype(self.array[rows, :], self.dtype, copy=False)
         block = block if self.prepare is None else self.prepare(block)
         return block if self.origin is None else block - self.origin
 

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from tests.exports.translators import fitted, near, spaces
 
-from relatent.exports.route import Route
+from relatent.exports.formats import Route
 
 
 def test_roles_that_are_not_translated_are_prepared_for_those_that_are():

@@ -23,11 +23,7 @@ def test_nearly_all_points_are_within_the_unit_square(x):
 
 @pytest.mark.parametrize(
     ("change", "survives"),
-    [
-        (lambda x, q: x @ q, True),
-        (lambda x, q: 3 * x + 2, True),
-        (lambda x, q: x * np.arange(1, 7), False),
-    ],
+    [(lambda x, q: x @ q, True), (lambda x, q: 3 * x + 2, True), (lambda x, q: x * np.arange(1, 7), False)],
     ids=["rotate", "rescale and shift", "stretch"],
 )
 def test_what_leaves_the_picture_as_it_was(x, change, survives):

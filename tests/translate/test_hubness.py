@@ -8,7 +8,7 @@ import torch
 
 import relatent as rl
 from relatent.steps import Bank, bias_step
-from relatent.translate.hubness import BankRows, bank_of
+from relatent.translate.likelihood import BankRows, bank_of
 from relatent.translate.pairs import Pairs
 
 

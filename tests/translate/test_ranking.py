@@ -9,8 +9,7 @@ from scipy.linalg import orthogonal_procrustes
 import relatent as rl
 from relatent._linalg import unit_norm
 from relatent.evaluate.retrieval import mean_reciprocal_rank
-from relatent.translate.goals import frozen_target, retrieval
-from relatent.translate.goals.choice import Settings
+from relatent.translate.goals import Settings, frozen_target, retrieval
 from relatent.translate.likelihood import LikelihoodPath, rotation
 from relatent.translate.pairs import Pairs
 

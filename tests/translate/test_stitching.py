@@ -5,8 +5,7 @@ import pytest
 from sklearn.linear_model import LinearRegression, LogisticRegression
 
 import relatent as rl
-from relatent.translate.goals import stitching
-from relatent.translate.goals.choice import Judge
+from relatent.translate.goals import Judge, stitching
 from relatent.translate.goals.stitching import SHARES, judged_share, lost_size, reliable_share
 
 

@@ -1,4 +1,4 @@
-"""What can be exported of a translator: the steps of a side, what to tell of it, and the formats."""
+"""What can be exported of a translator: the steps of a side, what to tell of it, the formats, and routes of texts."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from importlib import import_module
 from typing import Any
+
+import numpy as np
 
 from relatent._array import suggest
 from relatent._errors import with_remedy
@@ -54,20 +56,14 @@ def steps_of(translator: Any, side: Side = "source", *, normalize: bool = False)
 def described(translator: Any, side: Side = "source") -> dict[str, Any]:
     """Return what a reader of an export should know: spaces by fingerprint, dimensions, goal, how to compare."""
     fitted, ends = map_of(translator, side), getattr(translator, "endpoints_", None)
-    about = {"translator": repr(translator), "side": side, "dims": [fitted.dims_in, fitted.width]}
+    about: dict[str, Any] = {"translator": repr(translator), "side": side, "dims": [fitted.dims_in, fitted.width]}
     if ends is None:
         return about
-    names = {"source": ends.source_name, "target": ends.target_name}
-    spaces = {
-        which: {"id": print_.id, "name": names[which], **_known(print_)}
-        for which, print_ in (("source", ends.source), ("target", ends.target))
-    }
-    return about | spaces | {"metric": translator.metric_, "pairs": translator.n_pairs_}
-
-
-def _known(fingerprint: Any) -> dict[str, Any]:
-    """Return what is recorded about a space, without the probe."""
-    return {name: value for name, value in asdict(fingerprint.recorded()).items() if value is not None}
+    for which in ("source", "target"):
+        fingerprint = getattr(ends, which)
+        recorded = {name: value for name, value in asdict(fingerprint.recorded()).items() if value is not None}
+        about[which] = {"id": fingerprint.id, "name": getattr(ends, f"{which}_name"), **recorded}
+    return about | {"metric": translator.metric_, "pairs": translator.n_pairs_}
 
 
 # The name of a format: the module that writes it, and the options that it takes beside the path.
@@ -79,6 +75,7 @@ FORMATS: dict[str, tuple[str, tuple[str, ...]]] = {
     "numpy": ("numpy", ("side", "normalize")),
     "atlas": ("atlas", ("space", "target")),
 }
+ROLES = ("query", "document")
 
 
 @dataclass(frozen=True)
@@ -129,3 +126,55 @@ def export(
     fitted = map_of(translator, side)
     import_module(f"relatent.exports.{module}").write(translator, path, overwrite=overwrite, **given)
     return Exported(os.fspath(path), to, (fitted.dims_in, fitted.width))
+
+
+@dataclass(frozen=True)
+class Route:
+    """Two embedders and a translator between them.
+
+    The roles in ``translate`` are embedded by ``source`` and translated. The others are embedded by ``target``, the
+    model of the space that is translated into.
+    """
+
+    translator: Any
+    source: Any
+    target: Any = None
+    translate: tuple[str, ...] = ROLES
+
+    def __post_init__(self) -> None:
+        map_of(self.translator)
+        if not self.translate or not set(self.translate) <= set(ROLES):
+            raise ValueError(f"translate is {self.translate!r}: expected one or both of 'query' and 'document'.")
+        if getattr(self.translator, "target_map_", None) is not None and set(self.translate) == set(ROLES):
+            raise ValueError(
+                "This translator has a map for queries and one for documents: one role is translated and the other "
+                "prepared for it. Name the one that the source's model embeds, such as "
+                'translate=("query",), or fit with frozen_target=True.'
+            )
+
+    def embedder(self, role: str) -> Any:
+        """Return what embeds texts of a role."""
+        if role in self.translate:
+            return self.source
+        if self.target is None:
+            raise ValueError(
+                f"Nothing was given that embeds a {role}, which is not translated: give target, the embedder of the "
+                f"space that is translated into, or name {role!r} in translate."
+            )
+        return self.target
+
+    def rows(self, vectors: Any, role: str) -> np.ndarray:
+        """Bring vectors that the embedder of a role gave into the common space."""
+        rows = np.atleast_2d(np.asarray(vectors, dtype=np.float32))
+        if role in self.translate:
+            return np.asarray(self.translator.transform(rows))
+        prepare = getattr(self.translator, "transform_target", None)
+        return rows if prepare is None else np.asarray(prepare(rows))
+
+    def lists(self, vectors: Any, role: str) -> list[list[float]]:
+        """Return the same as lists of numbers."""
+        return list(self.rows(vectors, role).tolist()) if len(vectors) else []
+
+    def one(self, vector: Any, role: str) -> list[float]:
+        """Return the same for one vector."""
+        return self.lists([vector], role)[0]

@@ -33,14 +33,12 @@ class _Component:
         """Write into a pipeline."""
         if self.path is None:
             raise ValueError("This component was made from a fitted translator: make it from the path of a saved one.")
-        written: dict[str, Any] = _HAYSTACK.default_to_dict(self, translator=self.path, side=self.side)
-        return written
+        return dict(_HAYSTACK.default_to_dict(self, translator=self.path, side=self.side))
 
     def _rows(self, vectors: list[list[float]]) -> list[list[float]]:
         rows = np.asarray(vectors, dtype=np.float32)
         apply = self.translator.transform if self.side == "source" else self.translator.transform_target
-        found: list[list[float]] = apply(rows).tolist()
-        return found
+        return list(apply(rows).tolist())
 
 
 @component

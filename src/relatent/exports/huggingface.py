@@ -60,11 +60,7 @@ A translator refuses a `relatent.Space` of another fingerprint, and warns about 
 
 
 def write(
-    translator: Any,
-    path: str | os.PathLike[str],
-    *,
-    scores: Mapping[str, Any] | None = None,
-    overwrite: bool = False,
+    translator: Any, path: str | os.PathLike[str], *, scores: Mapping[str, Any] | None = None, overwrite: bool = False
 ) -> None:
     """Write a folder with ``translator.safetensors``, ``config.json`` and ``README.md``.
 

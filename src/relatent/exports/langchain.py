@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from relatent._errors import needs
-from relatent.exports.route import ROLES, Route
+from relatent.exports.formats import ROLES, Route
 
 Embeddings: Any = needs("langchain_core.embeddings", "langchain", "wrap LangChain embeddings").Embeddings
 

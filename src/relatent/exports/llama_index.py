@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from relatent._errors import needs
-from relatent.exports.route import ROLES, Route
+from relatent.exports.formats import ROLES, Route
 
 _LLAMA = needs("llama_index.core.base.embeddings.base", "llama-index", "wrap LlamaIndex embeddings")
 _PYDANTIC = needs("pydantic", "llama-index", "wrap LlamaIndex embeddings")
@@ -20,7 +20,7 @@ class TranslatedEmbedding(BaseEmbedding):
     ``translate=("query",)`` only queries are; texts are then embedded by ``target``, the old model, if it is there.
     """
 
-    _route: Any = _PYDANTIC.PrivateAttr()
+    _route: Route = _PYDANTIC.PrivateAttr()
 
     def __init__(
         self, source: Any, translator: Any, *, target: Any = None, translate: Sequence[str] = ROLES, **options: Any
@@ -35,10 +35,10 @@ class TranslatedEmbedding(BaseEmbedding):
         return "TranslatedEmbedding"
 
     def _get_query_embedding(self, query: str) -> list[float]:
-        return self._one(self._route.embedder("query").get_query_embedding(query), "query")
+        return self._route.one(self._route.embedder("query").get_query_embedding(query), "query")
 
     async def _aget_query_embedding(self, query: str) -> list[float]:
-        return self._one(await self._route.embedder("query").aget_query_embedding(query), "query")
+        return self._route.one(await self._route.embedder("query").aget_query_embedding(query), "query")
 
     def _get_text_embedding(self, text: str) -> list[float]:
         return self._get_text_embeddings([text])[0]
@@ -47,15 +47,8 @@ class TranslatedEmbedding(BaseEmbedding):
         return (await self._aget_text_embeddings([text]))[0]
 
     def _get_text_embeddings(self, texts: list[str]) -> list[list[float]]:
-        return self._lists(self._route.embedder("document").get_text_embedding_batch(texts))
+        return self._route.lists(self._route.embedder("document").get_text_embedding_batch(texts), "document")
 
     async def _aget_text_embeddings(self, texts: list[str]) -> list[list[float]]:
-        return self._lists(await self._route.embedder("document").aget_text_embedding_batch(texts))
-
-    def _one(self, vector: list[float], role: str) -> list[float]:
-        found: list[float] = self._route.one(vector, role)
-        return found
-
-    def _lists(self, vectors: list[list[float]]) -> list[list[float]]:
-        found: list[list[float]] = self._route.lists(vectors, "document")
-        return found
+        vectors = await self._route.embedder("document").aget_text_embedding_batch(texts)
+        return self._route.lists(vectors, "document")

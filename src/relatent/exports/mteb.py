@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from relatent._errors import needs
-from relatent.exports.route import Route
+from relatent.exports.formats import Route
 
 
 class TranslatedEncoder:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import os
 from typing import Any
 
 import numpy as np
@@ -11,16 +10,12 @@ import numpy as np
 from relatent._files import atomic_write
 from relatent.exports import translate_with_numpy
 from relatent.exports.formats import steps_of
+from relatent.spaces.io.files import AnyPath
 from relatent.translate.endpoints import Side
 
 
 def write(
-    translator: Any,
-    path: str | os.PathLike[str],
-    *,
-    side: Side = "source",
-    normalize: bool = False,
-    overwrite: bool = False,
+    translator: Any, path: AnyPath, *, side: Side = "source", normalize: bool = False, overwrite: bool = False
 ) -> None:
     """Write a folder with ``map.npz`` and ``translate_with_numpy.py``, which needs NumPy and nothing else."""
     steps = steps_of(translator, side, normalize=normalize)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable
 from typing import Any
 
@@ -13,6 +12,7 @@ from relatent import __version__
 from relatent._errors import needs
 from relatent._files import atomic_write
 from relatent.exports.formats import described, map_of, steps_of
+from relatent.spaces.io.files import AnyPath
 from relatent.translate.endpoints import Side
 
 # Read by every onnxruntime since 1.14 (2023), and by onnx.js and Windows ML of the same age.
@@ -21,12 +21,7 @@ IR_VERSION = 8
 
 
 def write(
-    translator: Any,
-    path: str | os.PathLike[str],
-    *,
-    side: Side = "source",
-    normalize: bool = False,
-    overwrite: bool = False,
+    translator: Any, path: AnyPath, *, side: Side = "source", normalize: bool = False, overwrite: bool = False
 ) -> None:
     """Write an ONNX file: ``vectors`` (batch, d) float32 in, ``translated`` (batch, k) float32 out."""
     content = model(translator, side=side, normalize=normalize).SerializeToString()

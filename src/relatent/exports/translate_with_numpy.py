@@ -50,13 +50,7 @@ def hubness(x: Array, weights: Array, queries: Array, offsets: Array, weight: Ar
     return np.concatenate([x, last.astype(x.dtype)], axis=1)
 
 
-STEPS: dict[str, Callable[..., Array]] = {
-    "linear": linear,
-    "unit": unit,
-    "gaussian": gaussian,
-    "squares": squares,
-    "hubness": hubness,
-}
+STEPS: dict[str, Callable[..., Array]] = {f.__name__: f for f in (linear, unit, gaussian, squares, hubness)}
 
 
 def apply(steps: Iterable[Step], x: Any) -> Array:

@@ -97,13 +97,12 @@ class RelativeProjection(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
         validate_data(self, X, reset=False, skip_check_array=True)
         function = resolve(self.similarity)
         anchors = self.normalizer_.apply(like(self.anchors_, x))
-        if not getattr(function, "rowwise", False):  # it may compare the samples with each other
-            return normalized_output(function(self.normalizer_.apply(x), anchors), self.output)
-        return map_rows(
-            lambda rows: normalized_output(function(self.normalizer_.apply(rows), anchors), self.output),
-            x,
-            anchors.shape[0],
-        )
+
+        def relative(rows: Array) -> Array:
+            return normalized_output(function(self.normalizer_.apply(rows), anchors), self.output)
+
+        # One that is not row-wise may compare the samples with each other.
+        return map_rows(relative, x, anchors.shape[0]) if getattr(function, "rowwise", False) else relative(x)
 
     @property
     def fingerprint_(self) -> Fingerprint:

@@ -90,12 +90,7 @@ class ASIF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     kind: ClassVar[str] = "asif"
 
     def __init__(
-        self,
-        top: int | None = 200,
-        power: float = 2.0,
-        normalize: str = "center",
-        *,
-        temperature: float = 0.1,
+        self, top: int | None = 200, power: float = 2.0, normalize: str = "center", *, temperature: float = 0.1
     ) -> None:
         self.top = top
         self.power = power

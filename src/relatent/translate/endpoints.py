@@ -70,12 +70,12 @@ class Endpoints:
             )
 
     def check_array(self, x: np.ndarray, side: Side = "source") -> None:
-        """Warn if an array does not look like the space of this side. Looks at few rows, and at none of a small array.
+        """Warn if an array does not look like the space of this side. Checks few rows, and none of a small array.
 
         A foreign space, noise, zeros and vectors that were rescaled or normalized are noticed from 20 rows on; a space
         that is isotropic, as after whitening, can be told by its norms only.
         """
-        expected = self.source if side == "source" else self.target
+        expected: Fingerprint = getattr(self, side)
         if len(x) < MIN_ROWS or expected.probe is None or x.shape[1] != expected.dim:
             return
         sample = x[np.linspace(0, len(x) - 1, min(len(x), ROWS_CHECKED)).astype(np.intp)]

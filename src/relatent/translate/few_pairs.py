@@ -35,7 +35,7 @@ NO_MATCHES = Matches(np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64), n
 
 
 @dataclass(frozen=True)
-class GrownPairs:
+class GrownPairs(Matches):
     """Pairs grown from a few known ones: row ``rows_x[i]`` of x goes with row ``rows_y[i]`` of y, the known first.
 
     ``confidence`` (n,): 1 for a known pair; for a grown one, how much of the likelihood it has among the ten nearest
@@ -45,9 +45,6 @@ class GrownPairs:
     the known ones alone.
     """
 
-    rows_x: np.ndarray
-    rows_y: np.ndarray
-    confidence: np.ndarray
     translator: Translator
     before: Estimate
     after: Estimate

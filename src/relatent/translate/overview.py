@@ -58,9 +58,7 @@ class Overview(Result):
         ]
         return "\n".join([self.kind, *(f"  {name:<16} {text}" for name, text in lines if text)])
 
-    def __repr__(self) -> str:
-        """Show the same in a console."""
-        return str(self)
+    __repr__ = __str__
 
 
 @dataclass(frozen=True)

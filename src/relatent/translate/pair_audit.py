@@ -17,7 +17,7 @@ MIN_PAIRS = 30
 PENALTIES = (0.1, 0.3, 1.0, 3.0, 10.0)
 # Maximum of pairs that a pair is compared with, and how many of the nearest tell what its two items are near to anyway.
 MAX_OTHERS, NEAREST = 1_500, 10
-# Divisions into folds over which a score is averaged, and times that the doubtful are set aside for the next scoring.
+# Divisions into folds over which a score is averaged, and times that all are scored again without the doubtful.
 AUDIT_FOLDS, DIVISIONS, RESCORED = 5, 3, 2
 # A mismatched pair scores 0 ± 1 by construction; a pair that scores less than this could well be one.
 DOUBTFUL = 1.0

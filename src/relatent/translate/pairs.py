@@ -14,7 +14,7 @@ from relatent._linalg import spectrum, thin_svd
 from relatent._saved import Saved, from_bytes, to_bytes
 from relatent.spaces.normalize import UNIT_ROWS, Normalizer
 from relatent.spaces.sample import Sample, all_rows, checked_ids, merged, shuffled_rows
-from relatent.summary import Summary, accumulate, check_weights, needs_double
+from relatent.summary import Prepare, Summary, accumulate, check_weights, needs_double
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -39,8 +39,8 @@ class Pairs:
 
     Rows are known by their number among all pairs, ``start`` being that of the first, or by ``ids``, such as hashes of
     their keys (:func:`relatent.spaces.key_hashes`). They tell the rows of different shards apart. Pairs of weight 0 are
-    left out. ``full_x=False`` and
-    ``full_y=False`` sum only the squares of single coordinates of that side, which is enough for some maps.
+    left out. ``full_x=False`` and ``full_y=False`` sum only the squares of single coordinates of that side, which is
+    enough for some maps.
 
     Affine normalizations are applied to the sums. Unit rows cannot be; there, the sample stands for all pairs.
 
@@ -118,8 +118,7 @@ class Pairs:
         x, y = batch_vectors(batch, source), batch_vectors(batch, target)
         rows = np.intersect1d(x.rows, y.rows, assume_unique=True)
         if not len(rows):
-            empty = Sample(x.at(rows), y.at(rows), rows.astype(np.uint64))
-            return Pairs(0, empty, None)
+            return Pairs(0, Sample(x.at(rows), y.at(rows), rows.astype(np.uint64)), None)
         ids = start + rows if key is None else key_hashes(batch_column(batch, key).take(pa.array(rows)))
         return Pairs.of(x.at(rows), y.at(rows), ids=ids, **options)
 
@@ -227,21 +226,12 @@ class Pairs:
             s = self.summary
             source = Normalizer.from_moments(int(s.n), s.mean_x, s.xx, name)
             target = Normalizer.from_moments(int(s.n), s.mean_y, s.yy, name)
-            return NormalizedPairs(
-                self.sample, self.complete, Frame(source), Frame(target), s.normalized(source, target)
-            )
+            s = s.normalized(source, target)
+            return NormalizedPairs(self.sample, self.complete, Frame(source), Frame(target), s)
         sides = zip((self.sample.x, self.sample.y), bases, strict=True)
-        source_frame, target_frame = (Frame.of(rows, name, spanned) for rows, spanned in sides)
-        found = accumulate(
-            self.sample.x,
-            self.sample.y,
-            self.sample.weights,
-            full_x=self.full[0],
-            full_y=self.full[1],
-            prepare=(source_frame.apply, target_frame.apply),
-        )
-        summary = replace(found, ambient=self.dims)
-        return NormalizedPairs(self.sample, self.complete, source_frame, target_frame, summary)
+        frame_x, frame_y = (Frame.of(rows, name, spanned) for rows, spanned in sides)
+        found = self._summed(self.sample, (frame_x.apply, frame_y.apply))
+        return NormalizedPairs(self.sample, self.complete, frame_x, frame_y, replace(found, ambient=self.dims))
 
     def without(self, rows: np.ndarray) -> Pairs:
         """Return what remains when some of the sampled pairs (by their place in the sample) are left out."""
@@ -293,8 +283,9 @@ class Pairs:
         sums = None if about["n"] is None else Summary.from_arrays(about["n"], arrays, "sums.")
         return Pairs(about["count"], sample, sums, tuple(about["full"]), about["size"], about["seed"])
 
-    def _summed(self, sample: Sample) -> Summary:
-        return accumulate(sample.x, sample.y, sample.weights, full_x=self.full[0], full_y=self.full[1])
+    def _summed(self, sample: Sample, prepare: tuple[Prepare, Prepare] | None = None) -> Summary:
+        full_x, full_y = self.full
+        return accumulate(sample.x, sample.y, sample.weights, full_x=full_x, full_y=full_y, prepare=prepare)
 
     def _check_alike(self, other: Pairs) -> None:
         if self.dims != other.dims:

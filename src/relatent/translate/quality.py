@@ -290,8 +290,8 @@ def learning_curve(translator: Translator, x: np.ndarray, y: np.ndarray, *, seed
 
 
 def _stricter(choice: Choice) -> list[Choice]:
-    """Return the choice with the penalties that fewer anchors may need."""
-    return [choice.stricter(factor) for factor in (STRICTER if choice.shrinks else (1.0,))]
+    """Return the choice with the penalties that fewer anchors may need; the choice alone where it has none."""
+    return list(dict.fromkeys(choice.stricter(factor) for factor in STRICTER))
 
 
 def _ranks(solved: Solution, x: np.ndarray, y: np.ndarray) -> np.ndarray:

@@ -37,7 +37,7 @@ from relatent.translate.goals import (
     refuse,
     refuse_labels,
 )
-from relatent.translate.hubness import BANK_SIZE, BankRows
+from relatent.translate.likelihood import BANK_SIZE, BankRows
 from relatent.translate.pairs import SAMPLE_SIZE, Pairs
 
 if TYPE_CHECKING:
@@ -176,7 +176,7 @@ class Translator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         """
         self._forget()
         self.bank_ = BankRows(None, bank_size, self.seed)
-        self._check_parameters()
+        check_settings(self.goal, self._settings, self.frozen_target)
         judge = Judge.of(head, labels, X, blends=self.goal == "stitching" and self.map == "auto")
         if bank is not None:
             maps_both = self.goal == "retrieval" and not self.frozen_target and self.map == "auto"
@@ -196,7 +196,7 @@ class Translator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
 
         To solve only once, sum the chunks up (:class:`relatent.Pairs`) and give the sum to :meth:`fit`.
         """
-        self._check_parameters()
+        check_settings(self.goal, self._settings, self.frozen_target)
         return self._take(X, y, sample_weight, size=SAMPLE_SIZE, copy=True)._solve()
 
     def _join(self, source: Space, target: Space, size: int, joining: dict[str, Any], judge: Judge | None) -> Self:
@@ -437,9 +437,6 @@ class Translator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         bank = getattr(self, "bank_", BankRows(seed=self.seed))
         return Settings(self.map, self.normalize, self.penalty, self.rank, self.seed, self.max_cost, bank)
 
-    def _check_parameters(self) -> None:
-        check_settings(self.goal, self._settings, self.frozen_target)
-
     def _translated(self, space: Space, side: Side) -> Space:
         self._check_fitted()
         self.endpoints_.check(space, side)
@@ -447,8 +444,7 @@ class Translator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         if folded is None:
             return space
         vectors = folded(as_matrix(space.vectors, "X"))
-        keys = space.key_column()
-        return Space(vectors, keys, space.name, self.endpoints_.outcome(vectors.shape[1]))
+        return Space(vectors, space.key_column(), space.name, self.endpoints_.outcome(vectors.shape[1]))
 
     def _checked(self, X: Array) -> Array:
         self._check_fitted()
@@ -462,8 +458,7 @@ class Translator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
             raise NotFittedError("This Translator is not fitted yet: call fit with parallel anchors first.")
 
     def _forget(self) -> None:
-        fitted = [name for name in vars(self) if name.endswith("_")]
-        for name in fitted:
+        for name in [name for name in vars(self) if name.endswith("_")]:
             del self.__dict__[name]
 
     def __repr__(self, N_CHAR_MAX: int = 700) -> str:

@@ -170,7 +170,7 @@ MUTUAL = 0.75
 
 
 @dataclass(frozen=True)
-class UnpairedAlignment:
+class UnpairedAlignment(Matches):
     """Two spaces aligned without a pair: row ``rows_x[i]`` of x is matched with row ``rows_y[i]`` of y.
 
     ``confidence``: as in :class:`relatent.translate.few_pairs.GrownPairs`. ``agreement``: mean cosine between the
@@ -179,9 +179,6 @@ class UnpairedAlignment:
     ``succeeded``: whether both are high. ``translator`` is None where they are not, and the matches mean nothing.
     """
 
-    rows_x: np.ndarray
-    rows_y: np.ndarray
-    confidence: np.ndarray
     agreement: float
     mutual: float
     succeeded: bool
@@ -239,7 +236,9 @@ def align_unpaired(
     mutual = len(matches.rows_x) / min(len(x), len(y))
     succeeded, translator = agreement >= AGREEMENT and mutual >= MUTUAL, None
     if succeeded:
-        matches = _by_likelihood_ratio(x, y, matches)
+        wide_x, wide_y = (in_principal_axes(side, RATIO_AXES).astype(np.float64) for side in (x, y))
+        nothing = np.zeros((0, 2), dtype=np.int64)
+        matches = refine_matches(wide_x, wide_y, matches, nothing, known_share=0.0, rounds=RATIO_ROUNDS)
         translator = Translator("retrieval").fit(x[matches.rows_x], y[matches.rows_y])
     found = matches.rows_x, matches.rows_y, matches.confidence
     return UnpairedAlignment(*found, agreement, mutual, succeeded, translator)
@@ -249,14 +248,9 @@ def _restart(a: np.ndarray, b: np.ndarray, seed: int, advance: Callable[[int], N
     """Return the rotation that a part of the rows leads to."""
     rng = random_generator(seed)
     part_a, part_b = (side[rng.permutation(len(side))[: round(PART * len(side))]] for side in (a, b))
-    rotation = _by_profiles(part_a[:PROFILED], part_b[:PROFILED])
+    i, j = linear_sum_assignment(_profiles(part_a[:PROFILED]) @ _profiles(part_b[:PROFILED]).T, maximize=True)
+    rotation = polar(part_a[i].T @ part_b[j])
     return refine_rotation(part_a, part_b, rotation, rounds=ROUNDS, seed=seed, advance=advance)
-
-
-def _by_profiles(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """Return the rotation between rows that are assigned to each other by their profiles."""
-    i, j = linear_sum_assignment(_profiles(a) @ _profiles(b).T, maximize=True)
-    return np.asarray(polar(a[i].T @ b[j]))
 
 
 def _profiles(rows: np.ndarray) -> np.ndarray:
@@ -269,9 +263,3 @@ def _profiles(rows: np.ndarray) -> np.ndarray:
     spread = np.std(found, axis=0)
     # The largest similarity is that of a row to itself, and tells nothing.
     return np.asarray(((found - np.mean(found, axis=0)) / np.where(spread > 1e-6, spread, np.inf)), dtype=np.float64)
-
-
-def _by_likelihood_ratio(x: np.ndarray, y: np.ndarray, start: Matches) -> Matches:
-    wide = [in_principal_axes(side, RATIO_AXES).astype(np.float64) for side in (x, y)]
-    nothing = np.zeros((0, 2), dtype=np.int64)
-    return refine_matches(wide[0], wide[1], start, nothing, known_share=0.0, rounds=RATIO_ROUNDS)

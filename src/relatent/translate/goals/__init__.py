@@ -1,52 +1,198 @@
 """What a translation is for: one module per goal, each with ``choose(pairs, settings)`` and ``solve(pairs, choice)``.
 
 What "auto" means for a goal is found in its module and nowhere else. Nothing there sees more than the anchors; what is
-held out is out of everything, the normalization included. To add a goal, write its module and name it in ``find_goal``.
+held out is out of everything, the normalization included. To add a goal, write its module and name it in ``GoalName``.
+
+This module holds what a goal is given, chooses and returns, and what the goals have in common in choosing.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Mapping, Sized
+from dataclasses import dataclass, field
 from importlib import import_module
-from typing import Any, Protocol, cast, get_args
+from typing import Any, Literal, Protocol, TypeVar, cast, get_args
 
 import numpy as np
 
-from relatent._array import suggest
+from relatent._array import as_labels, suggest, to_numpy
 from relatent.spaces.normalize import NORMALIZATIONS
-from relatent.translate.goals.choice import (
-    Choice,
-    GoalName,
-    Judge,
-    MaxCost,
-    Metric,
-    Selection,
-    Settings,
-    Solution,
-)
+from relatent.spaces.sample import Sample
+from relatent.steps import Map
+from relatent.translate.likelihood import BankRows
 from relatent.translate.maps import find_map
 from relatent.translate.pairs import Pairs
 
-__all__ = [
-    "GOALS",
-    "Choice",
-    "GoalName",
-    "Judge",
-    "MaxCost",
-    "Metric",
-    "Selection",
-    "Settings",
-    "Solution",
-    "Solver",
-    "check_pairs",
-    "check_settings",
-    "find_goal",
-    "refuse",
-    "refuse_labels",
-]
-
+Reader = Callable[[np.ndarray], np.ndarray]
+GoalName = Literal["vectors", "retrieval", "stitching"]
+MaxCost = Literal["affine"]
+Metric = Literal["cosine", "inner"]
 GOALS: tuple[str, ...] = get_args(GoalName)
 COSTS = (None, *get_args(MaxCost))
+
+
+@dataclass(frozen=True)
+class Judge:
+    """What the user knows of the head that will read: the head itself, labels of the pairs by their number, or both."""
+
+    head: Any = None
+    labels: np.ndarray | None = None
+
+    @staticmethod
+    def of(head: Any, labels: Any, pairs: Sized, *, blends: bool) -> Judge | None:
+        """Check a head and labels of pairs, for a translator that blends by them or has no use for them."""
+        given = [name for name, value in (("head", head), ("labels", labels)) if value is not None]
+        if given and not blends:
+            raise ValueError(
+                f"{' and '.join(given)} were given, and this translator does not blend by them: use "
+                'goal="stitching" without a named map, or leave them out.'
+            )
+        if head is not None and not (hasattr(head, "predict") or callable(head)):
+            raise TypeError(
+                f"head is a {type(head).__name__}: expected something that predicts, or a function of NumPy rows."
+            )
+        if labels is None:
+            return Judge(head) if given else None
+        labels = as_labels(labels)
+        if len(labels) != len(pairs):
+            raise ValueError(f"There are {len(labels)} labels for {len(pairs)} pairs: expected one per pair.")
+        return Judge(head, labels)
+
+    def scores(self, candidates: list[np.ndarray], held: Sample, known: Sample) -> list[float]:
+        """Return the share of held-out rows that the head reads right, for each way of translating them.
+
+        Right is what their labels say, or without labels what the head says of the target's own vectors. Without a
+        head, one is fitted to the labels of the other pairs.
+        """
+        if self.head is not None:
+            read = _reader(self.head)
+        else:
+            assert self.labels is not None
+            read = _fitted(known.y, self.labels[known.ids.astype(np.intp)])
+        right = read(held.y) if self.labels is None else self.labels[held.ids.astype(np.intp)]
+        return [_agreement(read(moved), right) for moved in candidates]
+
+
+def _reader(head: Any) -> Reader:
+    """Return what a head says of rows: classes, also where it gives a score for each."""
+    call = head.predict if hasattr(head, "predict") else head
+
+    def read(rows: np.ndarray) -> np.ndarray:
+        said = to_numpy(call(rows))
+        return np.asarray(np.argmax(said, axis=1) if said.ndim == 2 and said.shape[1] > 1 else np.ravel(said))
+
+    return read
+
+
+def _fitted(rows: np.ndarray, labels: np.ndarray) -> Reader:
+    """Fit a head; labels that are all the same need none."""
+    if len(np.unique(labels)) == 1:
+        return lambda new: np.repeat(labels[:1], len(new))
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+
+    head = make_pipeline(StandardScaler(), LogisticRegression(C=0.1, max_iter=1_000))
+    return _reader(head.fit(rows, labels))
+
+
+def _agreement(said: np.ndarray, right: np.ndarray) -> float:
+    """Return the share of equal answers; of numbers on a scale, the share of their variance that is explained."""
+    if said.dtype.kind != "f" or right.dtype.kind != "f":
+        return float(np.mean(said == right))
+    return 1 - float(np.mean((said - right) ** 2) / (np.var(right) or 1.0))
+
+
+# Standard errors of its gain that a candidate must exceed the expected winner by: few pairs make many candidates lucky.
+CAUTION = 0.5
+
+K = TypeVar("K")
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What the user decided beforehand; None and "auto" leave it to the goal."""
+
+    map: str = "auto"
+    normalize: str = "iso"
+    penalty: float | None = None
+    rank: int | None = None
+    seed: int = 0
+    max_cost: MaxCost | None = None
+    bank: BankRows = field(default_factory=BankRows)
+    judge: Judge | None = None
+
+
+@dataclass(frozen=True)
+class Selection:
+    """What was chosen, by which criterion, and what came second: for people to read."""
+
+    criterion: str
+    chosen: str
+    score: float
+    runner_up: str | None
+    runner_up_score: float | None
+
+    @staticmethod
+    def best(criterion: str, scores: Mapping[str, float], smallest: bool = False) -> Selection:
+        """Order candidates by their score; smaller is better only for errors."""
+        order = sorted(scores, key=scores.__getitem__, reverse=not smallest)
+        second = order[1] if len(order) > 1 else None
+        return Selection(criterion, order[0], scores[order[0]], second, None if second is None else scores[second])
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Everything that solving needs beside the pairs. Each goal has its own kind."""
+
+    normalize: str
+    pairs: int
+    """How many pairs it was chosen on: fewer keep the same absolute penalty."""
+    selection: Selection | None
+
+    def stricter(self, factor: float) -> Choice:
+        """Return the same choice with its penalties multiplied, where it has any: what fewer pairs may need."""
+        return self
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """What was chosen, for people: the normalization and what else there is."""
+        return (self.normalize,)
+
+
+@dataclass(frozen=True)
+class Solution:
+    """The fitted maps: of the source, and of the target where both are mapped into a shared space."""
+
+    source: Map
+    target: Map | None = None
+
+    @property
+    def metric(self) -> Metric:
+        """What translated queries and targets are compared by."""
+        return "cosine" if self.target is None else "inner"
+
+
+def per_pair(penalty: float, choice: Choice, pairs: Pairs) -> float:
+    """Return the penalty, in units of these pairs' mean eigenvalue, that is the chosen one in absolute terms."""
+    return penalty * choice.pairs / len(pairs)
+
+
+def cautious_means(scores: Mapping[K, np.ndarray], expected: np.ndarray, queries: int) -> dict[K, float]:
+    """Return the mean score of each candidate, less half a standard error of its gain over the expected winner.
+
+    ``scores`` and ``expected`` are those of the same held-out queries, of which ``queries`` are different: repeated
+    trials ask the same ones again.
+    """
+    root = min(queries, len(expected)) ** 0.5
+    return {name: float(np.mean(s) - CAUTION * np.std(s - expected) / root) for name, s in scores.items()}
+
+
+def smoothed(scores: np.ndarray) -> np.ndarray:
+    """Average each score with its neighbors along the first axis: of a broad summit the middle, and no lucky spike."""
+    padded = np.concatenate([scores[:1], scores, scores[-1:]])
+    return np.asarray(padded[:-2] + padded[1:-1] + padded[2:]) / 3
 
 
 class Solver(Protocol):
@@ -77,8 +223,7 @@ def check_settings(goal: str, settings: Settings, frozen: bool) -> None:
         raise ValueError(f'frozen_target is for goal="retrieval", and the goal is {goal!r}.')
     if settings.max_cost not in COSTS:
         raise ValueError(f"max_cost is {settings.max_cost!r}: expected None or 'affine'.")
-    _check_penalty(settings.penalty)
-    _check_bank_size(settings.bank.size)
+    _check_numbers(settings.penalty, settings.bank.size)
     if settings.map == "auto":
         options: tuple[str, ...] = () if frozen else ("penalty",)
         what = "a frozen target" if frozen else f"goal {goal!r}"
@@ -95,14 +240,11 @@ def check_settings(goal: str, settings: Settings, frozen: bool) -> None:
             raise ValueError(f"{name} was given, and {what} takes none: leave it out.")
 
 
-def _check_penalty(penalty: float | None) -> None:
+def _check_numbers(penalty: float | None, bank_size: int) -> None:
     if penalty is not None and not (math.isfinite(penalty) and penalty >= 0):
         raise ValueError(f"penalty is {penalty}: expected a finite number of 0 or more.")
-
-
-def _check_bank_size(size: int) -> None:
-    if size < 0 or size % 1 != 0:
-        raise ValueError(f"bank_size is {size}: expected a whole number, 0 for no bank.")
+    if bank_size < 0 or bank_size % 1 != 0:
+        raise ValueError(f"bank_size is {bank_size}: expected a whole number, 0 for no bank.")
 
 
 def check_pairs(pairs: Pairs) -> None:

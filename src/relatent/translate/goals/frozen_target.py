@@ -11,7 +11,7 @@ import numpy as np
 from relatent._linalg import unit_norm
 from relatent.evaluate.retrieval import reciprocal_ranks
 from relatent.steps import Map
-from relatent.translate.goals.choice import Choice, Selection, Settings, Solution, cautious_means, smoothed
+from relatent.translate.goals import Choice, Selection, Settings, Solution, cautious_means, smoothed
 from relatent.translate.likelihood import LikelihoodPath
 from relatent.translate.maps import Affine, fold, orthogonal, ridge, whitened
 from relatent.translate.pairs import NormalizedPairs, Pairs

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from relatent.translate.goals.choice import Choice, Settings, Solution, per_pair
+from relatent.translate.goals import Choice, Settings, Solution, per_pair
 from relatent.translate.maps import MapRule, find_map, fold
 from relatent.translate.pairs import NormalizedPairs, Pairs
 from relatent.translate.ridge import RidgePath, best_penalty
@@ -23,11 +23,6 @@ class MapChoice(Choice):
         return self if self.penalty is None else replace(self, penalty=factor * self.penalty)
 
     @property
-    def shrinks(self) -> bool:
-        """Whether there is a penalty."""
-        return bool(self.penalty)
-
-    @property
     def words(self) -> tuple[str, ...]:
         """The map and its penalty."""
         return (self.normalize, *([] if self.penalty is None else [f"λ={self.penalty:.3g}"]))
@@ -41,8 +36,7 @@ def needs(settings: Settings) -> tuple[bool, bool]:
 
 def choose(pairs: Pairs, settings: Settings) -> MapChoice:
     """Choose the penalty where the map takes one and none is given."""
-    penalty = settings.penalty
-    found = find_map(settings.map)
+    penalty, found = settings.penalty, find_map(settings.map)
     if penalty is None and found.shrinks:
         p = _normalized(pairs, settings.normalize, found)
         penalty = best_penalty(RidgePath.of(p.summary, p.spectrum_x), p)

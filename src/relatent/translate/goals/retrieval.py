@@ -11,9 +11,8 @@ import numpy as np
 from relatent.evaluate.retrieval import reciprocal_ranks
 from relatent.spaces.normalize import UNIT_ROWS
 from relatent.spaces.sample import Sample
-from relatent.translate.goals.choice import Choice, Selection, Settings, Solution, cautious_means, per_pair, smoothed
-from relatent.translate.hubness import BankRows
-from relatent.translate.likelihood import LikelihoodPath, LikelihoodRatio, rotation
+from relatent.translate.goals import Choice, Selection, Settings, Solution, cautious_means, per_pair, smoothed
+from relatent.translate.likelihood import BankRows, LikelihoodPath, LikelihoodRatio, rotation
 from relatent.translate.maps import fold
 from relatent.translate.pairs import MANY, NormalizedPairs, Pairs
 
@@ -44,14 +43,14 @@ class RankingChoice(Choice):
     """What hubs lose, in the bank's mean score."""
     bank: BankRows = field(default_factory=BankRows, compare=False)
 
+    @property
+    def rotates(self) -> bool:
+        """Whether it is the rotation that shrinking everything leaves."""
+        return (self.penalty_x, self.penalty_y) == ROTATION
+
     def stricter(self, factor: float) -> RankingChoice:
         """Multiply both penalties."""
         return replace(self, penalty_x=factor * self.penalty_x, penalty_y=factor * self.penalty_y)
-
-    @property
-    def shrinks(self) -> bool:
-        """Whether there is a penalty to multiply."""
-        return (self.penalty_x, self.penalty_y) != ROTATION
 
     @property
     def words(self) -> tuple[str, ...]:
@@ -59,12 +58,12 @@ class RankingChoice(Choice):
         same = self.penalty_x == self.penalty_y
         strength = f"λ={self.penalty_x:.3g}" + ("" if same else f" and {self.penalty_y:.3g}")
         bank = (f"bank × {self.weight:g}",) if self.weight else ()
-        return (self.normalize, strength if self.shrinks else "rotation", *bank)
+        return (self.normalize, "rotation" if self.rotates else strength, *bank)
 
     @property
     def title(self) -> str:
         """What it is, for people."""
-        return ", ".join([*(["likelihood ratio"] if self.shrinks else []), *self.words])
+        return ", ".join([*([] if self.rotates else ["likelihood ratio"]), *self.words])
 
     def ratio(self, p: NormalizedPairs, pairs: Pairs) -> LikelihoodRatio:
         """Fit to pairs."""

@@ -7,8 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from relatent.spaces.sample import Sample
-from relatent.translate.goals import vectors
-from relatent.translate.goals.choice import Judge, Selection, Settings, Solution
+from relatent.translate.goals import Judge, Selection, Settings, Solution, vectors
 from relatent.translate.goals.vectors import RidgeChoice
 from relatent.translate.goals.vectors import needs as needs
 from relatent.translate.maps import fold, orthogonal
@@ -60,18 +59,15 @@ def choose(pairs: Pairs, settings: Settings) -> BlendChoice:
     assert ridge.selection is not None
     gain = lost_size(*ridge.left_out(pairs.normalized(settings.normalize)))
     choice = BlendChoice(**vars(ridge), gain=gain, share=0.0)
-    trials = [_Trial.of(choice, pairs, rest, rows) for rest, rows in pairs.trials(settings.seed) if _varies(rest)]
+    # Few pairs may leave no two different source rows to learn from.
+    varied = (trial for trial in pairs.trials(settings.seed) if np.any(trial[0].sample.x != trial[0].sample.x[:1]))
+    trials = [_Trial.of(choice, pairs, rest, rows) for rest, rows in varied]
     if settings.judge is None or not trials:
         share, selection = reliable_share(trials, gain), ridge.selection
     else:
         share, selection = judged_share(trials, settings.judge, len(pairs.sample))
     chosen = f"{ridge.selection.chosen}, {share:.0%} orthogonal"
     return replace(choice, share=share, selection=replace(selection, chosen=chosen))
-
-
-def _varies(pairs: Pairs) -> bool:
-    """Return whether there are two different source rows to learn from; few pairs may leave none."""
-    return bool(np.any(pairs.sample.x != pairs.sample.x[:1]))
 
 
 def lost_size(predicted: np.ndarray, y: np.ndarray) -> float:

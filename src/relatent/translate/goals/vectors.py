@@ -10,7 +10,7 @@ import numpy as np
 
 from relatent.spaces.sample import shuffled_rows
 from relatent.steps import Map
-from relatent.translate.goals.choice import Choice, Selection, Settings, Solution, per_pair
+from relatent.translate.goals import Choice, Selection, Settings, Solution, per_pair
 from relatent.translate.kernel import Kernel, Regression, Rows, leave_one_out, regress
 from relatent.translate.maps import Affine, fold
 from relatent.translate.pairs import Frame, NormalizedPairs, Pairs
@@ -41,11 +41,6 @@ class RidgeChoice(Choice):
     def stricter(self, factor: float) -> RidgeChoice:
         """Multiply the penalty."""
         return replace(self, penalty=factor * self.penalty)
-
-    @property
-    def shrinks(self) -> bool:
-        """Whether there is a penalty."""
-        return True
 
     @property
     def words(self) -> tuple[str, ...]:
