@@ -13,8 +13,8 @@ import numpy as np
 
 from relatent._array import Array, array_namespace, as_labels, as_parallel, as_same_space, to_numpy
 from relatent._linalg import row_norms, unit_norm
-from relatent.evaluate.checks import check_varies, scalar
 from relatent.evaluate.interval import Estimate, Report, bootstrap, column, ratio, report, share_of_gain
+from relatent.evaluate.linear import check_varies, scalar
 from relatent.evaluate.neighbors import nearest
 from relatent.evaluate.retrieval import Relevant, query_scores
 
@@ -141,9 +141,7 @@ def task_kept(stitched: Any, own: Any, untranslated: Any, *, seed: int = 0) -> T
     """
     columns = _scores(stitched=stitched, own=own, untranslated=untranslated)
     return TaskKept(
-        stitched=bootstrap(columns[:, 0], seed=seed),
-        own=bootstrap(columns[:, 1], seed=seed),
-        untranslated=bootstrap(columns[:, 2], seed=seed),
+        *(bootstrap(scores, seed=seed) for scores in columns.T),
         kept=bootstrap(columns, ratio(0, 1), seed=seed),
         recovered=gain_recovered(stitched, untranslated, own, seed=seed),
     )

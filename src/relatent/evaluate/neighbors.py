@@ -81,6 +81,18 @@ def nearest(
     return _without_self(found) if exclude_self else found
 
 
+def check_fewer(k: int, n: int) -> int:
+    """Check that k neighbors are fewer than the n rows: of all rows, every two sets of neighbors are equal."""
+    if n < 2:
+        raise ValueError(f"There are {n} rows to search among: expected at least 2. Give more rows.")
+    if k >= n:
+        raise ValueError(
+            f"{k} neighbors were asked for among {n} rows, all of which every query would find: ask for at most "
+            f"{n - 1}, and for far fewer to learn something."
+        )
+    return check_count(k, n, "neighbors")
+
+
 def score_blocks(
     x: Array, gallery: Array, metric: str, bias: np.ndarray | None = None
 ) -> Iterator[tuple[slice, slice, Array]]:
@@ -109,7 +121,7 @@ def _search(metric: str, method: str, pairs: int) -> Callable[[Array, Array, int
             raise ValueError('metric "csls" has no approximate search: use method="exact" or metric="cosine".')
         return _exact_csls
     if method == "approximate" or (method == "auto" and pairs > EXACT_PAIRS and find_spec("faiss")):
-        return lambda x, gallery, k: approximate(x, gallery, k, metric, otherwise=_exact)
+        return lambda x, gallery, k: approximate(x, gallery, k, metric)
     return lambda x, gallery, k: _exact(x, gallery, k, metric)
 
 
@@ -236,10 +248,8 @@ VISITED_SHARE = 0.05
 CHUNK_ROWS = 2**16
 
 
-def approximate(
-    x: Array, gallery: Array, k: int, metric: str, otherwise: Callable[[Array, Array, int, str], Neighbors]
-) -> Neighbors:
-    """Search an inverted file of about 4√m lists; queries whose lists hold fewer than k rows go to ``otherwise``."""
+def approximate(x: Array, gallery: Array, k: int, metric: str) -> Neighbors:
+    """Search an inverted file of about 4√m lists; queries whose lists hold fewer than k rows are searched exactly."""
     x, gallery = to_numpy(x), to_numpy(gallery)
     index = _index(gallery, metric)
     similarities, indices = index.search(_prepared(x, metric), k)
@@ -247,7 +257,7 @@ def approximate(
     similarities = -np.sqrt(np.maximum(similarities, 0)) if metric == "euclidean" else similarities
     short = np.flatnonzero(np.any(indices < 0, axis=1))
     if len(short):
-        exact = otherwise(x[short], gallery, k, metric)
+        exact = _exact(x[short], gallery, k, metric)
         indices[short], similarities[short] = exact.indices, exact.similarities
     return Neighbors(indices, similarities.astype(x.dtype, copy=False))
 
