@@ -45,9 +45,8 @@ class Refused(Exception):  # noqa: N818 (it is an answer, not a fault)
     def response(self) -> Any:
         """Return the answer of Starlette."""
         content = {"error": str(self), "error_type": self.error_type}
-        return needs("starlette.responses", "serve", "answer over HTTP").JSONResponse(
-            content, self.status, self.headers
-        )
+        responses = needs("starlette.responses", "serve", "answer over HTTP")
+        return responses.JSONResponse(content, self.status, self.headers)
 
 
 def bearer(request: Any) -> str:

@@ -140,11 +140,8 @@ def task_kept(stitched: Any, own: Any, untranslated: Any, *, seed: int = 0) -> T
     (0.75, 0.666667)
     """
     columns = _scores(stitched=stitched, own=own, untranslated=untranslated)
-    return TaskKept(
-        *(bootstrap(scores, seed=seed) for scores in columns.T),
-        kept=bootstrap(columns, ratio(0, 1), seed=seed),
-        recovered=gain_recovered(stitched, untranslated, own, seed=seed),
-    )
+    kept, recovered = bootstrap(columns, ratio(0, 1), seed=seed), gain_recovered(stitched, untranslated, own, seed=seed)
+    return TaskKept(*(bootstrap(scores, seed=seed) for scores in columns.T), kept, recovered)
 
 
 def gain_recovered(translated: Any, old: Any, new: Any, *, seed: int = 0) -> Estimate:

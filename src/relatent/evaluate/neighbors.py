@@ -43,13 +43,7 @@ class Neighbors:
 
 
 def nearest(
-    x: Array,
-    gallery: Array,
-    k: int = 10,
-    metric: str = "cosine",
-    *,
-    exclude_self: bool = False,
-    method: str = "auto",
+    x: Array, gallery: Array, k: int = 10, metric: str = "cosine", *, exclude_self: bool = False, method: str = "auto"
 ) -> Neighbors:
     r"""Return the k nearest rows of the gallery for every row of x.
 
@@ -76,9 +70,8 @@ def nearest(
     if exclude_self and n != m:
         raise ValueError(f"x has {n} rows and the gallery {m}: exclude_self expects row i of both to be the same item.")
     k = check_count(k, m - exclude_self, "neighbors")
-    search = _search(metric, method, n * m)
-    found = search(x, gallery, k + exclude_self)
-    return _without_self(found) if exclude_self else found
+    found = _search(metric, method, n * m)(x, gallery, k + exclude_self)
+    return without_own(found, np.arange(n)) if exclude_self else found
 
 
 def check_fewer(k: int, n: int) -> int:
@@ -233,9 +226,9 @@ def _as_index(rows: np.ndarray, gallery: Array) -> Any:
     return rows if isinstance(gallery, np.ndarray) else array_namespace(gallery).asarray(rows, device=gallery.device)
 
 
-def _without_self(found: Neighbors) -> Neighbors:
-    """Drop the query's own row, or the last neighbor where the own row lost a tie."""
-    own = found.indices == np.arange(len(found.indices))[:, None]
+def without_own(found: Neighbors, rows: np.ndarray) -> Neighbors:
+    """Drop the own row of each query, or the last neighbor where the own row lost a tie."""
+    own = found.indices == rows[:, None]
     own[:, -1] |= ~np.any(own, axis=1)
     shape = (len(own), own.shape[1] - 1)
     return Neighbors(found.indices[~own].reshape(shape), found.similarities[~own].reshape(shape))

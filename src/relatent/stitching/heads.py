@@ -160,7 +160,9 @@ def stitch_space(
     read = stitch(None, translator, head)
     readers = {} if truth is None else _readers(source, target, head, read)
     for space, _ in readers.values():  # before anything is written
-        _check_column(space, truth)
+        names = space.schema.names
+        if truth not in names:
+            raise ValueError(f"{space.name or 'The space'} has no column {truth!r}.{suggest(truth, names)}")
     known = Fingerprint(dim=len(head.weight), model=f"scores of {len(head.weight)} classes")
     map_space(read, source, path, known, column=("prediction", head.best), overwrite=overwrite, progress=progress)
     right = {
@@ -183,11 +185,6 @@ def _readers(
     if target is not None:
         readers["own encoder (ceiling)"] = (target, head)
     return readers
-
-
-def _check_column(space: Space, name: str | None) -> None:
-    if name not in space.schema.names:
-        raise ValueError(f"{space.name or 'The space'} has no column {name!r}.{suggest(name, space.schema.names)}")
 
 
 def _right(
