@@ -107,7 +107,7 @@ def by_relations(relation: Callable[[np.ndarray, int], Any]) -> Prepare:
 
     def prepare(x: np.ndarray, y: np.ndarray, settings: Settings) -> View:
         of_x, of_y = relation(x, settings.k), relation(y, settings.k)
-        return lambda order: pairwise.alignment(of_x, of_y[np.ix_(order, order)])
+        return lambda order: pairwise.alignment(of_x, pairwise.permuted(of_y, order))
 
     return prepare
 

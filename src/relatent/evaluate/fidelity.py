@@ -140,8 +140,9 @@ def task_kept(stitched: Any, own: Any, untranslated: Any, *, seed: int = 0) -> T
     (0.75, 0.666667)
     """
     columns = _scores(stitched=stitched, own=own, untranslated=untranslated)
+    translated, ceiling, floor = (bootstrap(scores, seed=seed) for scores in columns.T)
     kept, recovered = bootstrap(columns, ratio(0, 1), seed=seed), gain_recovered(stitched, untranslated, own, seed=seed)
-    return TaskKept(*(bootstrap(scores, seed=seed) for scores in columns.T), kept, recovered)
+    return TaskKept(translated, ceiling, floor, kept, recovered)
 
 
 def gain_recovered(translated: Any, old: Any, new: Any, *, seed: int = 0) -> Estimate:

@@ -130,10 +130,8 @@ def _exact(x: Array, gallery: Array, k: int, metric: str, bias: np.ndarray | Non
 
 
 def _exact_csls(x: Array, gallery: Array, k: int) -> Neighbors:
-    density_x = _density(x, gallery)
-    density_gallery = _density(gallery, x)
-    found = _exact(x, gallery, k, "cosine", bias=-density_gallery / 2)
-    return Neighbors(found.indices, 2 * found.similarities - density_x[:, None])
+    found = _exact(x, gallery, k, "cosine", bias=-_density(gallery, x) / 2)
+    return Neighbors(found.indices, 2 * found.similarities - _density(x, gallery)[:, None])
 
 
 def _density(x: Array, gallery: Array) -> np.ndarray:

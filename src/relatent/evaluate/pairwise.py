@@ -222,6 +222,11 @@ def relative_relation(x: Array, anchors: Array, *, center: bool = True) -> Array
     return unit_norm(cosine(x, anchors))
 
 
+def permuted(relation: Any, order: np.ndarray) -> Any:
+    """Return the relation of the same rows in another order."""
+    return relation[np.ix_(order, order)]
+
+
 def _compared(x: Array, y: Array) -> tuple[Array, Array]:
     x, y = as_parallel(x=x, y=y)
     check_varies(x=x, y=y)

@@ -159,7 +159,11 @@ class RelativeProjection(nn.Module):
         if self.training and self.samples is not None:
             return self._trained()
         if self._is_outdated():
-            _refuse_export(self.anchors)
+            if is_exported(self.anchors):
+                raise RuntimeError(
+                    "The anchors were not embedded since the last training step, and an export cannot do that: "
+                    "call model.eval(), then freeze() on the relative projection, and export again."
+                )
             self.refresh()
         return self.anchors
 
@@ -230,11 +234,3 @@ def _as_vectors(anchors: Tensor | None) -> Tensor:
             "Anchor samples need an encoder that embeds them, and one that gives more axes needs nn.Flatten."
         )
     return anchors
-
-
-def _refuse_export(anchors: Tensor) -> None:
-    if is_exported(anchors):
-        raise RuntimeError(
-            "The anchors were not embedded since the last training step, and an export cannot do that: "
-            "call model.eval(), then freeze() on the relative projection, and export again."
-        )

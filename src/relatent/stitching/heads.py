@@ -13,7 +13,6 @@ from relatent._array import Array, as_matrix, suggest, to_numpy
 from relatent._files import FileError
 from relatent._terminal import Result, render
 from relatent.evaluate.interval import Estimate, bootstrap
-from relatent.spaces.chunks import Chunk
 from relatent.spaces.fingerprint import Fingerprint
 from relatent.spaces.io.checksums import readable
 from relatent.spaces.io.files import AnyPath
@@ -190,15 +189,10 @@ def _readers(
 def _right(
     space: Space, read: Callable[[np.ndarray], Any], head: LinearHead, truth: str, seen: np.ndarray
 ) -> Iterator[np.ndarray]:
-    """Yield per chunk whether each row whose key was not seen is classified correctly, 1 or 0."""
+    """Yield per chunk whether each row whose key (or number) was not seen is classified correctly, 1 or 0."""
     for chunk in space.chunks():
-        rows = np.flatnonzero(~np.isin(_hashes(chunk), seen))
+        keys, numbers = chunk.keys, range(chunk.start, chunk.start + len(chunk))
+        rows = np.flatnonzero(~np.isin(key_hashes(numbers if keys is None else keys.to_pylist()), seen))
         true = chunk.others.column(truth).take(rows).to_pylist()
         found = head.best(np.asarray(read(chunk.vectors[rows]))).tolist() if len(rows) else []
         yield np.asarray([str(a) == str(b) for a, b in zip(found, true, strict=True)], dtype=np.float64)
-
-
-def _hashes(chunk: Chunk) -> np.ndarray:
-    """Return the hashes of the keys, or of the row numbers where there are none."""
-    keys = chunk.keys
-    return key_hashes(range(chunk.start, chunk.start + len(chunk)) if keys is None else keys.to_pylist())

@@ -95,13 +95,10 @@ class StitchingMatrix(Tabular):
         """Return the values of one method, encoders × decoders: NaN where not available, own values on a match."""
         if method not in self.methods:
             raise ValueError(f"There is no method {method!r}.{suggest(method, self.methods)}")
-        of = {(p.encoder, p.decoder): p for p in self.pairs if p.method == method}
-        out = np.full((len(self.encoders), len(self.decoders)), np.nan)
-        for i, encoder in enumerate(self.encoders):
-            for j, decoder in enumerate(self.decoders):
-                value = self.own(decoder, method) if encoder == decoder else of[encoder, decoder].value
-                out[i, j] = np.nan if value is None else value
-        return out
+        of = {(p.encoder, p.decoder): p.value for p in self.pairs if p.method == method}
+        of |= {(decoder, decoder): self.own(decoder, method) for decoder in self.decoders}
+        table = [[of[encoder, decoder] for decoder in self.decoders] for encoder in self.encoders]
+        return np.asarray(table, dtype=np.float64)
 
     def mean(self, method: str) -> float:
         """Average a method over the pairs of different encoders where it is available; NaN if it is nowhere."""
