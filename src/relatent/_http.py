@@ -45,9 +45,8 @@ class Refused(Exception):  # noqa: N818 (it is an answer, not a fault)
     def response(self) -> Any:
         """Return the answer of Starlette."""
         content = {"error": str(self), "error_type": self.error_type}
-        return needs("starlette.responses", "serve", "answer over HTTP").JSONResponse(
-            content, self.status, self.headers
-        )
+        responses = needs("starlette.responses", "serve", "answer over HTTP")
+        return responses.JSONResponse(content, self.status, self.headers)
 
 
 def bearer(request: Any) -> str:
@@ -121,7 +120,6 @@ def _bound(host: str, port: int) -> socket.socket:
         reason = getattr(error, "strerror", None) or "no such port"
         refused = ValueError(f"{host}:{port} cannot be listened on ({reason}).")
         remedy = "Choose another {} from 0 to 65535, or another {}."
-        raise with_remedy(
-            refused, python=remedy.format("port=", "host="), command=remedy.format("--port", "--host")
-        ) from error
+        python, command = remedy.format("port=", "host="), remedy.format("--port", "--host")
+        raise with_remedy(refused, python=python, command=command) from error
     return sock

@@ -17,7 +17,7 @@ from relatent.decide.relevance import Relevance
 from relatent.decide.rule import Cost, Rule
 from relatent.decide.storage import Storage, storage_costs
 from relatent.decide.verdict import Verdict, verdict_of
-from relatent.evaluate.checks import check_fewer
+from relatent.evaluate.neighbors import check_fewer
 from relatent.evaluate.retrieval import maxsim, reciprocal_ranks
 from relatent.spaces.join import Matched, match_keys
 from relatent.spaces.keys import key_hashes

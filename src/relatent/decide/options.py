@@ -9,8 +9,7 @@ import numpy as np
 
 from relatent._array import Array, row_chunks, to_numpy
 from relatent._linalg import unit_norm
-from relatent.evaluate.checks import check_fewer
-from relatent.evaluate.neighbors import nearest
+from relatent.evaluate.neighbors import check_fewer, nearest
 from relatent.evaluate.retrieval import JUDGED, Judgments, Relevant
 
 # Items that reranking takes from the translated search.

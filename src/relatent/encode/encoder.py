@@ -104,8 +104,7 @@ def encode(
     encoder = encoder if isinstance(encoder, Encoder) else function(encoder)
     with progress_bar(len(items), name or encoder.model or "encoding", progress) as advance:
         if cache is None:
-            parts = list(_batches(encoder, items, batch_size, advance))
-            vectors = np.concatenate(parts)
+            vectors = np.concatenate(list(_batches(encoder, items, batch_size, advance)))
         else:
             vectors = _cached(encoder, items, batch_size, Path(cache), advance)
     recorded = encoder.fingerprint(vectors.shape[1])
@@ -140,13 +139,11 @@ def _cached(encoder: Encoder, items: list[Any], size: int, folder: Path, advance
         known = cache.look_up(digests)
         new = {digest: item for digest, item in zip(digests, items, strict=True) if digest not in known}
         advance(len(items) - len(new))
-        names = list(new)
-        done = 0
+        names = iter(new)
         for vectors in _batches(encoder, list(new.values()), size, advance):
-            fresh = dict(zip(names[done : done + len(vectors)], vectors, strict=True))
+            fresh = {next(names): vector for vector in vectors}
             cache.keep(fresh)
             known |= fresh
-            done += len(vectors)
     return np.stack([known[digest] for digest in digests])
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -16,8 +16,8 @@ import numpy as np
 from relatent._array import as_parallel, is_space, random_generator, row_chunks, to_numpy
 from relatent._terminal import Stage, Tabular, render, stages
 from relatent.evaluate import linear, pairwise, shape
-from relatent.evaluate.checks import check_fewer, check_varies
-from relatent.evaluate.linear import Axes, as_moments, principal_axes
+from relatent.evaluate.linear import Axes, as_moments, check_varies, principal_axes
+from relatent.evaluate.neighbors import check_fewer
 from relatent.evaluate.pairwise import sampled
 from relatent.spaces.sample import sample_rows
 
@@ -120,63 +120,43 @@ def by_anchors(x: np.ndarray, y: np.ndarray, settings: Settings) -> View:
     return lambda order: np.sum(relative_x * pairwise.relative_relation(y[order], y[order[anchors]]), axis=1)
 
 
-SIMILAR = "rotation, one scale, offset"
+def linear_measure(score: Callable[[Any], Any], means: str, unchanged_by: str, larger: bool = True) -> Measure:
+    """Return a measure of second moments, which uses all rows."""
+    return Measure(by_moments, score, means, unchanged_by, larger, all_rows=True)
+
+
+SCALED = "rotation, one scale"
+SIMILAR = f"{SCALED}, offset"
+PERMUTED = "permutation, one scale, offset"
 ANY_MAP = "any invertible affine map"
 
 MEASURES: dict[str, Measure] = {
-    "cka": Measure(by_moments, lambda p: linear.cka(p.moments), "1 same shape, 0 uncorrelated", SIMILAR, all_rows=True),
-    "procrustes_angle": Measure(
-        by_moments, lambda p: p.angle, "0 same shape, π/2 = 1.571 uncorrelated", SIMILAR, False, all_rows=True
+    "cka": linear_measure(lambda p: linear.cka(p.moments), "1 same shape, 0 uncorrelated", SIMILAR),
+    "procrustes_angle": linear_measure(lambda p: p.angle, "0 same shape, π/2 = 1.571 uncorrelated", SIMILAR, False),
+    "procrustes_squared": linear_measure(
+        lambda p: 2 - 2 * np.cos(p.angle), "0 same shape, 2 uncorrelated", SIMILAR, False
     ),
-    "procrustes_squared": Measure(
-        by_moments, lambda p: 2 - 2 * np.cos(p.angle), "0 same shape, 2 uncorrelated", SIMILAR, False, all_rows=True
+    "whitened_procrustes": linear_measure(
+        lambda p: shape.whitened_angle(p.ax, p.ay, p.cross), "as procrustes, half whitened", SIMILAR, False
     ),
-    "whitened_procrustes": Measure(
-        by_moments,
-        lambda p: shape.whitened_angle(p.ax, p.ay, p.cross),
-        "as procrustes, half whitened",
-        SIMILAR,
-        False,
-        all_rows=True,
+    "permutation_angle": linear_measure(
+        lambda p: shape.permutation_angle(p.moments), "0 same neurons, reordered", PERMUTED, False
     ),
-    "permutation_angle": Measure(
-        by_moments,
-        lambda p: shape.permutation_angle(p.moments),
-        "0 same neurons, reordered",
-        "permutation, one scale, offset",
-        False,
-        all_rows=True,
+    "cca": linear_measure(lambda p: np.mean(p.canonical[1]), "1 linear map between them, 0 uncorrelated", ANY_MAP),
+    "svcca": linear_measure(lambda p: p.svcca(), "as cca, on 99 % of the variance", SIMILAR),
+    "pwcca": linear_measure(
+        lambda p: linear.weighted(p.ax, *p.canonical), "as cca, weighted by what x uses", f"{ANY_MAP} of y"
     ),
-    "cca": Measure(
-        by_moments,
-        lambda p: np.mean(p.canonical[1]),
-        "1 linear map between them, 0 uncorrelated",
-        ANY_MAP,
-        all_rows=True,
-    ),
-    "svcca": Measure(by_moments, lambda p: p.svcca(), "as cca, on 99 % of the variance", SIMILAR, all_rows=True),
-    "pwcca": Measure(
-        by_moments,
-        lambda p: linear.weighted(p.ax, *p.canonical),
-        "as cca, weighted by what x uses",
-        f"{ANY_MAP} of y",
-        all_rows=True,
-    ),
-    "predictivity": Measure(
-        by_moments,
+    "predictivity": linear_measure(
         lambda p: linear.explained(p.moments.n, p.ax, p.ay, p.cross),
         "1 y linear in x, 0 x tells nothing",
         f"{ANY_MAP} of x",
-        all_rows=True,
     ),
     "kernel_cka": Measure(
         by_relations(lambda x, _: pairwise.gaussian_relation(x)), float, "1 same shape, 0 independent", SIMILAR
     ),
     "rsa": Measure(
-        by_relations(lambda x, _: pairwise.rank_relation(x)),
-        float,
-        "1 same order of all pairs, 0 none",
-        "rotation, one scale",
+        by_relations(lambda x, _: pairwise.rank_relation(x)), float, "1 same order of all pairs, 0 none", SCALED
     ),
     "distance_correlation": Measure(
         by_relations(lambda x, _: pairwise.distance_relation(x)),
@@ -184,14 +164,12 @@ MEASURES: dict[str, Measure] = {
         "1 same distances, 0 independent",
         SIMILAR,
     ),
-    "mutual_knn": Measure(
-        by_relations(pairwise.neighbor_relation), float, "share of common neighbors", "rotation, one scale"
-    ),
+    "mutual_knn": Measure(by_relations(pairwise.neighbor_relation), float, "share of common neighbors", SCALED),
     "cknna": Measure(
-        by_relations(lambda x, k: pairwise.neighbor_relation(x, k, weighted=True)),
+        by_relations(partial(pairwise.neighbor_relation, weighted=True)),
         float,
         "as mutual_knn, weighted by closeness",
-        "rotation, one scale",
+        SCALED,
     ),
     "relative_similarity": Measure(by_anchors, np.mean, "1 same angles to the anchors, 0 none", SIMILAR),
 }

@@ -13,8 +13,8 @@ import numpy as np
 
 from relatent._array import Array, array_namespace, as_labels, as_parallel, as_same_space, to_numpy
 from relatent._linalg import row_norms, unit_norm
-from relatent.evaluate.checks import check_varies, scalar
 from relatent.evaluate.interval import Estimate, Report, bootstrap, column, ratio, report, share_of_gain
+from relatent.evaluate.linear import check_varies, scalar
 from relatent.evaluate.neighbors import nearest
 from relatent.evaluate.retrieval import Relevant, query_scores
 
@@ -140,13 +140,9 @@ def task_kept(stitched: Any, own: Any, untranslated: Any, *, seed: int = 0) -> T
     (0.75, 0.666667)
     """
     columns = _scores(stitched=stitched, own=own, untranslated=untranslated)
-    return TaskKept(
-        stitched=bootstrap(columns[:, 0], seed=seed),
-        own=bootstrap(columns[:, 1], seed=seed),
-        untranslated=bootstrap(columns[:, 2], seed=seed),
-        kept=bootstrap(columns, ratio(0, 1), seed=seed),
-        recovered=gain_recovered(stitched, untranslated, own, seed=seed),
-    )
+    translated, ceiling, floor = (bootstrap(scores, seed=seed) for scores in columns.T)
+    kept, recovered = bootstrap(columns, ratio(0, 1), seed=seed), gain_recovered(stitched, untranslated, own, seed=seed)
+    return TaskKept(translated, ceiling, floor, kept, recovered)
 
 
 def gain_recovered(translated: Any, old: Any, new: Any, *, seed: int = 0) -> Estimate:

@@ -5,17 +5,32 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
-from relatent._array import Array, array_namespace, as_parallel, suggest, to_numpy
+from relatent._array import Array, array_namespace, as_parallel, is_tracked, suggest, to_numpy
 from relatent._linalg import thin_svd
-from relatent.evaluate.checks import check_varies, scalar
 from relatent.summary import Summary, accumulate, centered_chunks
 
 # Directions with less than this share of the largest variance are rounding noise (a share 1e-6 of its spread).
 NOISE = 1e-12
+
+
+def check_varies(**named: Array) -> None:
+    """Check that the rows of each matrix are not all the same."""
+    for name, x in named.items():
+        # Two different rows decide it; only a space that starts with equal rows is read to the end.
+        if not any(bool(array_namespace(x).any(rows != x[:1, :])) for rows in (x[:2, :], x)):
+            raise ValueError(
+                f"{name} has {x.shape[0]} equal rows: expected vectors that differ from each other. "
+                "Check the encoder that made them."
+            )
+
+
+def scalar(value: Array) -> float:
+    """Return a measure as a float; where torch tracks it, as the 0-d tensor that gradients flow through."""
+    return cast(float, value) if is_tracked(value) else float(value)
 
 
 def as_moments(x: Any, y: Any = None, *, wide: bool = True) -> Summary:

@@ -43,13 +43,7 @@ class Neighbors:
 
 
 def nearest(
-    x: Array,
-    gallery: Array,
-    k: int = 10,
-    metric: str = "cosine",
-    *,
-    exclude_self: bool = False,
-    method: str = "auto",
+    x: Array, gallery: Array, k: int = 10, metric: str = "cosine", *, exclude_self: bool = False, method: str = "auto"
 ) -> Neighbors:
     r"""Return the k nearest rows of the gallery for every row of x.
 
@@ -76,9 +70,20 @@ def nearest(
     if exclude_self and n != m:
         raise ValueError(f"x has {n} rows and the gallery {m}: exclude_self expects row i of both to be the same item.")
     k = check_count(k, m - exclude_self, "neighbors")
-    search = _search(metric, method, n * m)
-    found = search(x, gallery, k + exclude_self)
-    return _without_self(found) if exclude_self else found
+    found = _search(metric, method, n * m)(x, gallery, k + exclude_self)
+    return without_own(found, np.arange(n)) if exclude_self else found
+
+
+def check_fewer(k: int, n: int) -> int:
+    """Check that k neighbors are fewer than the n rows: of all rows, every two sets of neighbors are equal."""
+    if n < 2:
+        raise ValueError(f"There are {n} rows to search among: expected at least 2. Give more rows.")
+    if k >= n:
+        raise ValueError(
+            f"{k} neighbors were asked for among {n} rows, all of which every query would find: ask for at most "
+            f"{n - 1}, and for far fewer to learn something."
+        )
+    return check_count(k, n, "neighbors")
 
 
 def score_blocks(
@@ -109,7 +114,7 @@ def _search(metric: str, method: str, pairs: int) -> Callable[[Array, Array, int
             raise ValueError('metric "csls" has no approximate search: use method="exact" or metric="cosine".')
         return _exact_csls
     if method == "approximate" or (method == "auto" and pairs > EXACT_PAIRS and find_spec("faiss")):
-        return lambda x, gallery, k: approximate(x, gallery, k, metric, otherwise=_exact)
+        return lambda x, gallery, k: approximate(x, gallery, k, metric)
     return lambda x, gallery, k: _exact(x, gallery, k, metric)
 
 
@@ -125,10 +130,8 @@ def _exact(x: Array, gallery: Array, k: int, metric: str, bias: np.ndarray | Non
 
 
 def _exact_csls(x: Array, gallery: Array, k: int) -> Neighbors:
-    density_x = _density(x, gallery)
-    density_gallery = _density(gallery, x)
-    found = _exact(x, gallery, k, "cosine", bias=-density_gallery / 2)
-    return Neighbors(found.indices, 2 * found.similarities - density_x[:, None])
+    found = _exact(x, gallery, k, "cosine", bias=-_density(gallery, x) / 2)
+    return Neighbors(found.indices, 2 * found.similarities - _density(x, gallery)[:, None])
 
 
 def _density(x: Array, gallery: Array) -> np.ndarray:
@@ -221,9 +224,9 @@ def _as_index(rows: np.ndarray, gallery: Array) -> Any:
     return rows if isinstance(gallery, np.ndarray) else array_namespace(gallery).asarray(rows, device=gallery.device)
 
 
-def _without_self(found: Neighbors) -> Neighbors:
-    """Drop the query's own row, or the last neighbor where the own row lost a tie."""
-    own = found.indices == np.arange(len(found.indices))[:, None]
+def without_own(found: Neighbors, rows: np.ndarray) -> Neighbors:
+    """Drop the own row of each query, or the last neighbor where the own row lost a tie."""
+    own = found.indices == rows[:, None]
     own[:, -1] |= ~np.any(own, axis=1)
     shape = (len(own), own.shape[1] - 1)
     return Neighbors(found.indices[~own].reshape(shape), found.similarities[~own].reshape(shape))
@@ -236,10 +239,8 @@ VISITED_SHARE = 0.05
 CHUNK_ROWS = 2**16
 
 
-def approximate(
-    x: Array, gallery: Array, k: int, metric: str, otherwise: Callable[[Array, Array, int, str], Neighbors]
-) -> Neighbors:
-    """Search an inverted file of about 4√m lists; queries whose lists hold fewer than k rows go to ``otherwise``."""
+def approximate(x: Array, gallery: Array, k: int, metric: str) -> Neighbors:
+    """Search an inverted file of about 4√m lists; queries whose lists hold fewer than k rows are searched exactly."""
     x, gallery = to_numpy(x), to_numpy(gallery)
     index = _index(gallery, metric)
     similarities, indices = index.search(_prepared(x, metric), k)
@@ -247,7 +248,7 @@ def approximate(
     similarities = -np.sqrt(np.maximum(similarities, 0)) if metric == "euclidean" else similarities
     short = np.flatnonzero(np.any(indices < 0, axis=1))
     if len(short):
-        exact = otherwise(x[short], gallery, k, metric)
+        exact = _exact(x[short], gallery, k, metric)
         indices[short], similarities[short] = exact.indices, exact.similarities
     return Neighbors(indices, similarities.astype(x.dtype, copy=False))
 

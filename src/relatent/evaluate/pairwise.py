@@ -13,8 +13,8 @@ import numpy as np
 
 from relatent._array import Array, array_namespace, as_parallel, suggest, take_rows, to_numpy
 from relatent._linalg import unit_norm
-from relatent.evaluate.checks import check_fewer, check_varies, scalar
-from relatent.evaluate.neighbors import nearest
+from relatent.evaluate.linear import check_varies, scalar
+from relatent.evaluate.neighbors import check_fewer, nearest
 from relatent.project.similarity import cosine, euclidean
 from relatent.spaces.normalize import centered
 from relatent.spaces.sample import sample_rows

@@ -10,9 +10,9 @@ import numpy as np
 
 from relatent._array import Array, as_parallel, as_same_space, check_same_width, row_chunks, suggest, to_numpy
 from relatent._linalg import unit_norm
-from relatent.evaluate.checks import check_fewer, check_varies
 from relatent.evaluate.interval import Report, column, report
-from relatent.evaluate.neighbors import nearest, score_blocks
+from relatent.evaluate.linear import check_varies
+from relatent.evaluate.neighbors import check_fewer, nearest, score_blocks
 
 if TYPE_CHECKING:
     from relatent.spaces.multi_vectors import MultiVectors
@@ -216,8 +216,7 @@ def top1(x: Array, y: Array, metric: str = "cosine", relevant: Relevant | None =
     >>> top1(np.eye(3), np.eye(3)[[0, 2, 1]])
     0.333...
     """
-    found, judged = _found(x, y, 1, metric, relevant)
-    return float(np.mean(judged.grades_of(found) > 0))
+    return precision(x, y, 1, metric, relevant)
 
 
 def mean_rank(x: Array, y: Array, metric: str = "cosine") -> float:

@@ -92,10 +92,8 @@ def rescaled(model: Any, layer: str | None, alpha: float, *, axis: int | None = 
         handle = model.register_forward_pre_hook(lambda _, inputs: (_rescaled(inputs[0], alpha, axis), *inputs[1:]))
     else:
         handle = _named(model, layer).register_forward_hook(lambda _, __, output: _rescaled(output, alpha, axis))
-    try:
+    with handle:
         yield model
-    finally:
-        handle.remove()
 
 
 @dataclass(frozen=True)

@@ -237,13 +237,10 @@ def _into(scene: Scene, fit: Fit, start: dict[str, np.ndarray]) -> dict[str, Pan
 
 def _relative(scene: Scene, fit: Fit) -> dict[str, Panel]:
     """Draw similarities to the anchors by the principal axes of the target's: no translator is needed."""
-    relative = {name: _similarities(x, fit.anchors) for name, x in scene.vectors.items()}
+    vectors, projection = scene.vectors, RelativeProjection()
+    relative = {name: np.asarray(projection.fit(x[fit.anchors]).transform(x)) for name, x in vectors.items()}
     plane = Plane.fit(relative[scene.target])
     return {name: Panel(scene.planes[name](x), plane(relative[name])) for name, x in scene.vectors.items()}
-
-
-def _similarities(x: np.ndarray, anchors: np.ndarray) -> np.ndarray:
-    return np.asarray(RelativeProjection().fit(x[anchors]).transform(x))
 
 
 def _umap(scene: Scene, fit: Fit) -> dict[str, Panel]:

@@ -14,7 +14,7 @@ from sklearn.base import clone
 from relatent._array import suggest
 from relatent._linalg import Plane, unit_norm
 from relatent.anchors import uniform
-from relatent.evaluate import nearest
+from relatent.evaluate.neighbors import nearest, without_own
 from relatent.spaces import Space, key_hashes
 from relatent.spaces.join import common_rows
 from relatent.spaces.sample import shuffled_rows
@@ -168,26 +168,18 @@ def _fit(scene: Scene, held_out: HeldOut, anchors: np.ndarray, translators: dict
     target = scene.vectors[scene.target]
     translated = {name: np.asarray(t.transform(scene.vectors[name])) for name, t in translators.items()}
     error = {name: 1 - np.sum(unit_norm(rows) * unit_norm(target), axis=1) for name, rows in translated.items()}
-    after = {name: neighbors_of(rows, target, held_out.rows) for name, rows in translated.items()}
-    score = {
-        name: Score(
-            float(1 - np.mean(error[name][scene.held_out])),
-            held_out.before[name],
-            _shared(after[name], held_out.target),
-        )
-        for name in translated
-    }
+    score = {}
+    for name, rows in translated.items():
+        after = _shared(neighbors_of(rows, target, held_out.rows), held_out.target)
+        score[name] = Score(float(1 - np.mean(error[name][scene.held_out])), held_out.before[name], after)
     return Fit(anchors, translated, error, score)
 
 
 def neighbors_of(queries: np.ndarray, gallery: np.ndarray, rows: Any) -> np.ndarray:
     """Return the nearest items of the gallery for some rows of the queries, without the items themselves."""
     rows = np.asarray(rows)
-    k = min(NEIGHBORS, len(gallery) - 1)
-    found = nearest(queries[rows], gallery, k + 1).indices
-    own = found == rows[:, None]
-    own[:, -1] |= ~own.any(axis=1)  # where the item is not found, the last neighbor is dropped
-    return np.asarray(found[~own].reshape(len(rows), k))
+    found = nearest(queries[rows], gallery, min(NEIGHBORS + 1, len(gallery)))
+    return without_own(found, rows).indices
 
 
 def _shared(found: np.ndarray, own: np.ndarray) -> float:

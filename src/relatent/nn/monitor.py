@@ -131,13 +131,9 @@ class LatentMonitor:
     ) -> None:
         if every_n_steps is not None and every_n_steps < 1:
             raise ValueError(f"every_n_steps is {every_n_steps}: expected at least 1, or None for epochs only.")
-        self.samples = samples
-        self.reference = reference
-        self.layer = layer
-        self.anchor_rows = anchor_rows
-        self.every_n_steps = every_n_steps
-        self.batch_size = batch_size
-        self.prefix = prefix
+        self.samples, self.reference = samples, reference
+        self.layer, self.anchor_rows = layer, anchor_rows
+        self.every_n_steps, self.batch_size, self.prefix = every_n_steps, batch_size, prefix
 
     def on_train_batch_end(self, trainer: Any, pl_module: Any, *_: Any) -> None:
         """Log every ``every_n_steps`` steps."""
@@ -179,12 +175,9 @@ def captured(model: Any, samples: Tensor, *, layer: str | None = None, batch_siz
         return _as_rows(model(samples))
     seen: list[Tensor] = []
     observed = model if layer is None else submodule(model, layer)
-    with in_mode(model, lambda _: False), torch.no_grad():
-        handle = observed.register_forward_hook(lambda _module, _given, output: seen.append(_as_rows(output)))
-        try:
-            return torch.cat([_one_pass(model, batch, seen) for batch in torch.split(samples, batch_size)])
-        finally:
-            handle.remove()
+    handle = observed.register_forward_hook(lambda _module, _given, output: seen.append(_as_rows(output)))
+    with handle, in_mode(model, lambda _: False), torch.no_grad():
+        return torch.cat([_one_pass(model, batch, seen) for batch in torch.split(samples, batch_size)])
 
 
 def _one_pass(model: nn.Module, batch: Tensor, seen: list[Tensor]) -> Tensor:

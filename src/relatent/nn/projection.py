@@ -92,11 +92,8 @@ class RelativeProjection(nn.Module):
                 "by number: encoder=lambda rows: model(samples)[rows]."
             )
         resolve(similarity)
-        self.similarity = similarity
-        self.momentum = momentum
-        self.anchor_grad = anchor_grad
-        self.normalize = normalize
-        self.output = output
+        self.similarity, self.normalize, self.output = similarity, normalize, output
+        self.momentum, self.anchor_grad = momentum, anchor_grad
         self._hold(encoder, anchors if encoder is not None else None)
         given = anchors is not None and encoder is None
         vectors = _as_vectors(anchors).detach().clone() if given else torch.empty(0, 0)
@@ -108,7 +105,9 @@ class RelativeProjection(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """Return the similarity of each row to every anchor."""
         anchors = self._current_anchors()
-        _check_fits(x, anchors)
+        check_batch(x)
+        check_one_device(x=x, anchors=anchors)
+        check_same_width(x=x, anchors=anchors)
         return in_single_at_least(self._project, x, anchors)
 
     def refresh(self) -> Self:
@@ -116,8 +115,13 @@ class RelativeProjection(nn.Module):
 
         Call it when the encoder was changed otherwise than by training through this layer.
         """
-        if self._encoder is not None:
-            _warn_training(self._encoder)
+        if self._encoder is not None and normalizes_by_batch(self._encoder):
+            warnings.warn(
+                "The anchors are embedded for evaluation and the encoder is in training mode, where batch "
+                "normalization makes vectors depend on their batch: call encoder.eval() first, or the two will not "
+                "match.",
+                stacklevel=2,
+            )
         self._embed_and_hold()
         return self
 
@@ -154,7 +158,11 @@ class RelativeProjection(nn.Module):
         if self.training and self.samples is not None:
             return self._trained()
         if self._is_outdated():
-            _refuse_export(self.anchors)
+            if is_exported(self.anchors):
+                raise RuntimeError(
+                    "The anchors were not embedded since the last training step, and an export cannot do that: "
+                    "call model.eval(), then freeze() on the relative projection, and export again."
+                )
             self.refresh()
         return self.anchors
 
@@ -218,7 +226,6 @@ def _check_options(
 
 
 def _as_vectors(anchors: Tensor | None) -> Tensor:
-    """Check anchor vectors."""
     if not isinstance(anchors, Tensor) or anchors.ndim != 2 or not anchors.is_floating_point():
         given = f"shape {tuple(anchors.shape)} and dtype {anchors.dtype}" if isinstance(anchors, Tensor) else "no shape"
         raise ValueError(
@@ -226,26 +233,3 @@ def _as_vectors(anchors: Tensor | None) -> Tensor:
             "Anchor samples need an encoder that embeds them, and one that gives more axes needs nn.Flatten."
         )
     return anchors
-
-
-def _check_fits(x: Tensor, anchors: Tensor) -> None:
-    check_batch(x)
-    check_one_device(x=x, anchors=anchors)
-    check_same_width(x=x, anchors=anchors)
-
-
-def _warn_training(encoder: Encoder) -> None:
-    if normalizes_by_batch(encoder):
-        warnings.warn(
-            "The anchors are embedded for evaluation and the encoder is in training mode, where batch normalization "
-            "makes vectors depend on their batch: call encoder.eval() first, or the two will not match.",
-            stacklevel=3,
-        )
-
-
-def _refuse_export(anchors: Tensor) -> None:
-    if is_exported(anchors):
-        raise RuntimeError(
-            "The anchors were not embedded since the last training step, and an export cannot do that: "
-            "call model.eval(), then freeze() on the relative projection, and export again."
-        )

@@ -1,30 +1,33 @@
-"""Stitch an encoder, a translator and a decoder that were never trained together into one model."""
+"""Stitch an encoder, a translator and a decoder that were never trained together into one model.
+
+Their roles and widths are checked before the model runs.
+"""
 
 from __future__ import annotations
 
 import sys
+import warnings
 from collections.abc import Callable
 from contextlib import nullcontext
+from importlib import import_module
 from typing import Any, TypeVar, cast
 
+import array_api_compat as compat
+import numpy as np
+from sklearn.base import BaseEstimator
+from sklearn.exceptions import NotFittedError
 from sklearn.utils.metaestimators import available_if
+from sklearn.utils.validation import check_is_fitted
 
-from relatent._array import Array
+from relatent._array import Array, to_numpy
+from relatent.project import RelativeDecoder, RelativeEncoder, RelativeProjection, RelativeTranslator
 from relatent.spaces.space import Space
-from relatent.stitching.roles import (
-    ANSWERS,
-    TRANSLATORS,
-    as_numpy,
-    check_labels,
-    check_roles,
-    check_widths,
-    is_module,
-    warn_training,
-    width_in,
-    width_out,
-)
-from relatent.translate import Translator
+from relatent.translate import Hub, Translator
 
+TRANSLATORS = (Translator, RelativeTranslator, RelativeProjection, RelativeEncoder, RelativeDecoder)
+ANSWERS = ("predict", "predict_proba", "decision_function")
+ORDER = "The order is stitch(encoder, translator, decoder)."
+SHOWN = 5
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -71,9 +74,7 @@ def stitch(encoder: Any, translator: Any, decoder: Any) -> Any:
         check_widths("encoder", width_out(encoder), "translator", width_in(translator))
         check_widths("translator", width_out(translator), "decoder", width_in(decoder))
     if is_module(encoder) and is_module(decoder):
-        from relatent.stitching.modules import as_module
-
-        return as_module(encoder, translator, decoder)
+        return _modules().as_module(encoder, translator, decoder)
     return StitchedModel(encoder, translator, decoder)
 
 
@@ -131,10 +132,8 @@ def stitch_at(
     >>> model(torch.randn(5, 8)).shape
     torch.Size([5, 3])
     """
-    from relatent.stitching.modules import CutNetwork
-
     fitted = Translator("stitching") if translator is None else translator
-    network = CutNetwork(front, front_layer, back, back_layer)
+    network = _modules().CutNetwork(front, front_layer, back, back_layer)
     return network.fit(samples, fitted, rows=rows, batch_size=batch_size, seed=seed)
 
 
@@ -151,9 +150,7 @@ class StitchedModel:
     """
 
     def __init__(self, encoder: Any, translator: Any, decoder: Any) -> None:
-        self.encoder = encoder
-        self.translator = translator
-        self.decoder = decoder
+        self.encoder, self.translator, self.decoder = encoder, translator, decoder
 
     def vectors(self, samples: Any) -> Array:
         """Return the input of the decoder: encoded and translated samples."""
@@ -173,10 +170,8 @@ class StitchedModel:
         x = self.vectors(samples)
         if not is_module(self.decoder):
             return self.decoder(x) if callable(self.decoder) else self.decoder.predict(x)
-        from relatent.stitching.modules import as_input
-
         warn_training("decoder", self.decoder)
-        return getattr(self.decoder, "decode", self.decoder)(as_input(x, self.decoder))
+        return getattr(self.decoder, "decode", self.decoder)(_modules().as_input(x, self.decoder))
 
     @_if_decoder_has("predict")
     def predict(self, samples: Any) -> Any:
@@ -221,19 +216,15 @@ class StitchedModel:
         if encoder is None:
             return samples
         if is_module(encoder):
-            from relatent.stitching.modules import as_input
-
             warn_training("encoder", encoder)
-            samples = as_input(samples, encoder)
+            samples = _modules().as_input(samples, encoder)
         encode = getattr(encoder, "encode", encoder if callable(encoder) else getattr(encoder, "transform", None))
         return encode(samples)  # type: ignore[misc]  # check_roles has ensured one of the three
 
     def _translated(self, x: Any) -> Any:
         t = self.translator
         if is_module(t):
-            from relatent.stitching.modules import as_input
-
-            return t(as_input(x, t))
+            return t(_modules().as_input(x, t))
         if isinstance(t, TRANSLATORS):
             out = t.transform(x)
             return out.vectors if isinstance(out, Space) else out
@@ -246,7 +237,145 @@ def _check_width(giver: str, x: Any, reader: str, part: Any) -> None:
     check_widths(giver, given, reader, width_in(part))
 
 
+def _modules() -> Any:
+    """Import what needs torch."""
+    return import_module("relatent.stitching.modules")
+
+
 def without_graph() -> Any:
     """Return a context in which torch, if it is loaded, records no gradients."""
     torch = sys.modules.get("torch")
     return nullcontext() if torch is None else torch.no_grad()
+
+
+def is_module(part: Any) -> bool:
+    """Return whether something is a torch module, without importing torch."""
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(part, torch.nn.Module)
+
+
+def as_numpy(x: Any) -> Any:
+    """Return arrays of other libraries as NumPy arrays, without gradient; other objects are returned unchanged."""
+    return to_numpy(x) if compat.is_array_api_obj(x) and not isinstance(x, np.ndarray) else x
+
+
+def check_roles(encoder: Any, translator: Any, decoder: Any) -> None:
+    """Raise for parts that cannot play their role, and for unfitted parts."""
+    _check_encoder(encoder)
+    _check_translator(translator)
+    _check_decoder(decoder)
+    for role, part in (("encoder", encoder), ("translator", translator), ("decoder", decoder)):
+        _check_fitted(role, part)
+    if getattr(translator, "target_map_", None) is not None:
+        raise ValueError(
+            'The translator has goal="retrieval", whose output is not in the target\'s space: expected a translator '
+            'for a decoder. Fit Translator("stitching") on the same anchors.'
+        )
+
+
+def _check_encoder(part: Any) -> None:
+    answers = any(hasattr(part, name) for name in ANSWERS) and not hasattr(part, "transform")
+    able = hasattr(part, "encode") or hasattr(part, "transform") or callable(part)
+    if part is not None and (not able or answers or isinstance(part, (type, Hub, *TRANSLATORS))):
+        raise TypeError(
+            f"The encoder is {_described(part)}: expected a function, a torch module, or an object with encode or "
+            f"transform. {ORDER} If the samples are vectors already, the encoder is None."
+        )
+
+
+def _check_translator(part: Any) -> None:
+    if isinstance(part, Hub):
+        raise TypeError(
+            "The translator is a Hub of many spaces: expected a translator from one space to another. Give "
+            "functools.partial(hub.translate, source=…, target=…)."
+        )
+    other_role = hasattr(part, "encode") or any(hasattr(part, name) for name in ANSWERS)
+    able = hasattr(part, "transform") or (callable(part) and not other_role)
+    if part is not None and (not able or isinstance(part, type)):
+        raise TypeError(
+            f"The translator is {_described(part)}: expected a fitted translator, a function of vectors, or None. "
+            f"{ORDER}"
+        )
+
+
+def _check_decoder(part: Any) -> None:
+    able = callable(part) or any(hasattr(part, name) for name in ANSWERS)
+    if not able or isinstance(part, (type, Hub, *TRANSLATORS)):
+        raise TypeError(
+            f"The decoder is {_described(part)}: expected a fitted scikit-learn estimator, a torch module or "
+            f"a function of vectors. {ORDER}"
+        )
+
+
+def _check_fitted(role: str, part: Any) -> None:
+    if not isinstance(part, BaseEstimator):
+        return
+    try:
+        check_is_fitted(part)
+    except NotFittedError as error:
+        raise NotFittedError(f"The {role}, {_described(part)}, is not fitted yet: call its fit first.") from error
+
+
+def width_in(part: Any) -> int | None:
+    """Return the number of coordinates that a part reads, None if it is unknown."""
+    found = getattr(part, "n_features_in_", getattr(part, "dims_in", None))
+    if is_module(part):
+        found = _modules().edge_width(part, first=True)
+    return None if found is None else int(found)
+
+
+def width_out(part: Any) -> int | None:
+    """Return the number of coordinates that a part returns, None if it is unknown."""
+    if isinstance(part, TRANSLATORS):
+        return int(part._n_features_out)
+    found = getattr(part, "width", None) if hasattr(part, "dims_in") else None
+    if is_module(part):
+        found = _modules().edge_width(part, first=False)
+    return None if found is None else int(found)
+
+
+def check_widths(giver: str, given: int | None, reader: str, read: int | None) -> None:
+    """Check that one part returns as many coordinates as the next reads, if both are known."""
+    if given is None or read is None or given == read:
+        return
+    advice = "Give a decoder that was trained on what the translator gives."
+    if reader == "translator":
+        advice = "Give a translator that was fitted from the vectors of this encoder."
+    elif giver != "translator":
+        advice = "Fit a translator from this encoder to the decoder's own."
+    raise ValueError(
+        f"{given} coordinates come from the {giver} and the {reader} reads {read}: expected the same. {advice}"
+    )
+
+
+def check_labels(y: Any, classes: Any) -> None:
+    """Raise for labels that a decoder cannot predict, since no translation would make them right."""
+    known = set(to_numpy(classes).tolist())
+    labels = to_numpy(y)
+    if labels.ndim != 1:
+        return
+    unknown = [label for label in labels.tolist() if label not in known]
+    if not unknown:
+        return
+    names = sorted(set(unknown), key=str)
+    shown = ", ".join(map(repr, names[:SHOWN])) + (", …" if len(names) > SHOWN else "")
+    raise ValueError(
+        f"y holds {len(names)} labels that the decoder does not know ({shown}), in {len(unknown)} of {len(labels)} "
+        f"rows: it knows {', '.join(map(repr, sorted(known, key=str)[:SHOWN]))}{', …' if len(known) > SHOWN else ''}. "
+        "Name the labels as its classes_ are named, or leave those rows out."
+    )
+
+
+def warn_training(role: str, part: Any) -> None:
+    """Warn if the output of a torch module is random, or depends on the batch, because it is in training mode."""
+    if is_module(part) and part.training and _modules().mode_matters(part):
+        warnings.warn(
+            f"The {role} is in training mode, so its dropout or batch statistics are active: call {role}.eval().",
+            stacklevel=4,
+        )
+
+
+def _described(part: Any) -> str:
+    if isinstance(part, type):
+        return f"the class {part.__name__} itself"
+    return "None" if part is None else f"a {type(part).__name__}"

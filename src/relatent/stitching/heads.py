@@ -13,7 +13,6 @@ from relatent._array import Array, as_matrix, suggest, to_numpy
 from relatent._files import FileError, readable
 from relatent._terminal import Result, render
 from relatent.evaluate.interval import Estimate, bootstrap
-from relatent.spaces.chunks import Chunk
 from relatent.spaces.fingerprint import Fingerprint
 from relatent.spaces.io.files import AnyPath
 from relatent.spaces.io.mapping import map_space
@@ -159,7 +158,9 @@ def stitch_space(
     read = stitch(None, translator, head)
     readers = {} if truth is None else _readers(source, target, head, read)
     for space, _ in readers.values():  # before anything is written
-        _check_column(space, truth)
+        names = space.schema.names
+        if truth not in names:
+            raise ValueError(f"{space.name or 'The space'} has no column {truth!r}.{suggest(truth, names)}")
     known = Fingerprint(dim=len(head.weight), model=f"scores of {len(head.weight)} classes")
     map_space(read, source, path, known, column=("prediction", head.best), overwrite=overwrite, progress=progress)
     right = {
@@ -184,23 +185,13 @@ def _readers(
     return readers
 
 
-def _check_column(space: Space, name: str | None) -> None:
-    if name not in space.schema.names:
-        raise ValueError(f"{space.name or 'The space'} has no column {name!r}.{suggest(name, space.schema.names)}")
-
-
 def _right(
     space: Space, read: Callable[[np.ndarray], Any], head: LinearHead, truth: str, seen: np.ndarray
 ) -> Iterator[np.ndarray]:
-    """Yield per chunk whether each row whose key was not seen is classified correctly, 1 or 0."""
+    """Yield per chunk whether each row whose key (or number) was not seen is classified correctly, 1 or 0."""
     for chunk in space.chunks():
-        rows = np.flatnonzero(~np.isin(_hashes(chunk), seen))
+        keys, numbers = chunk.keys, range(chunk.start, chunk.start + len(chunk))
+        rows = np.flatnonzero(~np.isin(key_hashes(numbers if keys is None else keys.to_pylist()), seen))
         true = chunk.others.column(truth).take(rows).to_pylist()
         found = head.best(np.asarray(read(chunk.vectors[rows]))).tolist() if len(rows) else []
         yield np.asarray([str(a) == str(b) for a, b in zip(found, true, strict=True)], dtype=np.float64)
-
-
-def _hashes(chunk: Chunk) -> np.ndarray:
-    """Return the hashes of the keys, or of the row numbers where there are none."""
-    keys = chunk.keys
-    return key_hashes(range(chunk.start, chunk.start + len(chunk)) if keys is None else keys.to_pylist())

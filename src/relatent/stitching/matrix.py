@@ -10,14 +10,13 @@ from typing import Any
 import numpy as np
 from sklearn.base import clone
 
-from relatent._array import Array, as_matrix, check_count, random_generator, suggest, to_numpy
+from relatent._array import as_matrix, check_count, random_generator, suggest, to_numpy
 from relatent._terminal import progress_bar
 from relatent.project import RelativeProjection, RelativeTranslator
 from relatent.spaces.join import align
 from relatent.spaces.space import Space
-from relatent.stitching.compose import stitch, without_graph
+from relatent.stitching.compose import stitch, width_in, without_graph
 from relatent.stitching.result import StitchedPair, StitchingMatrix
-from relatent.stitching.roles import width_in
 from relatent.translate import Translator
 from relatent.translate.maps import MAPS
 
@@ -188,11 +187,11 @@ class _Stitcher:
 def _encoded(spaces: Mapping[str, Any], samples: Any, n: int, advance: Callable[[int], None]) -> dict[str, np.ndarray]:
     vectors = {}
     for name, space in _in_one_order(spaces).items():
-        if not _is_array(space):
+        if not (hasattr(space, "shape") or isinstance(space, list | tuple)):
             if samples is None:
                 raise ValueError(f"{name} is an encoder and there is nothing to encode: give samples.")
             with without_graph():
-                space = stitch(space, None, _unchanged)(samples)
+                space = stitch(space, None, lambda x: x)(samples)
         x = to_numpy(as_matrix(space, name))
         if len(x) != n:
             raise ValueError(f"{name} has {len(x)} rows and there are {n} labels: expected one label per row.")
@@ -213,14 +212,6 @@ def _in_one_order(spaces: Mapping[str, Any]) -> dict[str, Any]:
             f"spaces: expected all, since labels and row numbers follow {first}. Leave those rows out with subset."
         )
     return {**spaces, **vectors}
-
-
-def _unchanged(x: Array) -> Array:
-    return x
-
-
-def _is_array(space: Any) -> bool:
-    return hasattr(space, "shape") or isinstance(space, list | tuple)
 
 
 def _answer(model: Any, x: np.ndarray, truth: np.ndarray) -> np.ndarray:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from typing import Any, Self
+from typing import Any, Self, cast
 from warnings import warn
 
 import numpy as np
@@ -17,7 +16,7 @@ from relatent._array import to_numpy
 from relatent.nn.forward import in_mode
 from relatent.nn.monitor import submodule
 from relatent.project import RelativeProjection
-from relatent.stitching.roles import TRANSLATORS, is_module, warn_training
+from relatent.stitching.compose import TRANSLATORS, is_module, warn_training
 
 Samples = Tensor | Mapping[str, Tensor]
 # Layers whose output in training mode differs from that in evaluation.
@@ -35,8 +34,7 @@ class FunctionLayer(nn.Module):
 
     def __init__(self, function: Callable[[Any], Any], module: nn.Module | None = None) -> None:
         super().__init__()
-        self.function = function
-        self.module = module
+        self.function, self.module = function, module
 
     def forward(self, x: Any) -> Any:
         """Call the function."""
@@ -177,7 +175,7 @@ class CutNetwork(nn.Module):
         def hook(_module: nn.Module, _inputs: Any, output: Any) -> Any:
             return _with_first(output, replace(_first(output)))
 
-        with _hook(submodule(self.back, self.back_layer), hook):
+        with submodule(self.back, self.back_layer).register_forward_hook(hook):
             return call(self.back, samples)
 
     def _pairs(self, batch: Samples, share: float, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
@@ -208,11 +206,11 @@ def passing(network: nn.Module, layer: str, samples: Samples) -> Tensor:
     def stop(_module: nn.Module, _inputs: Any, output: Any) -> None:
         raise _ReachedError(_first(output))
 
-    with _hook(submodule(network, layer), stop):
+    with submodule(network, layer).register_forward_hook(stop):
         try:
             call(network, samples)
         except _ReachedError as reached:
-            return reached.activations
+            return cast(Tensor, reached.args[0])
     raise ValueError(f"The samples do not pass through the layer {layer!r}: name one that they pass through.")
 
 
@@ -259,18 +257,7 @@ def resized(given: Tensor, like: Tensor) -> Tensor:
 
 
 class _ReachedError(Exception):
-    def __init__(self, activations: Tensor) -> None:
-        super().__init__()
-        self.activations = activations
-
-
-@contextmanager
-def _hook(module: nn.Module, function: Callable[..., Any]) -> Iterator[None]:
-    handle = module.register_forward_hook(function)
-    try:
-        yield
-    finally:
-        handle.remove()
+    """Carries the activations out of a network."""
 
 
 def _batches(samples: Samples, size: int) -> Iterator[Samples]:

@@ -95,13 +95,10 @@ class StitchingMatrix(Tabular):
         """Return the values of one method, encoders × decoders: NaN where not available, own values on a match."""
         if method not in self.methods:
             raise ValueError(f"There is no method {method!r}.{suggest(method, self.methods)}")
-        of = {(p.encoder, p.decoder): p for p in self.pairs if p.method == method}
-        out = np.full((len(self.encoders), len(self.decoders)), np.nan)
-        for i, encoder in enumerate(self.encoders):
-            for j, decoder in enumerate(self.decoders):
-                value = self.own(decoder, method) if encoder == decoder else of[encoder, decoder].value
-                out[i, j] = np.nan if value is None else value
-        return out
+        of = {(p.encoder, p.decoder): p.value for p in self.pairs if p.method == method}
+        of |= {(decoder, decoder): self.own(decoder, method) for decoder in self.decoders}
+        table = [[of[encoder, decoder] for decoder in self.decoders] for encoder in self.encoders]
+        return np.asarray(table, dtype=np.float64)
 
     def mean(self, method: str) -> float:
         """Average a method over the pairs of different encoders where it is available; NaN if it is nowhere."""
@@ -149,7 +146,10 @@ class StitchingMatrix(Tabular):
         """Return the header, a line per pair of different encoder and decoder, and their means."""
         columns = self._columns()
         apart = [(e, d) for e in self.encoders for d in self.decoders if e != d]
-        values = [[self._shown(e, d, *key) for key in columns.values()] for e, d in apart]
+        values = [
+            [self.own(d, method) if own else self[e, d, method].value for method, own in columns.values()]
+            for e, d in apart
+        ]
         means = [_mean(list(column)) for column in zip(*values, strict=True)]
         return [
             ["encoder", "decoder", *columns],
@@ -170,9 +170,6 @@ class StitchingMatrix(Tabular):
                 columns[f"own, {method}"] = (method, True)
             columns[method] = (method, False)
         return columns
-
-    def _shown(self, encoder: str, decoder: str, method: str, own: bool) -> float | None:
-        return self.own(decoder, method) if own else self[encoder, decoder, method].value
 
     def _apart(self, method: str) -> list[StitchedPair]:
         return [p for p in self.pairs if p.method == method and p.encoder != p.decoder]
@@ -217,14 +214,16 @@ def draw(matrix: StitchingMatrix, title: str | None = None) -> np.ndarray:
         ax.set_visible(False)
     bar = figure.colorbar(colors, ax=axes.tolist(), shrink=0.75, pad=0.015, aspect=26)
     bar.outline.set_visible(False)
-    figure.supxlabel(_legend(matrix), x=0.99, ha="right", fontsize=8, color=GREY)  # constrained layout keeps it free
+    legend = f"framed: on its own encoder, the ceiling. {matrix.n_anchors} anchors, {matrix.n_test:,} test rows."
+    figure.supxlabel(legend, x=0.99, ha="right", fontsize=8, color=GREY)  # constrained layout keeps it free
     return np.asarray(axes[: len(tables)])
 
 
 def _square(ax: Any, matrix: StitchingMatrix, method: str, values: np.ndarray, colors: Any) -> None:
+    from matplotlib.colors import to_rgba
     from matplotlib.patches import Rectangle
 
-    rgba = np.where(np.isnan(values)[..., None], _rgba(MISSING), colors.to_rgba(values))
+    rgba = np.where(np.isnan(values)[..., None], to_rgba(MISSING), colors.to_rgba(values))
     ax.imshow(rgba, aspect="auto")
     mean = matrix.mean(method)
     words = method.replace("_", " ")
@@ -259,12 +258,6 @@ def _colors(values: np.ndarray, larger_is_better: bool) -> Any:
     return ScalarMappable(norm, LinearSegmentedColormap.from_list("stitching", shades))
 
 
-def _rgba(color: str) -> np.ndarray:
-    from matplotlib.colors import to_rgba
-
-    return np.asarray(to_rgba(color))
-
-
 def _wrapped(names: tuple[str, ...]) -> list[str]:
     return [fill(name, 16) for name in names]
 
@@ -275,7 +268,3 @@ def _short(value: float) -> str:
         return f"{value:.3g}"
     digits = f"{value:.2f}" if value >= 0.1 else f"{value:#.2g}"
     return digits.removeprefix("0")
-
-
-def _legend(matrix: StitchingMatrix) -> str:
-    return f"framed: on its own encoder, the ceiling. {matrix.n_anchors} anchors, {matrix.n_test:,} test rows."
