@@ -32,21 +32,14 @@ class Meaning:
 
 
 OPTIONS: dict[Option, Meaning] = {
-    "stay": Meaning(
-        "stay (old model, old index)",
-        "Stay with the old model and its index.",
-        "nothing",
-    ),
+    "stay": Meaning("stay (old model, old index)", "Stay with the old model and its index.", "nothing"),
     "untranslated": Meaning(
         "untranslated (new queries, old index)",
         "Search the old index with queries of the new model as they are.",
         "models of equal dimension",
     ),
     "translate": Meaning(
-        "translate",
-        "Translate the old vectors. Nothing has to be embedded again.",
-        "a translator",
-        go=True,
+        "translate", "Translate the old vectors. Nothing has to be embedded again.", "a translator", go=True
     ),
     "rerank": Meaning(
         "rerank (top {candidates}, ranked by new model)",
@@ -54,11 +47,7 @@ OPTIONS: dict[Option, Meaning] = {
         "a translator, and the texts of the candidates of each query or their new vectors",
         go=True,
     ),
-    "re-embed": Meaning(
-        "re-embed (ceiling)",
-        "Embed everything with the new model.",
-        "the texts of all items",
-    ),
+    "re-embed": Meaning("re-embed (ceiling)", "Embed everything with the new model.", "the texts of all items"),
 }
 # Queries whose candidates are ranked at a time: their vectors have to fit in memory.
 BLOCK_QUERIES = 128
