@@ -93,12 +93,8 @@ def _pairs(a: np.ndarray) -> tuple[int, int, float]:
 
 def _coverage(x: Array, anchors: Array) -> Coverage:
     distance = 1 - nearest(x, anchors, 1).similarities[:, 0].astype(np.float64)
-    return Coverage(
-        float(np.mean(distance)),
-        float(np.median(distance)),
-        float(np.max(distance)),
-        float(np.mean(distance > UNCOVERED)),
-    )
+    figures = np.mean(distance), np.median(distance), np.max(distance), np.mean(distance > UNCOVERED)
+    return Coverage(*map(float, figures))
 
 
 def _recommendations(
