@@ -7,16 +7,6 @@ from relatent.cli import judging, migrate, monitor, services, spaces, translator
 from relatent.cli.frame import ERROR, NO_GO, NO_VERDICT, OK, USAGE, app
 
 __all__ = [
-    "ERROR",
-    "NO_GO",
-    "NO_VERDICT",
-    "OK",
-    "USAGE",
-    "app",
-    "judging",
-    "migrate",
-    "monitor",
-    "services",
-    "spaces",
-    "translators",
+    *("ERROR", "NO_GO", "NO_VERDICT", "OK", "USAGE", "app"),
+    *("judging", "migrate", "monitor", "services", "spaces", "translators"),
 ]

@@ -82,8 +82,6 @@ def group(name: str, about: str) -> typer.Typer:
     return made
 
 
-Json = Annotated[bool, Option("--json", help="Print the result as JSON.")]
-Quiet = Annotated[bool, Option("--quiet", "-q", help="Print nothing but errors.")]
 Verbose = Annotated[
     bool, Option("--verbose", "-v", help="Show progress, requests (serve), and the traceback of an error.")
 ]
@@ -92,8 +90,8 @@ MaxMemory = Annotated[
     int | None, Option("--max-memory", help="Bytes that a file may ask for at once.", show_default=False)
 ]
 SWITCHES: dict[str, tuple[Any, Any]] = {
-    "json_": (Json, False),
-    "quiet": (Quiet, False),
+    "json_": (Annotated[bool, Option("--json", help="Print the result as JSON.")], False),
+    "quiet": (Annotated[bool, Option("--quiet", "-q", help="Print nothing but errors.")], False),
     "verbose": (Verbose, False),
     "no_verify": (NoVerify, False),
     "max_memory": (MaxMemory, None),

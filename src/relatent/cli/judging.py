@@ -31,14 +31,10 @@ def evaluate(
     margin: opt.Margin = 0.01,
     min_overlap: opt.MinOverlap = None,
     rerank: Annotated[int, Option("--rerank", help="Candidates that reranking ranks, per query.")] = 200,
-    reembed_rows: Annotated[
-        int | None, Option("--reembed-rows", help="Rows that re-embedding would encode, to weigh its cost.")
-    ] = None,
+    reembed_rows: Annotated[int | None, Option("--reembed-rows", help="Rows to re-embed, to weigh its cost.")] = None,
     reembedding: opt.Reembedding,
     quantize: opt.Quantize = None,
-    truncate: Annotated[
-        str | None, Option("--truncate", help="Numbers of first coordinates to try, such as 256,128.")
-    ] = None,
+    truncate: Annotated[str | None, Option("--truncate", help="First coordinates to keep, such as 256,128.")] = None,
     max_rows: opt.MaxRows = 10_000,
     seed: opt.Seed = 0,
     packed: opt.Packed = False,
@@ -133,7 +129,7 @@ def report(
     spaces: opt.Pair,
     out: Annotated[list[str], Option("--out", "-o", help=opt.OUT)],
     more: Annotated[
-        list[str] | None, Argument(metavar="MORE", help="Further spaces of the same items, for the similarity matrix.")
+        list[str] | None, Argument(metavar="MORE", help="Further spaces of the same items to compare.")
     ] = None,
     translator: opt.SomeTranslator = None,
     goal: opt.Goal = "vectors",
@@ -194,10 +190,10 @@ def report(
 def thresholds(
     spaces: opt.Pair,
     threshold: Annotated[
-        list[float] | None, Option("--threshold", help="A threshold in SOURCE; repeat for several.")
+        list[float] | None, Option("--threshold", help="A threshold in SOURCE; repeat for more.")
     ] = None,
     purpose: Annotated[
-        str, Option("--for", help="link (every two items), dedup or cache (an item and its nearest).")
+        str, Option("--for", help="link (every two items), dedup or cache (item and nearest).")
     ] = "link",
     relevant: opt.Relevant = None,
     max_rows: opt.MaxRows = 5_000,

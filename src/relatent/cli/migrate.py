@@ -34,16 +34,12 @@ Only finish drops what was served before.
 step = partial(command, group=group("migrate", ABOUT))
 
 StoreUrl = Annotated[str, Argument(metavar="STORE", help="The store: a URL, or a path to a .faiss or .lance.")]
-WorkFolder = Annotated[
-    Path | None, Option("--work", help="Folder to record progress in; default: .relatent/NAME-HASH.")
-]
+WorkFolder = Annotated[Path | None, Option("--work", help="Folder for progress; default: .relatent/NAME-HASH.")]
 Dtype = Annotated[
     str | None,
-    Option("--dtype", help="float32, float16, int8, uint8 or bit, where the store has it; default: as before."),
+    Option("--dtype", help="float32, float16, int8, uint8, bit, if the store has it; default: as before."),
 ]
-Metric = Annotated[
-    str | None, Option("--metric", help="cosine, inner or l2; default: what the translator was made for.")
-]
+Metric = Annotated[str | None, Option("--metric", help="cosine, inner or l2; default: that of the translator.")]
 
 
 @step
@@ -51,9 +47,7 @@ def plan(
     *,
     translator: opt.TranslatorFile,
     store: StoreUrl,
-    source: Annotated[
-        str | None, Argument(metavar="SOURCE", help="Vectors of held-out items in the source space.")
-    ] = None,
+    source: Annotated[str | None, Argument(metavar="SOURCE", help="Held-out items in the source space.")] = None,
     target: opt.SomeTarget = None,
     relevant: opt.Relevant = None,
     min_overlap: opt.MinOverlap = None,
@@ -115,12 +109,8 @@ def apply(
     metric: Metric = None,
     max_rate: Annotated[float | None, Option("--max-rate", help="Rows per second at most, to spare the store.")] = None,
     shard_rows: Annotated[int, Option("--shard-rows", help="Rows after which progress is recorded.")] = 50_000,
-    max_passes: Annotated[
-        int, Option("--max-passes", help="How often to read the source again for changes, at most.")
-    ] = 5,
-    skip_unreadable: Annotated[
-        bool, Option("--skip-unreadable", help="Skip, name and count rows that cannot be read.")
-    ] = False,
+    max_passes: Annotated[int, Option("--max-passes", help="Times to read the source again for changes, at most.")] = 5,
+    skip_unreadable: Annotated[bool, Option("--skip-unreadable", help="Skip, name and count unreadable rows.")] = False,
     workers: opt.Workers,
     accept: opt.Accept = False,
     progress: bool | None = None,
@@ -173,9 +163,7 @@ def verify(
     *,
     store: StoreUrl,
     work: WorkFolder = None,
-    queries: Annotated[
-        str | None, Option("--queries", metavar="SPACE", help="Vectors of the target's model to search with.")
-    ] = None,
+    queries: Annotated[str | None, Option("--queries", metavar="SPACE", help="Vectors of the target's model.")] = None,
     shards: Annotated[int, Option("--shards", help="Shards to compare row by row.")] = 8,
     max_rows: opt.MaxRows = 100,
     k: opt.K = 10,

@@ -38,9 +38,7 @@ TranslatorFile = Annotated[
 ]
 SourceSpace = Annotated[str, Argument(metavar="SOURCE", help="Vectors to translate: a file, folder, glob or store.")]
 TargetSpace = Annotated[str, Argument(metavar="TARGET", help="Vectors of the same items in the other space.")]
-SomeTarget = Annotated[
-    str | None, Argument(metavar="TARGET", help="Vectors of some of these items in the other space.")
-]
+SomeTarget = Annotated[str | None, Argument(metavar="TARGET", help="Vectors of some items in the other space.")]
 AnySpace = Annotated[str, Argument(metavar="SPACE", help="Vectors: a file, folder, glob or store.")]
 
 OUT = "File or folder to write; the suffix tells the format."
@@ -50,24 +48,18 @@ Overwrite = Annotated[bool, Option("--overwrite", help="Replace files that exist
 Force = Annotated[bool, Option("--force", help="Continue although a check failed.")]
 ReportPaths = Annotated[
     list[str] | None,
-    Option("--report", metavar="FILE", help="Write a report too: .html, .md or .json; repeat for several."),
+    Option("--report", metavar="FILE", help="Write a report too: .html, .md or .json; repeat for more."),
 ]
 
 Vector = Annotated[str | None, Option("--vector", metavar="COLUMN", help="Column of the vectors.")]
 Key = Annotated[str | None, Option("--key", metavar="COLUMN", help="Column of the keys.")]
 TargetVector = Annotated[
-    str | None, Option("--target-vector", metavar="COLUMN", help="Column of TARGET's vectors, if it differs.")
+    str | None, Option("--target-vector", metavar="COLUMN", help="TARGET's vectors, if it differs.")
 ]
-TargetKey = Annotated[
-    str | None, Option("--target-key", metavar="COLUMN", help="Column of TARGET's keys, if it differs.")
-]
-Label = Annotated[
-    str | None, Option("--label", metavar="COLUMN", help="Column of labels: to stratify, color or score by.")
-]
+TargetKey = Annotated[str | None, Option("--target-key", metavar="COLUMN", help="TARGET's keys, if it differs.")]
+Label = Annotated[str | None, Option("--label", metavar="COLUMN", help="Labels to stratify, color or score by.")]
 Text = Annotated[str | None, Option("--text", metavar="COLUMN", help="Column of the texts, to encode or to show.")]
-Count = Annotated[
-    str | None, Option("--count", metavar="COLUMN", help="Column that tells how often an item is requested.")
-]
+Count = Annotated[str | None, Option("--count", metavar="COLUMN", help="How often an item is requested.")]
 Slices = Annotated[str | None, Option("--slices", metavar="COLUMN", help="Column to report per value of.")]
 ByRow = Annotated[bool, Option("--by-row", help="Pair rows by their order and ignore keys.")]
 Packed = Annotated[bool, Option("--packed", help="SOURCE holds bytes of eight one-bit coordinates each.")]
@@ -79,9 +71,7 @@ MaxRows = Annotated[int, Option("--max-rows", help="Rows to use at most.")]
 MaxPairs = Annotated[int, Option("--max-pairs", help="Pairs to fit on at most.")]
 
 Goal = Annotated[str, Option("--goal", help="What to fit for: vectors, retrieval or stitching.")]
-Normalize = Annotated[
-    str, Option("--normalize", help="Normalization: none, center, iso, standard, whiten, l2, center+l2.")
-]
+Normalize = Annotated[str, Option("--normalize", help="none, center, iso, standard, whiten, l2 or center+l2.")]
 UnitNorm = Annotated[bool, Option("--unit-norm", help="Scale the vectors to unit norm.")]
 Side = Annotated[
     str,
@@ -97,27 +87,21 @@ SomeTranslator = Annotated[
     Path | None,
     Option("--translator", metavar="FILE", callback=translator_path, help="A translator; without it, one is fitted."),
 ]
-Accept = Annotated[bool, Option("--accept", help="Accept a space that looks like another model's.")]
-Quantize = Annotated[
-    str | None, Option("--quantize", help="Store int8, uint8 or binary codes; evaluate takes a,b,c and float16.")
-]
+Accept = Annotated[bool, Option("--accept", help="Accept a space that seems to be another model's.")]
+Quantize = Annotated[str | None, Option("--quantize", help="int8, uint8 or binary; evaluate takes a,b,c and float16.")]
 Relevant = Annotated[
     Path | None,
-    Option("--relevant", metavar="FILE", help="Judged pairs: a table of two keys and perhaps a grade, or qrels."),
+    Option("--relevant", metavar="FILE", help="Judged pairs: two keys and perhaps a grade each, or qrels."),
 ]
 MinOverlap = Annotated[
     float | None, Option("--min-overlap", help="Without --relevant: GO if overlap@k is surely at least this.")
 ]
 Margin = Annotated[float, Option("--margin", help="How much worse than today (nDCG@k, recall) is acceptable.")]
-Model = Annotated[
-    str | None, Option("--model", help="A model: a folder, a file, or a name on a hub or at the upstream.")
-]
+Model = Annotated[str | None, Option("--model", help="A model: folder, file, or name on a hub or at the upstream.")]
 Name = Annotated[str | None, Option("--name", help="Name of the model to record and to answer by.")]
 Port = Annotated[int, Option("--port", help="Port to listen on; 0 takes a free one.")]
 
-RowsPerSecond = Annotated[
-    float | None, Option("--rows-per-second", help="Speed of the target's model, to price re-embedding.")
-]
+RowsPerSecond = Annotated[float | None, Option("--rows-per-second", help="Speed of the target's model, for the cost.")]
 PricePerMillion = Annotated[
     float | None, Option("--price-per-million", help="Price of embedding a million rows with the target's model.")
 ]

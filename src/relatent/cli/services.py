@@ -16,7 +16,7 @@ from relatent.cli.frame import Done, command
 def serve(
     translator: opt.TranslatorFile,
     upstream: Annotated[
-        str | None, Option("--upstream", help="URL of an OpenAI-compatible embedder of the source, …/v1.")
+        str | None, Option("--upstream", help="OpenAI-compatible embedder of the source, …/v1.")
     ] = None,
     model: opt.Model = None,
     side: opt.Side = "source",

@@ -10,6 +10,8 @@ from typer import Argument, Option
 from relatent.cli import options as opt
 from relatent.cli.frame import Answer, Done, command
 
+KINDS = "sentence-transformer, transformer, onnx, static, vision-transformer, timm, torchvision, clip-text, clip-image"
+
 
 @command
 def info(
@@ -39,9 +41,7 @@ def compare(
     spaces: opt.Pair,
     k: opt.K = 10,
     max_rows: opt.MaxRows = 5_000,
-    permutations: Annotated[
-        int, Option("--permutations", help="Shuffled pairings; no p-value falls below 1 / (1 + N).")
-    ] = 20,
+    permutations: Annotated[int, Option("--permutations", help="Shuffled pairings; every p-value ≥ 1 / (1 + N).")] = 20,
     seed: opt.Seed = 0,
     report: opt.Report,
     progress: bool | None = None,
@@ -70,14 +70,7 @@ def encode(
     items: Annotated[Path, Argument(metavar="ITEMS", help="Texts (.txt, .csv, .jsonl, …) or a folder of images.")],
     to: opt.Out,
     model: opt.Model,
-    kind: Annotated[
-        str,
-        Option(
-            "--kind",
-            help="sentence-transformer, transformer, onnx, static, vision-transformer, timm, torchvision, clip-text "
-            "or clip-image.",
-        ),
-    ] = "sentence-transformer",
+    kind: Annotated[str, Option("--kind", help=KINDS)] = "sentence-transformer",
     text: opt.Text = None,
     key: opt.Key = None,
     pooling: Annotated[str | None, Option("--pooling", help="mean, cls, max or last.")] = None,
@@ -171,9 +164,7 @@ def project(
     anchors: opt.Anchors,
     similarity: Annotated[str, Option("--similarity", help="cosine, euclidean, angular, …")] = "cosine",
     normalize: opt.Normalize = "center",
-    normalize_output: Annotated[
-        str, Option("--normalize-output", help="Normalization of the new rows: none, l2 or layer.")
-    ] = "none",
+    normalize_output: Annotated[str, Option("--normalize-output", help="Of the new rows: none, l2 or layer.")] = "none",
     progress: bool | None = None,
 ) -> Done:
     """Write each vector as its similarities to anchors.

@@ -20,11 +20,9 @@ def fit(
     map_: Annotated[str, Option("--map", help="auto, or a map by name: orthogonal, ridge, …")] = "auto",
     normalize: opt.Normalize = "iso",
     frozen_target: Annotated[
-        bool, Option("--frozen-target", help="For retrieval in an index that is not modified.")
+        bool, Option("--frozen-target", help="For retrieval in an index that stays as is.")
     ] = False,
-    max_cost: Annotated[
-        str | None, Option("--max-cost", help="affine excludes kernel maps, which are slower and keep anchors.")
-    ] = None,
+    max_cost: Annotated[str | None, Option("--max-cost", help="affine: no kernel maps (slower, keep anchors).")] = None,
     held_out: Annotated[float, Option("--held-out", help="Share of keys kept for evaluate.")] = 0.2,
     max_pairs: opt.MaxPairs = 1_000_000,
     anchors: opt.Anchors = None,
