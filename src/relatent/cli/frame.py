@@ -82,19 +82,15 @@ def group(name: str, about: str) -> typer.Typer:
     return made
 
 
-Verbose = Annotated[
-    bool, Option("--verbose", "-v", help="Show progress, requests (serve), and the traceback of an error.")
-]
-NoVerify = Annotated[bool, Option("--no-verify", help="Do not verify the checksums of files that are read.")]
-MaxMemory = Annotated[
-    int | None, Option("--max-memory", help="Bytes that a file may ask for at once.", show_default=False)
-]
 SWITCHES: dict[str, tuple[Any, Any]] = {
     "json_": (Annotated[bool, Option("--json", help="Print the result as JSON.")], False),
     "quiet": (Annotated[bool, Option("--quiet", "-q", help="Print nothing but errors.")], False),
-    "verbose": (Verbose, False),
-    "no_verify": (NoVerify, False),
-    "max_memory": (MaxMemory, None),
+    "verbose": (
+        Annotated[bool, Option("--verbose", "-v", help="Show progress, requests (serve), tracebacks.")],
+        False,
+    ),
+    "no_verify": (Annotated[bool, Option("--no-verify", help="Do not verify the checksums of files.")], False),
+    "max_memory": (Annotated[int | None, Option("--max-memory", help="Bytes that a file may ask for at once.")], None),
 }
 
 # What a person can do something about. Anything else is a bug and keeps its traceback.

@@ -72,13 +72,12 @@ def evaluate(
                 "Items of several vectors have scores only: leave out --report, --relevant, --min-overlap."
             )
         return Answer(evaluate_items(fitted, source, target, accept=accept), code=NO_VERDICT)
+    shared: dict[str, Any] = {"role": role, "slices": slices, "seed": seed, "progress": progress}
     verdict = evaluate_spaces(
         fitted,
         source,
         target,
-        role=cast(Any, role),
         relevant=opt.judged(relevant),
-        slices=slices,
         k=k,
         candidates=rerank,
         max_rows=max_rows,
@@ -86,22 +85,9 @@ def evaluate(
         cost=_cost(reembed_rows, reembedding),
         stored=storages(_listed(quantize), [_count(part) for part in _listed(truncate)]),
         accept=accept,
-        seed=seed,
-        progress=progress,
+        **shared,
     )
-    reports = report.write(
-        lambda words: make_report(
-            fitted,
-            source,
-            target,
-            verdict=verdict,
-            role=cast(Any, role),
-            slices=slices,
-            seed=seed,
-            command=words,
-            progress=progress,
-        )
-    )
+    reports = report.write(lambda words: make_report(fitted, source, target, verdict=verdict, command=words, **shared))
     return Answer(verdict, reports=reports, code=EXIT_CODES[verdict.decision.verdict])
 
 
@@ -212,14 +198,8 @@ def thresholds(
     from relatent import thresholds
     from relatent.decide.threshold import THRESHOLDS
 
-    return thresholds(
-        *spaces.pair(),
-        threshold or THRESHOLDS,
-        purpose=purpose,
-        same=opt.judged(relevant),
-        max_rows=max_rows,
-        seed=seed,
-    )
+    old, same = threshold or THRESHOLDS, opt.judged(relevant)
+    return thresholds(*spaces.pair(), old, purpose=purpose, same=same, max_rows=max_rows, seed=seed)
 
 
 @command

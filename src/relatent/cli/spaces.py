@@ -142,16 +142,9 @@ def anchors(
 
     source, target = spaces.read(), spaces.read_target()
     if target is not None:
+        price = {"rows_per_second": rows_per_second, "price_per_million": price_per_million}
         planned = plan_anchors(
-            source,
-            target,
-            to.out,
-            n,
-            goal=cast(Any, goal),
-            rows_per_second=rows_per_second,
-            price_per_million=price_per_million,
-            overwrite=to.overwrite,
-            seed=seed,
+            source, target, to.out, n, goal=cast(Any, goal), overwrite=to.overwrite, seed=seed, **price
         )
         return Answer(planned, to.out)
     return write_anchors(source, to.out, n, strategy, column=label or count, seed=seed, overwrite=to.overwrite)

@@ -120,7 +120,8 @@ def score_options(
         found["untranslated"] = _found(untranslated, own, k)[0]
     wanted: Relevant = found["re-embed"] if relevant is None else relevant
     judged = Judgments.of(wanted, n, items)
-    by_option = {option: _score(judged, found[option], relevant is None) for option in OPTIONS if option in found}
+    scores = [JUDGED["recall"]] if relevant is None else list(JUDGED.values())
+    by_option = {o: np.stack([score(judged, found[o]) for score in scores], axis=1) for o in OPTIONS if o in found}
     measures = ("overlap",) if relevant is None else tuple(JUDGED)
     return OptionScores(by_option, measures, k, items, candidates, itself)
 
@@ -133,11 +134,6 @@ def score_search(
     wanted: Relevant = _found(truth, own, k)[0] if relevant is None else relevant
     judged = Judgments.of(wanted, len(found), items)
     return judged.recall(found) if relevant is None else judged.ndcg(found)
-
-
-def _score(judged: Judgments, found: np.ndarray, overlap: bool) -> np.ndarray:
-    measures = ("recall",) if overlap else tuple(JUDGED)
-    return np.stack([JUDGED[measure](judged, found) for measure in measures], axis=1)
 
 
 def _found(search: Search, own: np.ndarray | None, k: int) -> tuple[np.ndarray, np.ndarray | None]:

@@ -1,4 +1,4 @@
-"""Drift: whether new batches still look like the space that a translator was fitted on."""
+"""Drift: whether new batches still resemble the space that a translator was fitted on."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ MIN_ROWS = 100
 
 @dataclass(frozen=True)
 class DriftReport(Result):
-    """What a batch looks like beside the space that a translator was fitted on.
+    """How a batch compares with the space that a translator was fitted on.
 
     ``shift`` is how far the mean moved, in standard deviations, less what chance gives; ``spread`` how far the
     variances changed, in the same way. ``cosine`` is that of translated vectors to true ones, where these were given,
