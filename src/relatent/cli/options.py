@@ -54,12 +54,14 @@ ReportPaths = Annotated[
 Vector = Annotated[str | None, Option("--vector", metavar="COLUMN", help="Column of the vectors.")]
 Key = Annotated[str | None, Option("--key", metavar="COLUMN", help="Column of the keys.")]
 TargetVector = Annotated[
-    str | None, Option("--target-vector", metavar="COLUMN", help="TARGET's vectors, if it differs.")
+    str | None, Option("--target-vector", metavar="COLUMN", help="Column of TARGET's vectors, if it differs.")
 ]
-TargetKey = Annotated[str | None, Option("--target-key", metavar="COLUMN", help="TARGET's keys, if it differs.")]
-Label = Annotated[str | None, Option("--label", metavar="COLUMN", help="Labels to stratify, color or score by.")]
+TargetKey = Annotated[
+    str | None, Option("--target-key", metavar="COLUMN", help="Column of TARGET's keys, if it differs.")
+]
+Label = Annotated[str | None, Option("--label", metavar="COLUMN", help="Column to stratify, color or score by.")]
 Text = Annotated[str | None, Option("--text", metavar="COLUMN", help="Column of the texts, to encode or to show.")]
-Count = Annotated[str | None, Option("--count", metavar="COLUMN", help="How often an item is requested.")]
+Count = Annotated[str | None, Option("--count", metavar="COLUMN", help="Column of how often an item is requested.")]
 Slices = Annotated[str | None, Option("--slices", metavar="COLUMN", help="Column to report per value of.")]
 ByRow = Annotated[bool, Option("--by-row", help="Pair rows by their order and ignore keys.")]
 Packed = Annotated[bool, Option("--packed", help="SOURCE holds bytes of eight one-bit coordinates each.")]

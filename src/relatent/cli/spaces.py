@@ -10,7 +10,7 @@ from typer import Argument, Option
 from relatent.cli import options as opt
 from relatent.cli.frame import Answer, Done, command
 
-KINDS = "sentence-transformer, transformer, onnx, static, vision-transformer, timm, torchvision, clip-text, clip-image"
+KIND = "sentence-transformer, transformer, onnx, static, vision-transformer, timm, torchvision, clip-text, clip-image."
 
 
 @command
@@ -70,7 +70,7 @@ def encode(
     items: Annotated[Path, Argument(metavar="ITEMS", help="Texts (.txt, .csv, .jsonl, …) or a folder of images.")],
     to: opt.Out,
     model: opt.Model,
-    kind: Annotated[str, Option("--kind", help=KINDS)] = "sentence-transformer",
+    kind: Annotated[str, Option("--kind", help=KIND)] = "sentence-transformer",
     text: opt.Text = None,
     key: opt.Key = None,
     pooling: Annotated[str | None, Option("--pooling", help="mean, cls, max or last.")] = None,
@@ -157,7 +157,9 @@ def project(
     anchors: opt.Anchors,
     similarity: Annotated[str, Option("--similarity", help="cosine, euclidean, angular, …")] = "cosine",
     normalize: opt.Normalize = "center",
-    normalize_output: Annotated[str, Option("--normalize-output", help="Of the new rows: none, l2 or layer.")] = "none",
+    normalize_output: Annotated[
+        str, Option("--normalize-output", help="Normalize new rows: none, l2 or layer.")
+    ] = "none",
     progress: bool | None = None,
 ) -> Done:
     """Write each vector as its similarities to anchors.
