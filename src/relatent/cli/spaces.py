@@ -158,7 +158,7 @@ def project(
     similarity: Annotated[str, Option("--similarity", help="cosine, euclidean, angular, …")] = "cosine",
     normalize: opt.Normalize = "center",
     normalize_output: Annotated[
-        str, Option("--normalize-output", help="Normalize new rows: none, l2 or layer.")
+        str, Option("--normalize-output", help="Normalization of the new rows: none, l2 or layer.")
     ] = "none",
     progress: bool | None = None,
 ) -> Done:

@@ -81,10 +81,9 @@ def evaluate_spaces(
         storage = None
         if stored:
             stage("storing the index smaller")
-            kept = {"translate": searches["translate"], "re-embed": searches["reembed"]}
-            storage = storage_costs(
-                kept, stored, truth=searches["reembed"], own=own, relevant=task.relevant, k=k, seed=seed
-            )
+            truth = searches["reembed"]
+            kept = {"translate": searches["translate"], "re-embed": truth}
+            storage = storage_costs(kept, stored, truth=truth, own=own, relevant=task.relevant, k=k, seed=seed)
         stage("drawing intervals")
         name = f"the {k} nearest under the new model" if relevant is None else relevant.name
         keys = task.matched.keys[task.queries]

@@ -72,9 +72,8 @@ def check_drift(
         why = match.reason if not match else unknown
         return _logged(DriftReport("another space" if not match else "too few", why, len(batch)), log)
     if len(batch) < MIN_ROWS:
-        return _logged(
-            DriftReport("too few", f"{len(batch)} rows tell little: give at least {MIN_ROWS}", len(batch)), log
-        )
+        why = f"{len(batch)} rows tell little: give at least {MIN_ROWS}"
+        return _logged(DriftReport("too few", why, len(batch)), log)
     shift, spread = drift(*probes)  # type: ignore[arg-type]
     kept = None if truth is None else _cosine(translator, batch, truth)
     first = None if log is None or kept is None else _first(log)

@@ -156,9 +156,8 @@ def to_markdown(document: doc.Document) -> str:
 
 
 def _bullet(figure: doc.Figure) -> str:
-    return f"- {_plain(figure.label)}: **{_plain(figure.value)}**" + (
-        f" ({_plain(figure.note)})" if figure.note else ""
-    )
+    note = f" ({_plain(figure.note)})" if figure.note else ""
+    return f"- {_plain(figure.label)}: **{_plain(figure.value)}**{note}"
 
 
 def _plain(text: doc.Text) -> str:
