@@ -303,7 +303,7 @@ def _read(source: Any, target: Any, same: Relevance | None, max_rows: int, seed:
     named = np.zeros(len(matched), bool) if same is None else np.isin(hashes, key_hashes([*same.queries, *same.items]))
     order = shuffled_rows(len(matched), len(matched), seed)
     rows = np.sort(order[np.argsort(~named[order], kind="stable")][:max_rows])
-    pairs = None if same is None else np.asarray([pair[:2] for pair in same.rows(hashes[rows])], dtype=np.int64)
-    if same is not None and not len(pairs):
+    pairs = None if same is None else [(query, item) for query, item, _ in same.rows(hashes[rows])]
+    if same is not None and not pairs:
         raise ValueError(f"None of {same.name} has both keys in both spaces: check the keys.")
     return source.take(matched.x_rows[rows]), target.take(matched.y_rows[rows]), pairs
