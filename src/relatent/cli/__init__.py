@@ -3,20 +3,7 @@
 Nothing heavy is imported before a command runs, so that help and completion answer at once.
 """
 
-from relatent.cli import judging, migrate, monitor, services, spaces, translators
+from relatent.cli import judging, migrate, monitor, services, spaces, translators  # noqa: F401  they register commands
 from relatent.cli.frame import ERROR, NO_GO, NO_VERDICT, OK, USAGE, app
 
-__all__ = [
-    "ERROR",
-    "NO_GO",
-    "NO_VERDICT",
-    "OK",
-    "USAGE",
-    "app",
-    "judging",
-    "migrate",
-    "monitor",
-    "services",
-    "spaces",
-    "translators",
-]
+__all__ = ["ERROR", "NO_GO", "NO_VERDICT", "OK", "USAGE", "app"]

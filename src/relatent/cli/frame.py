@@ -14,6 +14,7 @@ from functools import wraps
 from typing import Annotated, Any, get_type_hints
 
 import typer
+from typer import Option
 
 from relatent._errors import message_for_command
 from relatent._terminal import plain
@@ -81,21 +82,15 @@ def group(name: str, about: str) -> typer.Typer:
     return made
 
 
-Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")]
-Verbose = Annotated[
-    bool, typer.Option("--verbose", "-v", help="Show progress, requests (serve), and the traceback of an error.")
-]
-NoVerify = Annotated[bool, typer.Option("--no-verify", help="Do not verify the checksums of files that are read.")]
-MaxMemory = Annotated[
-    int | None, typer.Option("--max-memory", help="Bytes that a file may ask for at once.", show_default=False)
-]
 SWITCHES: dict[str, tuple[Any, Any]] = {
-    "json_": (Json, False),
-    "quiet": (Quiet, False),
-    "verbose": (Verbose, False),
-    "no_verify": (NoVerify, False),
-    "max_memory": (MaxMemory, None),
+    "json_": (Annotated[bool, Option("--json", help="Print the result as JSON.")], False),
+    "quiet": (Annotated[bool, Option("--quiet", "-q", help="Print nothing but errors.")], False),
+    "verbose": (
+        Annotated[bool, Option("--verbose", "-v", help="Show progress, requests (serve), tracebacks.")],
+        False,
+    ),
+    "no_verify": (Annotated[bool, Option("--no-verify", help="Do not verify the checksums of files.")], False),
+    "max_memory": (Annotated[int | None, Option("--max-memory", help="Bytes that a file may ask for at once.")], None),
 }
 
 # What a person can do something about. Anything else is a bug and keeps its traceback.
@@ -253,7 +248,7 @@ def version(wanted: bool) -> None:
 @app.callback()
 def relatent(
     _version: Annotated[
-        bool, typer.Option("--version", callback=version, is_eager=True, help="Show the version and stop.")
+        bool, Option("--version", callback=version, is_eager=True, help="Show the version and stop.")
     ] = False,
 ) -> None:
     """Hold the options that go before a command."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import Annotated, Any, cast
 
-import typer
+from typer import Argument, BadParameter, Option
 
 from relatent.cli import options as opt
 from relatent.cli.frame import EXIT_CODES, NO_VERDICT, Answer, Done, command
@@ -18,7 +18,7 @@ def evaluate(
     spaces: opt.Pair,
     role: Annotated[
         str | None,
-        typer.Option(
+        Option(
             "--role",
             metavar="documents|queries",
             callback=opt.one_of("documents", "queries"),
@@ -30,15 +30,11 @@ def evaluate(
     k: opt.K = 10,
     margin: opt.Margin = 0.01,
     min_overlap: opt.MinOverlap = None,
-    rerank: Annotated[int, typer.Option("--rerank", help="Candidates that reranking ranks, per query.")] = 200,
-    reembed_rows: Annotated[
-        int | None, typer.Option("--reembed-rows", help="Rows that re-embedding would encode, to weigh its cost.")
-    ] = None,
+    rerank: Annotated[int, Option("--rerank", help="Candidates that reranking ranks, per query.")] = 200,
+    reembed_rows: Annotated[int | None, Option("--reembed-rows", help="Rows to re-embed, to weigh its cost.")] = None,
     reembedding: opt.Reembedding,
     quantize: opt.Quantize = None,
-    truncate: Annotated[
-        str | None, typer.Option("--truncate", help="Numbers of first coordinates to try, such as 256,128.")
-    ] = None,
+    truncate: Annotated[str | None, Option("--truncate", help="First coordinates to keep, such as 256,128.")] = None,
     max_rows: opt.MaxRows = 10_000,
     seed: opt.Seed = 0,
     packed: opt.Packed = False,
@@ -76,13 +72,12 @@ def evaluate(
                 "Items of several vectors have scores only: leave out --report, --relevant, --min-overlap."
             )
         return Answer(evaluate_items(fitted, source, target, accept=accept), code=NO_VERDICT)
+    shared: dict[str, Any] = {"role": role, "slices": slices, "seed": seed, "progress": progress}
     verdict = evaluate_spaces(
         fitted,
         source,
         target,
-        role=cast(Any, role),
         relevant=opt.judged(relevant),
-        slices=slices,
         k=k,
         candidates=rerank,
         max_rows=max_rows,
@@ -90,22 +85,9 @@ def evaluate(
         cost=_cost(reembed_rows, reembedding),
         stored=storages(_listed(quantize), [_count(part) for part in _listed(truncate)]),
         accept=accept,
-        seed=seed,
-        progress=progress,
+        **shared,
     )
-    reports = report.write(
-        lambda words: make_report(
-            fitted,
-            source,
-            target,
-            verdict=verdict,
-            role=cast(Any, role),
-            slices=slices,
-            seed=seed,
-            command=words,
-            progress=progress,
-        )
-    )
+    reports = report.write(lambda words: make_report(fitted, source, target, verdict=verdict, command=words, **shared))
     return Answer(verdict, reports=reports, code=EXIT_CODES[verdict.decision.verdict])
 
 
@@ -114,7 +96,7 @@ def _cost(rows: int | None, given: opt.Reembedding) -> Any:
 
     speed, price = given.rows_per_second, given.price_per_million
     if rows is None and (speed, price) != (None, None):
-        raise typer.BadParameter("A speed or price of re-embedding needs the number of rows: add --reembed-rows.")
+        raise BadParameter("A speed or price of re-embedding needs the number of rows: add --reembed-rows.")
     return None if rows is None else Cost(rows, speed, price, given.max_hours, given.budget)
 
 
@@ -124,17 +106,16 @@ def _listed(text: str | None) -> list[str]:
 
 def _count(text: str) -> int:
     if not text.isdigit():
-        raise typer.BadParameter(f"{text!r} is no number of coordinates.")
+        raise BadParameter(f"{text!r} is no number of coordinates.")
     return int(text)
 
 
 @command
 def report(
     spaces: opt.Pair,
-    out: Annotated[list[str], typer.Option("--out", "-o", help=opt.OUT)],
+    out: Annotated[list[str], Option("--out", "-o", help=opt.OUT)],
     more: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="MORE", help="Further spaces of the same items, for the similarity matrix."),
+        list[str] | None, Argument(metavar="MORE", help="Further spaces of the same items to compare.")
     ] = None,
     translator: opt.SomeTranslator = None,
     goal: opt.Goal = "vectors",
@@ -195,10 +176,10 @@ def report(
 def thresholds(
     spaces: opt.Pair,
     threshold: Annotated[
-        list[float] | None, typer.Option("--threshold", help="A threshold in SOURCE; repeat for several.")
+        list[float] | None, Option("--threshold", help="A threshold in SOURCE; repeat for more.")
     ] = None,
     purpose: Annotated[
-        str, typer.Option("--for", help="link (every two items), dedup or cache (an item and its nearest).")
+        str, Option("--for", help="link (every two items), dedup or cache (item and nearest).")
     ] = "link",
     relevant: opt.Relevant = None,
     max_rows: opt.MaxRows = 5_000,
@@ -217,14 +198,8 @@ def thresholds(
     from relatent import thresholds
     from relatent.decide.threshold import THRESHOLDS
 
-    return thresholds(
-        *spaces.pair(),
-        threshold or THRESHOLDS,
-        purpose=purpose,
-        same=opt.judged(relevant),
-        max_rows=max_rows,
-        seed=seed,
-    )
+    old, same = threshold or THRESHOLDS, opt.judged(relevant)
+    return thresholds(*spaces.pair(), old, purpose=purpose, same=same, max_rows=max_rows, seed=seed)
 
 
 @command
@@ -233,7 +208,7 @@ def backfill(
     spaces: opt.Pair,
     to: opt.Out,
     count: opt.Count = None,
-    left: Annotated[float, typer.Option("--left", help="Share of the gain that may be left where you stop.")] = 0.05,
+    left: Annotated[float, Option("--left", help="Share of the gain that may be left where you stop.")] = 0.05,
     seed: opt.Seed = 0,
 ) -> Answer:
     """Order stored items by how much re-embedding them helps.

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from typer import Argument, BadParameter, Option
 
 from relatent.cli import options as opt
 from relatent.cli.frame import ERROR, EXIT_CODES, NO_GO, OK, Answer, Done, command, group
@@ -32,17 +33,13 @@ Only finish drops what was served before.
 
 step = partial(command, group=group("migrate", ABOUT))
 
-StoreUrl = Annotated[str, typer.Argument(metavar="STORE", help="The store: a URL, or a path to a .faiss or .lance.")]
-WorkFolder = Annotated[
-    Path | None, typer.Option("--work", help="Folder to record progress in; default: .relatent/NAME-HASH.")
-]
+StoreUrl = Annotated[str, Argument(metavar="STORE", help="The store: a URL, or a path to a .faiss or .lance.")]
+WorkFolder = Annotated[Path | None, Option("--work", help="Folder for progress; default: .relatent/NAME-HASH.")]
 Dtype = Annotated[
     str | None,
-    typer.Option("--dtype", help="float32, float16, int8, uint8 or bit, where the store has it; default: as before."),
+    Option("--dtype", help="float32, float16, int8, uint8, bit, if the store has it; default: as before."),
 ]
-Metric = Annotated[
-    str | None, typer.Option("--metric", help="cosine, inner or l2; default: what the translator was made for.")
-]
+Metric = Annotated[str | None, Option("--metric", help="cosine, inner or l2; default: that of the translator.")]
 
 
 @step
@@ -50,19 +47,15 @@ def plan(
     *,
     translator: opt.TranslatorFile,
     store: StoreUrl,
-    source: Annotated[
-        str | None, typer.Argument(metavar="SOURCE", help="Vectors of held-out items in the source space.")
-    ] = None,
+    source: Annotated[str | None, Argument(metavar="SOURCE", help="Held-out items in the source space.")] = None,
     target: opt.SomeTarget = None,
     relevant: opt.Relevant = None,
     min_overlap: opt.MinOverlap = None,
     dtype: Dtype = None,
     metric: Metric = None,
     reembedding: opt.Reembedding,
-    no_texts: Annotated[
-        bool, typer.Option("--no-texts", help="The texts are lost: nothing can be re-embedded.")
-    ] = False,
-    read_only: Annotated[bool, typer.Option("--read-only", help="Do not measure how fast the store writes.")] = False,
+    no_texts: Annotated[bool, Option("--no-texts", help="The texts are lost: nothing can be re-embedded.")] = False,
+    read_only: Annotated[bool, Option("--read-only", help="Do not measure how fast the store writes.")] = False,
     max_rows: opt.MaxRows = 10_000,
     accept: opt.Accept = False,
     report: opt.Report,
@@ -84,7 +77,7 @@ def plan(
 
     report.check(translator, source, target)
     if source is not None and target is None:
-        raise typer.BadParameter("SOURCE was given without TARGET: give the vectors of the same items in both spaces.")
+        raise BadParameter("SOURCE was given without TARGET: give the vectors of the same items in both spaces.")
     pair = None if source is None or target is None else (read_space(source), read_space(target))
     found = plan_migration(
         translator,
@@ -94,10 +87,7 @@ def plan(
         min_overlap=min_overlap,
         dtype=dtype,
         metric=metric,
-        rows_per_second=reembedding.rows_per_second,
-        price_per_million=reembedding.price_per_million,
-        max_hours=reembedding.max_hours,
-        budget=reembedding.budget,
+        **vars(reembedding),
         texts=not no_texts,
         trial=not read_only,
         trial_rows=max_rows,
@@ -114,19 +104,13 @@ def apply(
     translator: opt.TranslatorFile,
     store: StoreUrl,
     work: WorkFolder = None,
-    into: Annotated[str | None, typer.Option("--into", help="Name of the new field.")] = None,
+    into: Annotated[str | None, Option("--into", help="Name of the new field.")] = None,
     dtype: Dtype = None,
     metric: Metric = None,
-    max_rate: Annotated[
-        float | None, typer.Option("--max-rate", help="Rows per second at most, to spare the store.")
-    ] = None,
-    shard_rows: Annotated[int, typer.Option("--shard-rows", help="Rows after which progress is recorded.")] = 50_000,
-    max_passes: Annotated[
-        int, typer.Option("--max-passes", help="How often to read the source again for changes, at most.")
-    ] = 5,
-    skip_unreadable: Annotated[
-        bool, typer.Option("--skip-unreadable", help="Skip, name and count rows that cannot be read.")
-    ] = False,
+    max_rate: Annotated[float | None, Option("--max-rate", help="Rows per second at most, to spare the store.")] = None,
+    shard_rows: Annotated[int, Option("--shard-rows", help="Rows after which progress is recorded.")] = 50_000,
+    max_passes: Annotated[int, Option("--max-passes", help="Times to read the source again for changes, at most.")] = 5,
+    skip_unreadable: Annotated[bool, Option("--skip-unreadable", help="Skip, name and count unreadable rows.")] = False,
     workers: opt.Workers,
     accept: opt.Accept = False,
     progress: bool | None = None,
@@ -179,10 +163,8 @@ def verify(
     *,
     store: StoreUrl,
     work: WorkFolder = None,
-    queries: Annotated[
-        str | None, typer.Option("--queries", metavar="SPACE", help="Vectors of the target's model to search with.")
-    ] = None,
-    shards: Annotated[int, typer.Option("--shards", help="Shards to compare row by row.")] = 8,
+    queries: Annotated[str | None, Option("--queries", metavar="SPACE", help="Vectors of the target's model.")] = None,
+    shards: Annotated[int, Option("--shards", help="Shards to compare row by row.")] = 8,
     max_rows: opt.MaxRows = 100,
     k: opt.K = 10,
     margin: opt.Margin = 0.02,
@@ -240,7 +222,7 @@ def cutover(store: StoreUrl, work: WorkFolder = None, force: opt.Force = False) 
 def rollback(
     store: StoreUrl,
     work: WorkFolder = None,
-    drop: Annotated[bool, typer.Option("--drop", help="Remove the new field too.")] = False,
+    drop: Annotated[bool, Option("--drop", help="Remove the new field too.")] = False,
 ) -> Any:
     """Serve the old field again.
 
@@ -260,7 +242,7 @@ def rollback(
 def finish(
     store: StoreUrl,
     work: WorkFolder = None,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    yes: Annotated[bool, Option("--yes", help="Do not ask.")] = False,
     force: opt.Force = False,
     progress: bool | None = None,
 ) -> Any:

@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from typer import Argument, Option
 
 from relatent.cli import options as opt
 from relatent.cli.frame import NO_GO, OK, Answer, Done, command, group
@@ -50,14 +50,13 @@ def make_canary(
 class Canary(opt.Pair):
     """A canary, and its items encoded again."""
 
-    source: Annotated[str, typer.Argument(metavar="CANARY", help="Written by `relatent monitor make-canary`.")]
-    target: Annotated[str, typer.Argument(metavar="SPACE", help="The same items, encoded again.")] = field()
+    source: Annotated[str, Argument(metavar="CANARY", help="Written by `relatent monitor make-canary`.")]
+    target: Annotated[str, Argument(metavar="SPACE", help="The same items, encoded again.")] = field()
 
 
 @monitor
 def check_canary(
-    canary: Canary,
-    tolerance: Annotated[float, typer.Option("--tolerance", help="How far a cosine may fall below 1.")] = 1e-3,
+    canary: Canary, tolerance: Annotated[float, Option("--tolerance", help="How far a cosine may fall below 1.")] = 1e-3
 ) -> Answer:
     """Check whether the model behind a name is still the same.
 
@@ -78,9 +77,7 @@ def check_canary(
 def drift(
     translator: opt.TranslatorFile,
     spaces: opt.WithTarget,
-    log: Annotated[
-        Path | None, typer.Option("--log", help="File to append to; its first line is compared with.")
-    ] = None,
+    log: Annotated[Path | None, Option("--log", help="File to append to; its first line is compared with.")] = None,
 ) -> Answer:
     """Check whether a translator should be fitted again.
 

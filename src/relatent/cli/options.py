@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
+from typer import Argument, BadParameter, Option
 
 if TYPE_CHECKING:
     from relatent.engines import Engine
@@ -20,7 +20,7 @@ def one_of(*allowed: str) -> Callable[[str | None], str | None]:
 
     def check(value: str | None) -> str | None:
         if value not in (None, *allowed):
-            raise typer.BadParameter(f"{value!r} is not one of {', '.join(allowed)}.")
+            raise BadParameter(f"{value!r} is not one of {', '.join(allowed)}.")
         return value
 
     return check
@@ -29,104 +29,83 @@ def one_of(*allowed: str) -> Callable[[str | None], str | None]:
 def translator_path(path: Any) -> Any:
     """Refuse a path that cannot be a translator's, such as that of a space in the wrong place."""
     if path is not None and not str(path).endswith(".safetensors"):
-        raise typer.BadParameter(f"{path} does not end in .safetensors, which is how a translator is saved.")
+        raise BadParameter(f"{path} does not end in .safetensors, which is how a translator is saved.")
     return path
 
 
 TranslatorFile = Annotated[
-    Path,
-    typer.Argument(metavar="TRANSLATOR", callback=translator_path, help="A translator, written by `relatent fit`."),
+    Path, Argument(metavar="TRANSLATOR", callback=translator_path, help="A translator, written by `relatent fit`.")
 ]
-SourceSpace = Annotated[
-    str, typer.Argument(metavar="SOURCE", help="Vectors to translate: a file, folder, glob or store.")
-]
-TargetSpace = Annotated[str, typer.Argument(metavar="TARGET", help="Vectors of the same items in the other space.")]
-SomeTarget = Annotated[
-    str | None, typer.Argument(metavar="TARGET", help="Vectors of some of these items in the other space.")
-]
-AnySpace = Annotated[str, typer.Argument(metavar="SPACE", help="Vectors: a file, folder, glob or store.")]
+SourceSpace = Annotated[str, Argument(metavar="SOURCE", help="Vectors to translate: a file, folder, glob or store.")]
+TargetSpace = Annotated[str, Argument(metavar="TARGET", help="Vectors of the same items in the other space.")]
+SomeTarget = Annotated[str | None, Argument(metavar="TARGET", help="Vectors of some items in the other space.")]
+AnySpace = Annotated[str, Argument(metavar="SPACE", help="Vectors: a file, folder, glob or store.")]
 
 OUT = "File or folder to write; the suffix tells the format."
-OutPath = Annotated[str, typer.Option("--out", "-o", help=OUT)]
-SomeOut = Annotated[Path | None, typer.Option("--out", "-o", help=OUT)]
-Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace files that exist.")]
-Force = Annotated[bool, typer.Option("--force", help="Continue although a check failed.")]
+OutPath = Annotated[str, Option("--out", "-o", help=OUT)]
+SomeOut = Annotated[Path | None, Option("--out", "-o", help=OUT)]
+Overwrite = Annotated[bool, Option("--overwrite", help="Replace files that exist.")]
+Force = Annotated[bool, Option("--force", help="Continue although a check failed.")]
 ReportPaths = Annotated[
     list[str] | None,
-    typer.Option("--report", metavar="FILE", help="Write a report too: .html, .md or .json; repeat for several."),
+    Option("--report", metavar="FILE", help="Write a report too: .html, .md or .json; repeat for more."),
 ]
 
-Vector = Annotated[str | None, typer.Option("--vector", metavar="COLUMN", help="Column of the vectors.")]
-Key = Annotated[str | None, typer.Option("--key", metavar="COLUMN", help="Column of the keys.")]
+Vector = Annotated[str | None, Option("--vector", metavar="COLUMN", help="Column of the vectors.")]
+Key = Annotated[str | None, Option("--key", metavar="COLUMN", help="Column of the keys.")]
 TargetVector = Annotated[
-    str | None, typer.Option("--target-vector", metavar="COLUMN", help="Column of TARGET's vectors, if it differs.")
+    str | None, Option("--target-vector", metavar="COLUMN", help="Column of TARGET's vectors, if it differs.")
 ]
 TargetKey = Annotated[
-    str | None, typer.Option("--target-key", metavar="COLUMN", help="Column of TARGET's keys, if it differs.")
+    str | None, Option("--target-key", metavar="COLUMN", help="Column of TARGET's keys, if it differs.")
 ]
-Label = Annotated[
-    str | None, typer.Option("--label", metavar="COLUMN", help="Column of labels: to stratify, color or score by.")
-]
-Text = Annotated[
-    str | None, typer.Option("--text", metavar="COLUMN", help="Column of the texts, to encode or to show.")
-]
-Count = Annotated[
-    str | None, typer.Option("--count", metavar="COLUMN", help="Column that tells how often an item is requested.")
-]
-Slices = Annotated[str | None, typer.Option("--slices", metavar="COLUMN", help="Column to report per value of.")]
-ByRow = Annotated[bool, typer.Option("--by-row", help="Pair rows by their order and ignore keys.")]
-Packed = Annotated[bool, typer.Option("--packed", help="SOURCE holds bytes of eight one-bit coordinates each.")]
+Label = Annotated[str | None, Option("--label", metavar="COLUMN", help="Column to stratify, color or score by.")]
+Text = Annotated[str | None, Option("--text", metavar="COLUMN", help="Column of the texts, to encode or to show.")]
+Count = Annotated[str | None, Option("--count", metavar="COLUMN", help="Column of how often an item is requested.")]
+Slices = Annotated[str | None, Option("--slices", metavar="COLUMN", help="Column to report per value of.")]
+ByRow = Annotated[bool, Option("--by-row", help="Pair rows by their order and ignore keys.")]
+Packed = Annotated[bool, Option("--packed", help="SOURCE holds bytes of eight one-bit coordinates each.")]
 
-Seed = Annotated[int, typer.Option("--seed", help="Seed of the random numbers.")]
-K = Annotated[int, typer.Option("-k", help="Number of neighbors.")]
-N = Annotated[int, typer.Option("-n", help="Number of items to choose.")]
-MaxRows = Annotated[int, typer.Option("--max-rows", help="Rows to use at most.")]
-MaxPairs = Annotated[int, typer.Option("--max-pairs", help="Pairs to fit on at most.")]
+Seed = Annotated[int, Option("--seed", help="Seed of the random numbers.")]
+K = Annotated[int, Option("-k", help="Number of neighbors.")]
+N = Annotated[int, Option("-n", help="Number of items to choose.")]
+MaxRows = Annotated[int, Option("--max-rows", help="Rows to use at most.")]
+MaxPairs = Annotated[int, Option("--max-pairs", help="Pairs to fit on at most.")]
 
-Goal = Annotated[str, typer.Option("--goal", help="What to fit for: vectors, retrieval or stitching.")]
-Normalize = Annotated[
-    str, typer.Option("--normalize", help="Normalization: none, center, iso, standard, whiten, l2, center+l2.")
-]
-UnitNorm = Annotated[bool, typer.Option("--unit-norm", help="Scale the vectors to unit norm.")]
+Goal = Annotated[str, Option("--goal", help="What to fit for: vectors, retrieval or stitching.")]
+Normalize = Annotated[str, Option("--normalize", help="none, center, iso, standard, whiten, l2 or center+l2.")]
+UnitNorm = Annotated[bool, Option("--unit-norm", help="Scale the vectors to unit norm.")]
 Side = Annotated[
     str,
-    typer.Option(
+    Option(
         "--side",
         metavar="source|target",
         callback=one_of("source", "target"),
         help="Side of the translator; target only for two-sided retrieval translators.",
     ),
 ]
-Anchors = Annotated[str | None, typer.Option("--anchors", metavar="SPACE", help="A space whose keys are the anchors.")]
+Anchors = Annotated[str | None, Option("--anchors", metavar="SPACE", help="A space whose keys are the anchors.")]
 SomeTranslator = Annotated[
     Path | None,
-    typer.Option(
-        "--translator", metavar="FILE", callback=translator_path, help="A translator; without it, one is fitted."
-    ),
+    Option("--translator", metavar="FILE", callback=translator_path, help="A translator; without it, one is fitted."),
 ]
-Accept = Annotated[bool, typer.Option("--accept", help="Accept a space that looks like another model's.")]
-Quantize = Annotated[
-    str | None, typer.Option("--quantize", help="Store int8, uint8 or binary codes; evaluate takes a,b,c and float16.")
-]
+Accept = Annotated[bool, Option("--accept", help="Accept a space that seems to be another model's.")]
+Quantize = Annotated[str | None, Option("--quantize", help="int8, uint8 or binary; evaluate takes a,b,c and float16.")]
 Relevant = Annotated[
     Path | None,
-    typer.Option("--relevant", metavar="FILE", help="Judged pairs: a table of two keys and perhaps a grade, or qrels."),
+    Option("--relevant", metavar="FILE", help="Judged pairs: two keys and perhaps a grade each, or qrels."),
 ]
 MinOverlap = Annotated[
-    float | None, typer.Option("--min-overlap", help="Without --relevant: GO if overlap@k is surely at least this.")
+    float | None, Option("--min-overlap", help="Without --relevant: GO if overlap@k is surely at least this.")
 ]
-Margin = Annotated[float, typer.Option("--margin", help="How much worse than today (nDCG@k, recall) is acceptable.")]
-Model = Annotated[
-    str | None, typer.Option("--model", help="A model: a folder, a file, or a name on a hub or at the upstream.")
-]
-Name = Annotated[str | None, typer.Option("--name", help="Name of the model to record and to answer by.")]
-Port = Annotated[int, typer.Option("--port", help="Port to listen on; 0 takes a free one.")]
+Margin = Annotated[float, Option("--margin", help="How much worse than today (nDCG@k, recall) is acceptable.")]
+Model = Annotated[str | None, Option("--model", help="A model: folder, file, or name on a hub or at the upstream.")]
+Name = Annotated[str | None, Option("--name", help="Name of the model to record and to answer by.")]
+Port = Annotated[int, Option("--port", help="Port to listen on; 0 takes a free one.")]
 
-RowsPerSecond = Annotated[
-    float | None, typer.Option("--rows-per-second", help="Speed of the target's model, to price re-embedding.")
-]
+RowsPerSecond = Annotated[float | None, Option("--rows-per-second", help="Speed of the target's model, for the cost.")]
 PricePerMillion = Annotated[
-    float | None, typer.Option("--price-per-million", help="Price of embedding a million rows with the target's model.")
+    float | None, Option("--price-per-million", help="Price of embedding a million rows with the target's model.")
 ]
 
 
@@ -225,9 +204,9 @@ class Workers:
     """Where to run."""
 
     engine: Annotated[
-        str | None, typer.Option("--engine", help="serial, processes, dask, or the address of a Dask scheduler.")
+        str | None, Option("--engine", help="serial, processes, dask, or the address of a Dask scheduler.")
     ] = None
-    workers: Annotated[int | None, typer.Option("--workers", help="Number of processes; default: one per core.")] = None
+    workers: Annotated[int | None, Option("--workers", help="Number of processes; default: one per core.")] = None
 
     def open(self) -> Engine:
         """Start the engine."""
@@ -244,8 +223,8 @@ class Reembedding:
 
     rows_per_second: RowsPerSecond = None
     price_per_million: PricePerMillion = None
-    max_hours: Annotated[float, typer.Option("--max-hours", help="Hours that re-embedding may take.")] = 24.0
-    budget: Annotated[float, typer.Option("--budget", help="Money that re-embedding may cost.")] = 100.0
+    max_hours: Annotated[float, Option("--max-hours", help="Hours that re-embedding may take.")] = 24.0
+    budget: Annotated[float, Option("--budget", help="Money that re-embedding may cost.")] = 100.0
 
 
 def judged(path: Path | None) -> Any:

@@ -6,6 +6,7 @@ import os
 from typing import Annotated, Any, cast
 
 import typer
+from typer import Argument, Option
 
 from relatent.cli import options as opt
 from relatent.cli.frame import Done, command
@@ -15,18 +16,18 @@ from relatent.cli.frame import Done, command
 def serve(
     translator: opt.TranslatorFile,
     upstream: Annotated[
-        str | None, typer.Option("--upstream", help="URL of an OpenAI-compatible embedder of the source, …/v1.")
+        str | None, Option("--upstream", help="OpenAI-compatible embedder of the source, …/v1.")
     ] = None,
     model: opt.Model = None,
     side: opt.Side = "source",
     unit_norm: opt.UnitNorm = False,
     name: opt.Name = None,
-    host: Annotated[str, typer.Option("--host", help="Address to listen on.")] = "127.0.0.1",
+    host: Annotated[str, Option("--host", help="Address to listen on.")] = "127.0.0.1",
     port: opt.Port = 8000,
-    max_batch: Annotated[int, typer.Option("--max-batch", help="Vectors or texts per request.")] = 2_048,
-    max_body: Annotated[int, typer.Option("--max-body", help="Bytes per request.")] = 32 * 2**20,
-    max_requests: Annotated[int, typer.Option("--max-requests", help="Requests at a time; 429 beyond.")] = 256,
-    timeout: Annotated[float, typer.Option("--timeout", help="Seconds that the upstream may take.")] = 30.0,
+    max_batch: Annotated[int, Option("--max-batch", help="Vectors or texts per request.")] = 2_048,
+    max_body: Annotated[int, Option("--max-body", help="Bytes per request.")] = 32 * 2**20,
+    max_requests: Annotated[int, Option("--max-requests", help="Requests at a time; 429 beyond.")] = 256,
+    timeout: Annotated[float, Option("--timeout", help="Seconds that the upstream may take.")] = 30.0,
     progress: bool | None = None,
 ) -> Done:
     """Serve a translator over HTTP, alone or in front of an embedder.
@@ -64,14 +65,14 @@ def serve(
 @command
 def explore(
     spaces: Annotated[
-        list[str], typer.Argument(metavar="SOURCE... TARGET", help="Vectors of the same items; the last is the target.")
+        list[str], Argument(metavar="SOURCE... TARGET", help="Vectors of the same items; the last is the target.")
     ],
     translator: opt.SomeTranslator = None,
     label: opt.Label = None,
     out: opt.SomeOut = None,
     max_rows: opt.MaxRows = 20_000,
     port: opt.Port = 0,
-    open_: Annotated[bool, typer.Option("--open", help="Open the page in the browser.")] = False,
+    open_: Annotated[bool, Option("--open", help="Open the page in the browser.")] = False,
     seed: opt.Seed = 0,
     vector: opt.Vector = None,
     key: opt.Key = None,

@@ -5,15 +5,17 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any, cast
 
-import typer
+from typer import Argument, Option
 
 from relatent.cli import options as opt
 from relatent.cli.frame import Answer, Done, command
 
+KIND = "sentence-transformer, transformer, onnx, static, vision-transformer, timm, torchvision, clip-text, clip-image."
+
 
 @command
 def info(
-    path: Annotated[str, typer.Argument(metavar="FILE", help="Vectors (file, folder, glob, store) or a translator.")],
+    path: Annotated[str, Argument(metavar="FILE", help="Vectors (file, folder, glob, store) or a translator.")],
     vector: opt.Vector = None,
     key: opt.Key = None,
     progress: bool | None = None,
@@ -39,9 +41,7 @@ def compare(
     spaces: opt.Pair,
     k: opt.K = 10,
     max_rows: opt.MaxRows = 5_000,
-    permutations: Annotated[
-        int, typer.Option("--permutations", help="Shuffled pairings; no p-value falls below 1 / (1 + N).")
-    ] = 20,
+    permutations: Annotated[int, Option("--permutations", help="Shuffled pairings; every p-value ≥ 1 / (1 + N).")] = 20,
     seed: opt.Seed = 0,
     report: opt.Report,
     progress: bool | None = None,
@@ -67,28 +67,19 @@ def compare(
 
 @command
 def encode(
-    items: Annotated[
-        Path, typer.Argument(metavar="ITEMS", help="Texts (.txt, .csv, .jsonl, …) or a folder of images.")
-    ],
+    items: Annotated[Path, Argument(metavar="ITEMS", help="Texts (.txt, .csv, .jsonl, …) or a folder of images.")],
     to: opt.Out,
     model: opt.Model,
-    kind: Annotated[
-        str,
-        typer.Option(
-            "--kind",
-            help="sentence-transformer, transformer, onnx, static, vision-transformer, timm, torchvision, clip-text "
-            "or clip-image.",
-        ),
-    ] = "sentence-transformer",
+    kind: Annotated[str, Option("--kind", help=KIND)] = "sentence-transformer",
     text: opt.Text = None,
     key: opt.Key = None,
-    pooling: Annotated[str | None, typer.Option("--pooling", help="mean, cls, max or last.")] = None,
-    layer: Annotated[int | None, typer.Option("--layer", help="Hidden state of a transformer to read.")] = None,
-    device: Annotated[str | None, typer.Option("--device", help="cpu, cuda, mps; the fastest by default.")] = None,
+    pooling: Annotated[str | None, Option("--pooling", help="mean, cls, max or last.")] = None,
+    layer: Annotated[int | None, Option("--layer", help="Hidden state of a transformer to read.")] = None,
+    device: Annotated[str | None, Option("--device", help="cpu, cuda, mps; the fastest by default.")] = None,
     unit_norm: opt.UnitNorm = False,
     name: opt.Name = None,
-    batch_size: Annotated[int, typer.Option("--batch-size", help="Items at a time.")] = 64,
-    cache: Annotated[Path | None, typer.Option("--cache", help="Folder of encoded vectors to resume from.")] = None,
+    batch_size: Annotated[int, Option("--batch-size", help="Items at a time.")] = 64,
+    cache: Annotated[Path | None, Option("--cache", help="Folder of encoded vectors to resume from.")] = None,
     progress: bool | None = None,
 ) -> Done:
     """Encode texts or images into vectors.
@@ -124,7 +115,7 @@ def anchors(
     to: opt.Out,
     n: opt.N = 1000,
     strategy: Annotated[
-        str, typer.Option("--strategy", help="kmeans, farthest_point, uniform, stratified or most_frequent.")
+        str, Option("--strategy", help="kmeans, farthest_point, uniform, stratified or most_frequent.")
     ] = "kmeans",
     label: opt.Label = None,
     count: opt.Count = None,
@@ -151,16 +142,9 @@ def anchors(
 
     source, target = spaces.read(), spaces.read_target()
     if target is not None:
+        price = {"rows_per_second": rows_per_second, "price_per_million": price_per_million}
         planned = plan_anchors(
-            source,
-            target,
-            to.out,
-            n,
-            goal=cast(Any, goal),
-            rows_per_second=rows_per_second,
-            price_per_million=price_per_million,
-            overwrite=to.overwrite,
-            seed=seed,
+            source, target, to.out, n, goal=cast(Any, goal), overwrite=to.overwrite, seed=seed, **price
         )
         return Answer(planned, to.out)
     return write_anchors(source, to.out, n, strategy, column=label or count, seed=seed, overwrite=to.overwrite)
@@ -171,10 +155,10 @@ def project(
     space: opt.One,
     to: opt.Out,
     anchors: opt.Anchors,
-    similarity: Annotated[str, typer.Option("--similarity", help="cosine, euclidean, angular, …")] = "cosine",
+    similarity: Annotated[str, Option("--similarity", help="cosine, euclidean, angular, …")] = "cosine",
     normalize: opt.Normalize = "center",
     normalize_output: Annotated[
-        str, typer.Option("--normalize-output", help="Normalization of the new rows: none, l2 or layer.")
+        str, Option("--normalize-output", help="Normalization of the new rows: none, l2 or layer.")
     ] = "none",
     progress: bool | None = None,
 ) -> Done:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any, cast
 
-import typer
+from typer import Argument, Option
 
 from relatent.cli import options as opt
 from relatent.cli.frame import Answer, Done, command
@@ -15,17 +15,15 @@ from relatent.cli.frame import Answer, Done, command
 def fit(
     *,
     spaces: opt.Pair,
-    out: Annotated[str, typer.Option("--out", "-o", callback=opt.translator_path, help=opt.OUT)],
+    out: Annotated[str, Option("--out", "-o", callback=opt.translator_path, help=opt.OUT)],
     goal: opt.Goal = "vectors",
-    map_: Annotated[str, typer.Option("--map", help="auto, or a map by name: orthogonal, ridge, …")] = "auto",
+    map_: Annotated[str, Option("--map", help="auto, or a map by name: orthogonal, ridge, …")] = "auto",
     normalize: opt.Normalize = "iso",
     frozen_target: Annotated[
-        bool, typer.Option("--frozen-target", help="For retrieval in an index that is not modified.")
+        bool, Option("--frozen-target", help="For retrieval in an index that stays as is.")
     ] = False,
-    max_cost: Annotated[
-        str | None, typer.Option("--max-cost", help="affine excludes kernel maps, which are slower and keep anchors.")
-    ] = None,
-    held_out: Annotated[float, typer.Option("--held-out", help="Share of keys kept for evaluate.")] = 0.2,
+    max_cost: Annotated[str | None, Option("--max-cost", help="affine: no kernel maps (slower, keep anchors).")] = None,
+    held_out: Annotated[float, Option("--held-out", help="Share of keys kept for evaluate.")] = 0.2,
     max_pairs: opt.MaxPairs = 1_000_000,
     anchors: opt.Anchors = None,
     seed: opt.Seed = 0,
@@ -133,18 +131,14 @@ def translate(
 def export(
     translator: opt.TranslatorFile,
     files: opt.Out,
-    to: Annotated[str, typer.Option("--to", help="onnx, sentence-transformers, faiss, huggingface, numpy, atlas.")],
-    source: Annotated[str | None, typer.Argument(metavar="SOURCE", help="For atlas: vectors to translate.")] = None,
+    to: Annotated[str, Option("--to", help="onnx, sentence-transformers, faiss, huggingface, numpy, atlas.")],
+    source: Annotated[str | None, Argument(metavar="SOURCE", help="For atlas: vectors to translate.")] = None,
     target: opt.SomeTarget = None,
     side: opt.Side = "source",
     unit_norm: opt.UnitNorm = False,
     model: opt.Model = None,
-    index: Annotated[
-        Path | None, typer.Option("--index", help="FAISS index to put the translator in front of.")
-    ] = None,
-    scores: Annotated[
-        Path | None, typer.Option("--scores", help="What evaluate --json printed, for the model card.")
-    ] = None,
+    index: Annotated[Path | None, Option("--index", help="FAISS index to put the translator in front of.")] = None,
+    scores: Annotated[Path | None, Option("--scores", help="What evaluate --json printed, for the model card.")] = None,
 ) -> Any:
     """Write a translator in the form of another library.
 
@@ -189,9 +183,7 @@ def export(
 @command
 def stitch(
     translator: opt.TranslatorFile,
-    head: Annotated[
-        Path, typer.Argument(metavar="HEAD", help="A linear head: .safetensors or .npz with weight, bias.")
-    ],
+    head: Annotated[Path, Argument(metavar="HEAD", help="A linear head: .safetensors or .npz with weight, bias.")],
     spaces: opt.WithTarget,
     to: opt.Out,
     label: opt.Label = None,
@@ -227,7 +219,7 @@ def stitch(
 
 
 @command
-def demo(out: Annotated[str, typer.Option("--out", "-o", help=opt.OUT)] = "out") -> Any:
+def demo(out: Annotated[str, Option("--out", "-o", help=opt.OUT)] = "out") -> Any:
     """Migrate a search over digits from one network to another.
 
     Takes less than a minute. Fits, evaluates and translates, and writes the files and a picture to a folder.

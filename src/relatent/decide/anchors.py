@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -74,8 +74,8 @@ def diagnose_anchors(anchors: Array, x: Array | None = None) -> AnchorDiagnosis:
     duplicates, collinear, mean_cosine = _pairs(a)
     zero = int(np.sum(~np.any(a, axis=1)))
     coverage = None if x is None else _coverage(*as_same_space(x=x, anchors=anchors))
-    words = _recommendations(condition, a.shape, duplicates, collinear, zero, mean_cosine, coverage)
-    return AnchorDiagnosis(condition, duplicates, collinear, zero, mean_cosine, coverage, tuple(words))
+    found = AnchorDiagnosis(condition, duplicates, collinear, zero, mean_cosine, coverage, ())
+    return replace(found, recommendations=tuple(_recommendations(found, *a.shape)))
 
 
 def _pairs(a: np.ndarray) -> tuple[int, int, float]:
@@ -93,33 +93,23 @@ def _pairs(a: np.ndarray) -> tuple[int, int, float]:
 
 def _coverage(x: Array, anchors: Array) -> Coverage:
     distance = 1 - nearest(x, anchors, 1).similarities[:, 0].astype(np.float64)
-    return Coverage(
-        float(np.mean(distance)),
-        float(np.median(distance)),
-        float(np.max(distance)),
-        float(np.mean(distance > UNCOVERED)),
-    )
+    figures = np.mean(distance), np.median(distance), np.max(distance), np.mean(distance > UNCOVERED)
+    return Coverage(*map(float, figures))
 
 
-def _recommendations(
-    condition: Conditioning,
-    shape: tuple[int, ...],
-    duplicates: int,
-    collinear: int,
-    zero: int,
-    mean_cosine: float,
-    coverage: Coverage | None,
-) -> list[str]:
-    k, d = shape
+def _recommendations(found: AnchorDiagnosis, k: int, d: int) -> list[str]:
+    condition, coverage, near = found.conditioning, found.coverage, found.duplicates
     words = []
-    if zero:
-        words.append(f"{zero} of {k} anchors are zero vectors, which have no direction: drop them.")
-    if mean_cosine > OFF_CENTER:
-        words.append(f"The mean cosine between anchors is {mean_cosine:.2f}, the space is off center: center first.")
-    if duplicates:
-        words.append(f"{duplicates} of {k} anchors are within {NEAR} of another: prune or pick by farthest point.")
-    if collinear > duplicates:
-        words.append(f"{collinear} of {k} anchors lie within {NEAR} of another's line, some opposite: prune.")
+    if found.zero:
+        words.append(f"{found.zero} of {k} anchors are zero vectors, which have no direction: drop them.")
+    if (mean := found.mean_cosine) > OFF_CENTER:
+        words.append(f"The mean cosine between anchors is {mean:.2f}, the space is off center: center first.")
+    if found.duplicates:
+        words.append(
+            f"{found.duplicates} of {k} anchors are within {NEAR} of another: prune or pick by farthest point."
+        )
+    if found.collinear > near:
+        words.append(f"{found.collinear} of {k} anchors lie within {NEAR} of another's line, some opposite: prune.")
     if condition.rank < min(k, d):
         words.append(f"The anchors span {condition.rank} of {min(k, d)} directions: add anchors from elsewhere.")
     elif condition.condition_number > ILL_CONDITIONED:

@@ -196,9 +196,9 @@ def _with_others(source: Space, rows: np.ndarray, others: Any) -> Space:
     import pyarrow as pa
 
     key = source.layout.key
-    keys = others.column(key) if key is not None else pa.array(rows)
-    rest = others.drop_columns([key]) if key is not None else others
-    return Space(source.take(rows), keys.combine_chunks() if key is not None else keys, source.name, others=rest)
+    if key is None:
+        return Space(source.take(rows), pa.array(rows), source.name, others=others)
+    return Space(source.take(rows), others.column(key).combine_chunks(), source.name, others=others.drop_columns([key]))
 
 
 def _counts(source: Space, name: str) -> np.ndarray:

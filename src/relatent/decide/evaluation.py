@@ -80,10 +80,9 @@ def evaluate_spaces(
         storage = None
         if stored:
             stage("storing the index smaller")
-            kept = {"translate": searches["translate"], "re-embed": searches["reembed"]}
-            storage = storage_costs(
-                kept, stored, truth=searches["reembed"], own=own, relevant=task.relevant, k=k, seed=seed
-            )
+            truth = searches["reembed"]
+            kept = {"translate": searches["translate"], "re-embed": truth}
+            storage = storage_costs(kept, stored, truth=truth, own=own, relevant=task.relevant, k=k, seed=seed)
         stage("drawing intervals")
         name = f"the {k} nearest under the new model" if relevant is None else relevant.name
         keys = task.matched.keys[task.queries]
@@ -136,13 +135,10 @@ def _search_task(translator: Translator, matched: Matched, relevant: Relevance |
 
 def _judged(relevant: Relevance, hashes: np.ndarray) -> dict[int, dict[int, float]]:
     """Return the rows to be found with their grades, for each query that is there, by the query's row."""
-    row_of = {key: row for row, key in enumerate(hashes.tolist())}
-    grades = [1.0] * len(relevant.queries) if relevant.grades is None else relevant.grades
-    keys = (key_hashes(relevant.queries).tolist(), key_hashes(relevant.items).tolist())
     judged: dict[int, dict[int, float]] = {}
-    for query, item, grade in zip(*keys, grades, strict=True):
-        if query in row_of and item in row_of and query != item and grade > 0:
-            judged.setdefault(row_of[query], {})[row_of[item]] = float(grade)
+    for query, item, grade in relevant.rows(hashes):
+        if query != item:
+            judged.setdefault(query, {})[item] = grade
     if not judged:
         raise ValueError(
             f"None of {relevant.name} has both keys among the {len(hashes)} that are held out: check the keys, and "

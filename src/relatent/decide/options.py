@@ -31,21 +31,14 @@ class Meaning:
 
 
 OPTIONS: dict[Option, Meaning] = {
-    "stay": Meaning(
-        "stay (old model, old index)",
-        "Stay with the old model and its index.",
-        "nothing",
-    ),
+    "stay": Meaning("stay (old model, old index)", "Stay with the old model and its index.", "nothing"),
     "untranslated": Meaning(
         "untranslated (new queries, old index)",
         "Search the old index with queries of the new model as they are.",
         "models of equal dimension",
     ),
     "translate": Meaning(
-        "translate",
-        "Translate the old vectors. Nothing has to be embedded again.",
-        "a translator",
-        go=True,
+        "translate", "Translate the old vectors. Nothing has to be embedded again.", "a translator", go=True
     ),
     "rerank": Meaning(
         "rerank (top {candidates}, ranked by new model)",
@@ -53,11 +46,7 @@ OPTIONS: dict[Option, Meaning] = {
         "a translator, and the texts of the candidates of each query or their new vectors",
         go=True,
     ),
-    "re-embed": Meaning(
-        "re-embed (ceiling)",
-        "Embed everything with the new model.",
-        "the texts of all items",
-    ),
+    "re-embed": Meaning("re-embed (ceiling)", "Embed everything with the new model.", "the texts of all items"),
 }
 # Queries whose candidates are ranked at a time: their vectors have to fit in memory.
 BLOCK_QUERIES = 128
@@ -130,7 +119,8 @@ def score_options(
         found["untranslated"] = _found(untranslated, own, k)[0]
     wanted: Relevant = found["re-embed"] if relevant is None else relevant
     judged = Judgments.of(wanted, n, items)
-    by_option = {option: _score(judged, found[option], relevant is None) for option in OPTIONS if option in found}
+    scores = [JUDGED["recall"]] if relevant is None else list(JUDGED.values())
+    by_option = {o: np.stack([score(judged, found[o]) for score in scores], axis=1) for o in OPTIONS if o in found}
     measures = ("overlap",) if relevant is None else tuple(JUDGED)
     return OptionScores(by_option, measures, k, items, candidates, itself)
 
@@ -143,11 +133,6 @@ def score_search(
     wanted: Relevant = _found(truth, own, k)[0] if relevant is None else relevant
     judged = Judgments.of(wanted, len(found), items)
     return judged.recall(found) if relevant is None else judged.ndcg(found)
-
-
-def _score(judged: Judgments, found: np.ndarray, overlap: bool) -> np.ndarray:
-    measures = ("recall",) if overlap else tuple(JUDGED)
-    return np.stack([JUDGED[measure](judged, found) for measure in measures], axis=1)
 
 
 def _found(search: Search, own: np.ndarray | None, k: int) -> tuple[np.ndarray, np.ndarray | None]:

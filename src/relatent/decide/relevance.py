@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from relatent._files import FileError
 
@@ -29,6 +31,17 @@ class Relevance:
     items: Sequence[Any]
     name: str = "the pairs given"
     grades: Sequence[float] | None = None
+
+    def rows(self, hashes: np.ndarray) -> Iterator[tuple[int, int, float]]:
+        """Return query, item and grade of what is relevant, where both keys are among these hashes, by their rows."""
+        from relatent.spaces.keys import key_hashes
+
+        row_of = {key: row for row, key in enumerate(hashes.tolist())}
+        keys = (key_hashes(self.queries).tolist(), key_hashes(self.items).tolist())
+        grades = [1.0] * len(self.queries) if self.grades is None else self.grades
+        for query, item, grade in zip(*keys, grades, strict=True):
+            if query in row_of and item in row_of and grade > 0:
+                yield row_of[query], row_of[item], float(grade)
 
 
 def read_relevance(path: AnyPath) -> Relevance:

@@ -155,8 +155,7 @@ def decide(evidence: Evidence, rule: Rule, cost: Cost | None = None) -> Decision
     "Clearly" means that the 95 % interval of the paired differences leaves no doubt about the sign.
     """
     if evidence.queries < rule.queries:
-        few = f"{evidence.queries} queries are too few to tell: give at least {rule.queries}."
-        return Decision(NO_VERDICT, None, (few,))
+        return _too_few(evidence.queries, rule)
     against: dict[Option, list[str]] = {
         "re-embed": _against_reembedding(evidence, cost),
         "translate": _against_translating(evidence, rule),
@@ -174,16 +173,13 @@ def decide(evidence: Evidence, rule: Rule, cost: Cost | None = None) -> Decision
 def decide_by_overlap(overlap: Mapping[Option, Estimate], rule: Rule, label: str, queries: int) -> Decision:
     """Decide where it is not known what should be found: by the gate that was asked for, or not at all."""
     if rule.min_overlap is None:
-        return Decision(
-            NO_VERDICT,
-            None,
-            (
-                f"{label} tells how alike the results are, not how good. Give pairs of a query and what it should find "
-                "(a table, or TREC qrels), or the smallest overlap to accept.",
-            ),
+        reason = (
+            f"{label} tells how alike the results are, not how good. Give pairs of a query and what it should find "
+            "(a table, or TREC qrels), or the smallest overlap to accept."
         )
+        return Decision(NO_VERDICT, None, (reason,))
     if queries < rule.queries:
-        return Decision(NO_VERDICT, None, (f"{queries} queries are too few to tell: give at least {rule.queries}.",))
+        return _too_few(queries, rule)
     reasons: list[str] = []
     options: tuple[Option, ...] = ("translate", "rerank")
     for option in options:
@@ -193,6 +189,10 @@ def decide_by_overlap(overlap: Mapping[Option, Estimate], rule: Rule, label: str
             return Decision.to(option, reasons)
         reasons.append(f"not {option}: the lower bound of its {label} is {low:.3f}, below {rule.min_overlap:g}.")
     return Decision.to("stay", reasons)
+
+
+def _too_few(queries: int, rule: Rule) -> Decision:
+    return Decision(NO_VERDICT, None, (f"{queries} queries are too few to tell: give at least {rule.queries}.",))
 
 
 def in_words(e: Estimate, sign: str = "") -> str:

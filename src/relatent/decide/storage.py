@@ -90,9 +90,10 @@ class StorageReport(Tabular):
         ]
 
     def __str__(self) -> str:
+        changes = [(f"{c.change.value:+.3f}", f"{c.change.low:+.3f} – {c.change.high:+.3f}") for c in self.lines]
         cells = [
-            (c.option, c.storage, f"{c.nbytes:,}", f"{c.score.value:.3f}", f"{c.change.value:+.3f}", _interval(c))
-            for c in self.lines
+            (line.option, line.storage, f"{line.nbytes:,}", f"{line.score.value:.3f}", *change)
+            for line, change in zip(self.lines, changes, strict=True)
         ]
         header = ("index", "stored as", "bytes", self.measure, "change", "95 % interval")
         note = "The index is stored so and queries stay float32; the change is against float32 with all coordinates."
@@ -136,11 +137,6 @@ def storage_costs(
             if one.dims is None or one.dims < dim:
                 both = np.stack([scores, scored[Storage()]], axis=1)
                 change = bootstrap(both, difference(0, 1), seed=seed)
-                lines.append(
-                    StorageCost(option, one.name, one.nbytes(dim), bootstrap(both, column(0), seed=seed), change)
-                )
+                score = bootstrap(both, column(0), seed=seed)
+                lines.append(StorageCost(option, one.name, one.nbytes(dim), score, change))
     return StorageReport(f"overlap@{k}" if relevant is None else f"nDCG@{k}", tuple(lines))
-
-
-def _interval(c: StorageCost) -> str:
-    return f"{c.change.low:+.3f} – {c.change.high:+.3f}"

@@ -77,8 +77,9 @@ class Thresholds(Tabular):
         judged = any(c.precision is not None for c in self.lines)
         header = ("old", "new", "95 % interval", "passing", "share", "agreement", *(["precision"] if judged else []))
         cells = [(f"{c.old:g}", *_new(c), f"{c.passing:,}", f"{c.rate:.3%}", *_shares(c, judged)) for c in self.lines]
+        compared = "all pairs" if PURPOSES[self.purpose] == "pairs" else "the nearest neighbors"
         notes = [
-            f"Over {_unit(self.purpose)} of {self.rows:,} items. The new threshold has the same {self.at}; agreement "
+            f"Over {compared} of {self.rows:,} items. The new threshold has the same {self.at}; agreement "
             "is the share of what passed the old threshold that passes the new one."
         ]
         if any(c.few and c.passing for c in self.lines):
@@ -193,11 +194,11 @@ class _Curve:
     def of(values: np.ndarray, unit: np.ndarray, hits: np.ndarray | None) -> _Curve:
         bins, units = len(EDGES) - 1, int(unit.max()) + 1
         place = np.clip(((values + 1) / 2 * bins).astype(np.int64), 0, bins - 1) + bins * unit
-        size, shape = units * bins, (units, bins)
-        counts = np.bincount(place, minlength=size).reshape(shape).astype(np.float32)
-        if hits is None:
-            return _Curve(counts, None)
-        return _Curve(counts, np.bincount(place[hits], minlength=size).reshape(shape).astype(np.float32))
+
+        def counted(places: np.ndarray) -> np.ndarray:
+            return np.bincount(places, minlength=units * bins).reshape(units, bins).astype(np.float32)
+
+        return _Curve(counted(place), None if hits is None else counted(place[hits]))
 
     def drawn(self, weights: np.ndarray) -> list[np.ndarray]:
         """Return what rises or falls with the threshold, at each edge, for each draw of groups: rate or precision."""
@@ -281,10 +282,6 @@ def _checked_pairs(same: Any, n: int) -> np.ndarray:
     return np.asarray(pairs[pairs[:, 0] != pairs[:, 1]], dtype=np.int64)
 
 
-def _unit(purpose: str) -> str:
-    return "all pairs" if PURPOSES[purpose] == "pairs" else "the nearest neighbors"
-
-
 def _new(c: Threshold) -> tuple[str, str]:
     if not c.passing:
         return "–", "nothing passes"
@@ -306,18 +303,7 @@ def _read(source: Any, target: Any, same: Relevance | None, max_rows: int, seed:
     named = np.zeros(len(matched), bool) if same is None else np.isin(hashes, key_hashes([*same.queries, *same.items]))
     order = shuffled_rows(len(matched), len(matched), seed)
     rows = np.sort(order[np.argsort(~named[order], kind="stable")][:max_rows])
-    pairs = None if same is None else _row_pairs(same, hashes[rows])
-    return source.take(matched.x_rows[rows]), target.take(matched.y_rows[rows]), pairs
-
-
-def _row_pairs(same: Relevance, hashes: np.ndarray) -> np.ndarray:
-    from relatent.spaces.keys import key_hashes
-
-    row_of = {key: row for row, key in enumerate(hashes.tolist())}
-    keys = (key_hashes(same.queries).tolist(), key_hashes(same.items).tolist())
-    grades = [1.0] * len(keys[0]) if same.grades is None else same.grades
-    pairs = [(row_of.get(a), row_of.get(b)) for a, b, grade in zip(*keys, grades, strict=True) if grade > 0]
-    found = [pair for pair in pairs if None not in pair]
-    if not found:
+    pairs = None if same is None else [(query, item) for query, item, _ in same.rows(hashes[rows])]
+    if same is not None and not pairs:
         raise ValueError(f"None of {same.name} has both keys in both spaces: check the keys.")
-    return np.asarray(found, dtype=np.int64)
+    return source.take(matched.x_rows[rows]), target.take(matched.y_rows[rows]), pairs

@@ -118,12 +118,8 @@ class Verdict(Tabular):
             for option, meaning in OPTIONS.items()
         ]
         changes = [(option, *self._cells(change, "+")) for option, change in self.changes.items()]
-        tables = [
-            render(("option", *labels), rows, numbers),
-            "",
-            render(("against staying", *labels), changes, numbers),
-        ]
-        return tables + self._slices()
+        against = render(("against staying", *labels), changes, numbers)
+        return [render(("option", *labels), rows, numbers), "", against, *self._slices()]
 
     def _cells(self, measured: Report | None, sign: str = "") -> list[str]:
         if measured is None:
@@ -136,14 +132,10 @@ class Verdict(Tabular):
         if not lines:
             return []
         shown = [option for option in OPTIONS if option in self.options and option != "untranslated"]
+        scores = [[f"{self[option][line.slice, deciding].value:.3f}" for option in shown] for line in lines]
         cells = [
-            (
-                line.slice,
-                *(f"{self.options[option][line.slice, deciding].value:.3f}" for option in shown),
-                in_words(line.estimate, "+"),
-                line.rows,
-            )
-            for line in lines
+            (line.slice, *values, in_words(line.estimate, "+"), line.rows)
+            for line, values in zip(lines, scores, strict=True)
         ]
         header = (f"{self.label(deciding)} of slice", *shown, "translate against stay", "queries")
         return ["", render(header, cells, range(1, len(header)))]
@@ -206,7 +198,11 @@ def verdict_of(
     'translate'
     """
     rule = rule or Rule()
-    _check_rule(scores, rule)
+    if rule.min_overlap is not None and DECIDING in scores.measures:
+        raise ValueError(
+            "min_overlap was given, and relevant items too: expected one of them. With relevant items the margin "
+            "against staying decides; leave min_overlap out."
+        )
     options = {option: _measured(scores, option, slices, seed) for option in scores.by_option}
     changes: dict[Option, Report] = {
         option: _changes(scores, option, slices, seed) for option in scores.by_option if option != "stay"
@@ -251,14 +247,6 @@ def _decision(
 
 def _deciding(scores: OptionScores) -> str:
     return DECIDING if DECIDING in scores.measures else scores.measures[0]
-
-
-def _check_rule(scores: OptionScores, rule: Rule) -> None:
-    if rule.min_overlap is not None and DECIDING in scores.measures:
-        raise ValueError(
-            "min_overlap was given, and relevant items too: expected one of them. With relevant items the margin "
-            "against staying decides; leave min_overlap out."
-        )
 
 
 def _measured(scores: OptionScores, option: Option, slices: Any, seed: int) -> Report:

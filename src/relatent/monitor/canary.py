@@ -96,10 +96,9 @@ def check_canary(kept: Space, fresh: Space, *, tolerance: float = 1e-3) -> Canar
     cosines = np.sum(x * y, axis=1) / np.maximum(norms[0] * norms[1], 1e-300)
     ratio = float(np.median(norms[1] / np.maximum(norms[0], 1e-300)))
     structure = float(cka(x, y)) if items > 2 else None
-    outcome, reason = _outcome(float(cosines.min()), ratio, kept, fresh, tolerance, structure)
-    return CanaryCheck(
-        outcome, reason, items, missing, float(cosines.min()), float(np.median(cosines)), ratio, structure
-    )
+    worst, median = float(cosines.min()), float(np.median(cosines))
+    outcome, reason = _outcome(worst, ratio, kept, fresh, tolerance, structure)
+    return CanaryCheck(outcome, reason, items, missing, worst, median, ratio, structure)
 
 
 def _outcome(

@@ -1,4 +1,4 @@
-"""Drift: whether new batches still look like the space that a translator was fitted on."""
+"""Drift: whether new batches still resemble the space that a translator was fitted on."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ MIN_ROWS = 100
 
 @dataclass(frozen=True)
 class DriftReport(Result):
-    """What a batch looks like beside the space that a translator was fitted on.
+    """How a batch compares with the space that a translator was fitted on.
 
     ``shift`` is how far the mean moved, in standard deviations, less what chance gives; ``spread`` how far the
     variances changed, in the same way. ``cosine`` is that of translated vectors to true ones, where these were given,
@@ -72,9 +72,8 @@ def check_drift(
         why = match.reason if not match else unknown
         return _logged(DriftReport("another space" if not match else "too few", why, len(batch)), log)
     if len(batch) < MIN_ROWS:
-        return _logged(
-            DriftReport("too few", f"{len(batch)} rows tell little: give at least {MIN_ROWS}", len(batch)), log
-        )
+        why = f"{len(batch)} rows tell little: give at least {MIN_ROWS}"
+        return _logged(DriftReport("too few", why, len(batch)), log)
     shift, spread = drift(*probes)  # type: ignore[arg-type]
     kept = None if truth is None else _cosine(translator, batch, truth)
     first = None if log is None or kept is None else _first(log)

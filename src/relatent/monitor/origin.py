@@ -102,13 +102,9 @@ def _log_ratio(rows: np.ndarray, before: _Normal, after: _Normal) -> np.ndarray:
 def _write(found: Origin, keys: Any, path: Path, overwrite: bool) -> None:
     import pyarrow as pa
 
-    table = pa.table(
-        {
-            "key": pa.array(np.arange(len(found.ratio))) if keys is None else keys,
-            "space": np.where(found.is_new, "new", "old"),
-            "log_likelihood_ratio": found.ratio,
-        }
-    )
+    key = pa.array(np.arange(len(found.ratio))) if keys is None else keys
+    origin = np.where(found.is_new, "new", "old")
+    table = pa.table({"key": key, "space": origin, "log_likelihood_ratio": found.ratio})
     with atomic_write(path, overwrite=overwrite) as tmp:
         getattr(import_module(WRITERS[path.suffix][0]), WRITERS[path.suffix][1])(table, str(tmp))
 

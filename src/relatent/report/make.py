@@ -25,17 +25,7 @@ from relatent.evaluate.linear import cka
 from relatent.evaluate.pairwise import mutual_knn
 from relatent.evaluate.scale import norms
 from relatent.migrate import MigrationPlan, Verification
-from relatent.report.data import (
-    Anchors,
-    Closeness,
-    Findings,
-    Geometry,
-    PairsCurve,
-    Provenance,
-    Similarity,
-    Spread,
-    WorstRow,
-)
+from relatent.report import data
 from relatent.spaces.join import common_rows, match_keys
 from relatent.spaces.keys import key_hashes
 from relatent.spaces.sample import sample_rows
@@ -83,7 +73,7 @@ def make_report(
     seed: int = 0,
     command: str | None = None,
     progress: bool | None = None,
-) -> Findings:
+) -> data.Findings:
     """Return the findings of a report on a translator, or on the result of another function.
 
     ``spaces`` are the source, the target, and others of the same items, which appear in the similarity matrix only.
@@ -130,7 +120,9 @@ def make_report(
         found = _found_in(result, spaces, max_rows, seed)
     judged = found.get("verdict")
     worst = () if judged is None else with_texts(worst_queries(judged), spaces, texts)
-    return Findings(_title(result, spaces), Provenance.of(spaces, command, seed), worst_queries=worst, **found)
+    return data.Findings(
+        _title(result, spaces), data.Provenance.of(spaces, command, seed), worst_queries=worst, **found
+    )
 
 
 def _found_in(result: Any, spaces: Sequence[Space], max_rows: int, seed: int) -> dict[str, Any]:
@@ -216,32 +208,36 @@ def measure_translator(
 
 def measure_closeness(
     translated: np.ndarray, x: np.ndarray, y: np.ndarray, keys: np.ndarray, slices: Any, seed: int
-) -> Closeness:
+) -> data.Closeness:
     """Compare translated vectors with true ones, row by row, and list the items with the lowest cosine."""
     rows = _cosines(translated, y)
     series, untranslated = {"translated": rows}, None
     if x.shape[1] == y.shape[1]:
         series["untranslated"] = _cosines(x, y)
         untranslated = bootstrap(series["untranslated"], seed=seed)
-    worst = [WorstRow(str(keys[i]), float(rows[i])) for i in np.argsort(rows, kind="stable")[:MAX_LISTED]]
+    worst = [data.WorstRow(str(keys[i]), float(rows[i])) for i in np.argsort(rows, kind="stable")[:MAX_LISTED]]
     fidelity = fidelity_report(translated, y, slices, seed=seed)
-    return Closeness(len(rows), fidelity, untranslated, Spread.of(series), tuple(worst))
+    return data.Closeness(len(rows), fidelity, untranslated, data.Spread.of(series), tuple(worst))
 
 
 def _cosines(x: np.ndarray, y: np.ndarray) -> np.ndarray:
     return np.asarray(np.sum(unit_norm(x) * unit_norm(y), axis=1, dtype=np.float64))
 
 
-def worst_queries(verdict: Verdict) -> tuple[WorstRow, ...]:
+def worst_queries(verdict: Verdict) -> tuple[data.WorstRow, ...]:
     """Return the queries that lose most by translating instead of staying."""
     if verdict.keys is None:
         return ()
     kept, before = (verdict.query_scores(option) for option in ("translate", "stay"))
     order = np.argsort(kept - before, kind="stable")[:MAX_LISTED]
-    return tuple(WorstRow(str(verdict.keys[i]), float(kept[i]), float(before[i])) for i in order if kept[i] < before[i])
+    return tuple(
+        data.WorstRow(str(verdict.keys[i]), float(kept[i]), float(before[i])) for i in order if kept[i] < before[i]
+    )
 
 
-def with_texts(rows: tuple[WorstRow, ...], spaces: Sequence[Space], column: str | None) -> tuple[WorstRow, ...]:
+def with_texts(
+    rows: tuple[data.WorstRow, ...], spaces: Sequence[Space], column: str | None
+) -> tuple[data.WorstRow, ...]:
     """Return items with their texts, from the first space that has the column, if one is requested."""
     if column is None or not rows:
         return rows
@@ -254,22 +250,22 @@ def with_texts(rows: tuple[WorstRow, ...], spaces: Sequence[Space], column: str 
     raise ValueError(f"There is no column {column!r} of texts.{suggest(column, every)}")
 
 
-def measure_anchors(source: Space, rows: np.ndarray, x: np.ndarray, seed: int) -> Anchors | None:
+def measure_anchors(source: Space, rows: np.ndarray, x: np.ndarray, seed: int) -> data.Anchors | None:
     """Diagnose the anchors in some rows of the source, centered, and how well they cover the rows of x."""
     if len(rows) < 2 or not len(x):
         return None
     anchors = source.take(sample_rows(rows, MAX_ANCHORS, seed)).astype(np.float64)
     center = np.mean(anchors, axis=0)
-    return Anchors(len(rows), len(anchors), diagnose_anchors(anchors - center, x - center))
+    return data.Anchors(len(rows), len(anchors), diagnose_anchors(anchors - center, x - center))
 
 
-def measure_geometry(spaces: Mapping[str, np.ndarray]) -> Geometry:
+def measure_geometry(spaces: Mapping[str, np.ndarray]) -> data.Geometry:
     """Return singular values and norms of the rows of each space."""
     norm = {name: norms(x) for name, x in spaces.items()}
     varied = {name: x for name, x in spaces.items() if norm[name].std > CONSTANT * norm[name].mean}
     relative = {name: np.asarray(row_norms(x)) / norm[name].mean for name, x in varied.items()}
     singular = {name: _singular(x) for name, x in spaces.items()}
-    return Geometry(max(map(len, spaces.values())), singular, norm, Spread.of(relative) if relative else None)
+    return data.Geometry(max(map(len, spaces.values())), singular, norm, data.Spread.of(relative) if relative else None)
 
 
 def _singular(x: np.ndarray) -> tuple[float, ...]:
@@ -280,13 +276,13 @@ def _singular(x: np.ndarray) -> tuple[float, ...]:
     return tuple(np.sqrt(live / values[0]).tolist())
 
 
-def measure_similarity(spaces: Sequence[Space], max_rows: int, seed: int) -> Similarity:
+def measure_similarity(spaces: Sequence[Space], max_rows: int, seed: int) -> data.Similarity:
     """Compare every two of several spaces on a sample of the items that all of them share."""
     sample = _common_sample(spaces, max_rows, seed)
     vectors = list(sample.values())
     if len(vectors[0]) < 2:
         raise ValueError(f"The {len(spaces)} spaces have 1 key in common: expected at least 2, and hundreds.")
-    return Similarity(len(vectors[0]), tuple(sample), {name: _matrix(m, vectors) for name, m in MEASURES.items()})
+    return data.Similarity(len(vectors[0]), tuple(sample), {name: _matrix(m, vectors) for name, m in MEASURES.items()})
 
 
 def _matrix(measure: Any, vectors: Sequence[np.ndarray]) -> tuple[tuple[float, ...], ...]:
@@ -298,11 +294,11 @@ def _matrix(measure: Any, vectors: Sequence[np.ndarray]) -> tuple[tuple[float, .
     return tuple(map(tuple, square.tolist()))
 
 
-def measure_curve(translator: Translator, x: np.ndarray, y: np.ndarray, seed: int) -> PairsCurve | None:
+def measure_curve(translator: Translator, x: np.ndarray, y: np.ndarray, seed: int) -> data.PairsCurve | None:
     """Return how held-out pairs are ranked by fewer pairs and by all, and what twice as many would add."""
     curve = learning_curve(translator, x, y, seed=seed)
     if curve is None:
         return None
     n, room = curve.anchors[-1], 1 - curve.values[-1]
     scores = tuple(bootstrap(column, seed=seed) for column in curve.scores.T)
-    return PairsCurve(curve.anchors, scores, curve.gain(n, 2 * n, limit=room), len(y))
+    return data.PairsCurve(curve.anchors, scores, curve.gain(n, 2 * n, limit=room), len(y))

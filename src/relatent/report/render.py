@@ -11,21 +11,8 @@ from importlib.resources import files
 from pathlib import Path
 
 from relatent._files import FileError, atomic_write
+from relatent.report import document as doc
 from relatent.report.data import Findings
-from relatent.report.document import (
-    BarChart,
-    Block,
-    Bullets,
-    Chart,
-    Code,
-    Document,
-    Figure,
-    Headline,
-    Paragraph,
-    Section,
-    Table,
-    Text,
-)
 from relatent.report.sections import document_of
 from relatent.report.svg import Markup, draw, joined, tag
 
@@ -59,7 +46,7 @@ def check_report_path(path: str | os.PathLike[str]) -> str:
     return suffix
 
 
-def to_html(document: Document) -> str:
+def to_html(document: doc.Document) -> str:
     """Return a document as a self-contained page."""
     style = Markup(files("relatent.report").joinpath("style.css").read_text("utf8"))
     head = tag(
@@ -75,7 +62,7 @@ def to_html(document: Document) -> str:
     return f"<!doctype html>\n{tag('html', head, tag('body', _header(document), main, footer), lang='en')}\n"
 
 
-def _header(document: Document) -> Markup:
+def _header(document: doc.Document) -> Markup:
     links = [tag("li", tag("a", section.title, href=f"#{section.name}")) for section in document.sections]
     return tag(
         "header",
@@ -87,47 +74,47 @@ def _header(document: Document) -> Markup:
     )
 
 
-def _headline(headline: Headline) -> Markup:
+def _headline(headline: doc.Headline) -> Markup:
     answer = tag("div", tag("p", headline.word, class_="word"), tag("p", headline.sentence, class_="sentence"))
     figures = tag("dl", *map(_figure, headline.figures)) if headline.figures else Markup("")
     return tag("section", answer, figures, class_=f"headline {headline.tone}", aria_label="The answer")
 
 
-def _figure(figure: Figure) -> Markup:
+def _figure(figure: doc.Figure) -> Markup:
     note = tag("dd", figure.note, class_="note") if figure.note else Markup("")
     return tag("div", tag("dt", figure.label), tag("dd", figure.value, class_="figure"), note)
 
 
-def _section(section: Section) -> Markup:
+def _section(section: doc.Section) -> Markup:
     blocks = [_html(block, f"{section.name}-{i}") for i, block in enumerate(section.blocks)]
     return tag("section", tag("h2", section.title), *blocks, id=section.name, class_="card")
 
 
-def _prose(text: Text) -> Markup:
-    return joined(*(tag("code", part) if isinstance(part, Code) else part for part in _parts(text)))
+def _prose(text: doc.Text) -> Markup:
+    return joined(*(tag("code", part) if isinstance(part, doc.Code) else part for part in _parts(text)))
 
 
-def _parts(text: Text) -> tuple[str, ...]:
+def _parts(text: doc.Text) -> tuple[str, ...]:
     return (text,) if isinstance(text, str) else text
 
 
 @singledispatch
-def _html(block: Block, name: str) -> Markup:
+def _html(block: doc.Block, name: str) -> Markup:
     raise TypeError(f"{type(block).__name__} cannot be shown in a page.")
 
 
 @_html.register
-def _(block: Paragraph, name: str) -> Markup:
+def _(block: doc.Paragraph, name: str) -> Markup:
     return tag("p", _prose(block.text), class_="small" if block.small else None)
 
 
 @_html.register
-def _(block: Bullets, name: str) -> Markup:
+def _(block: doc.Bullets, name: str) -> Markup:
     return tag("ul", *(tag("li", _prose(item)) for item in block.items))
 
 
 @_html.register
-def _html_table(block: Table, name: str) -> Markup:
+def _html_table(block: doc.Table, name: str) -> Markup:
     sides = ["number" if i in block.numbers else None for i in range(len(block.header))]
     head = tag(
         "tr", *(tag("th", cell, scope="col", class_=side) for cell, side in zip(block.header, sides, strict=True))
@@ -148,16 +135,16 @@ def _html_table(block: Table, name: str) -> Markup:
 
 
 @_html.register
-def _(block: Chart, name: str) -> Markup:
+def _(block: doc.Chart, name: str) -> Markup:
     """Return a chart, its description, and its numbers in a closed element."""
     caption = tag("figcaption", tag("strong", block.title), " ", block.description)
     parts = [caption, tag("div", draw(block, name), class_="chart", tabindex=0, role="group", aria_label=block.title)]
-    if not (isinstance(block, BarChart) and block.in_table):
+    if not (isinstance(block, doc.BarChart) and block.in_table):
         parts.append(tag("details", tag("summary", "The numbers"), _html_table(block.table(), f"{name}-data")))
     return tag("figure", *parts)
 
 
-def to_markdown(document: Document) -> str:
+def to_markdown(document: doc.Document) -> str:
     """Return a document as Markdown, with tables in place of charts."""
     parts = [f"# {_plain(document.title)}", _plain(document.subtitle)]
     if (headline := document.headline) is not None:
@@ -168,47 +155,46 @@ def to_markdown(document: Document) -> str:
     return "\n\n".join([*parts, "---", f"*{_plain(document.note)}*"]) + "\n"
 
 
-def _bullet(figure: Figure) -> str:
-    return f"- {_plain(figure.label)}: **{_plain(figure.value)}**" + (
-        f" ({_plain(figure.note)})" if figure.note else ""
-    )
+def _bullet(figure: doc.Figure) -> str:
+    note = f" ({_plain(figure.note)})" if figure.note else ""
+    return f"- {_plain(figure.label)}: **{_plain(figure.value)}**{note}"
 
 
-def _plain(text: Text) -> str:
+def _plain(text: doc.Text) -> str:
     r"""Return text that Markdown shows as it is, on one line, with code in backticks.
 
-    >>> print(_plain(("<b> a|b, ", Code("a_b"))))
+    >>> print(_plain(("<b> a|b, ", doc.Code("a_b"))))
     \<b\> a\|b, `a_b`
     """
-    escaped = (f"`{part}`" if isinstance(part, Code) else SPECIAL.sub(r"\\\1", part) for part in _parts(text))
+    escaped = (f"`{part}`" if isinstance(part, doc.Code) else SPECIAL.sub(r"\\\1", part) for part in _parts(text))
     return " ".join("".join(escaped).split())
 
 
 @singledispatch
-def _markdown(block: Block) -> str:
+def _markdown(block: doc.Block) -> str:
     raise TypeError(f"{type(block).__name__} cannot be written as Markdown.")
 
 
 @_markdown.register
-def _(block: Paragraph) -> str:
+def _(block: doc.Paragraph) -> str:
     return _plain(block.text)
 
 
 @_markdown.register
-def _(block: Bullets) -> str:
+def _(block: doc.Bullets) -> str:
     return "\n".join(f"- {_plain(item)}" for item in block.items)
 
 
 @_markdown.register
-def _markdown_table(block: Table) -> str:
+def _markdown_table(block: doc.Table) -> str:
     marks = "|".join("--:" if i in block.numbers else ":--" for i in range(len(block.header)))
     head, *rows = (f"| {' | '.join(map(_plain, row))} |" for row in (block.header, *block.rows))
     return "\n".join([f"**{_plain(block.title)}**", "", head, f"|{marks}|", *rows])
 
 
 @_markdown.register
-def _(block: Chart) -> str:
-    if isinstance(block, BarChart) and block.in_table:
+def _(block: doc.Chart) -> str:
+    if isinstance(block, doc.BarChart) and block.in_table:
         return _plain(block.description)
     return f"{_plain(block.description)}\n\n{_markdown_table(block.table())}"
 

@@ -76,12 +76,8 @@ class MixedIndex:
         self._anchors = to_numpy(before), to_numpy(after)
         if len(before) < MIN_ANCHORS:
             raise ValueError(f"There are {len(before)} anchors: expected at least {MIN_ANCHORS} to calibrate by.")
-        count = np.arange(len(self.old) + len(self.new))
-        self.rows = (
-            (count[: len(self.old)], count[len(self.old) :])
-            if rows is None
-            else (np.asarray(rows[0], dtype=np.intp), np.asarray(rows[1], dtype=np.intp))
-        )
+        in_order = np.split(np.arange(len(self.old) + len(self.new)), [len(self.old)])
+        self.rows = tuple(np.asarray(part, dtype=np.intp) for part in (in_order if rows is None else rows))
         for name, part, where in zip(("old", "new"), (self.old, self.new), self.rows, strict=True):
             if len(part) != len(where):
                 raise ValueError(
