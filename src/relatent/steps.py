@@ -56,7 +56,7 @@ STEPS: dict[str, Callable[..., Array]] = {
 
 @dataclass(frozen=True)
 class Step:
-    """One step: the name of a function of rows (:data:`STEPS`), and the arrays and numbers that it takes."""
+    """One step: the name of a function of rows (``STEPS``), and the arrays and numbers that it takes."""
 
     kind: str
     arrays: dict[str, Any] = field(default_factory=dict)
