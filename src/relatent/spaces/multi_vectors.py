@@ -141,7 +141,8 @@ class MultiSpace(Space):
     """Several vectors per item, as models of late interaction (ColBERT, ColPali) give, left on disk until needed.
 
     As a space it has one row per vector, whose key is that of its item and its place in the item. A fit holds out whole
-    items, :func:`relatent.translate.translate_space` writes items again, and :func:`relatent.decide.evaluate_items` scores items.
+    items, :func:`relatent.translate.translate_space` writes items again, and :func:`relatent.decide.evaluate_items`
+    scores items.
     """
 
     def __init__(self, path: str, layout: Layout, name: str, fingerprint: Fingerprint | None = None) -> None:
