@@ -34,15 +34,16 @@ def test_both_roles_are_translated(setting, space):
     t = fitted(setting, space)
     wrapped = TranslatedEmbedding(Model(side=0, space=space), t)
     expected, alone = t.transform(rows_of(TEXTS, 0, space)), t.transform(rows_of(TEXTS[3:4], 0, space))[0]
-    near(wrapped.get_text_embedding_batch(TEXTS), expected)
-    near(wrapped.get_query_embedding(TEXTS[3]), alone)
-    near(wrapped.get_text_embedding(TEXTS[3]), alone)
-    near(asyncio.run(wrapped.aget_query_embedding(TEXTS[3])), alone)
-    near(asyncio.run(wrapped.aget_text_embedding_batch(TEXTS)), expected)
+    rounding = 1e-4  # of a kernel map in float32: LlamaIndex hands over ten texts at a time, as Python floats
+    near(wrapped.get_text_embedding_batch(TEXTS), expected, rounding)
+    near(wrapped.get_query_embedding(TEXTS[3]), alone, rounding)
+    near(wrapped.get_text_embedding(TEXTS[3]), alone, rounding)
+    near(asyncio.run(wrapped.aget_query_embedding(TEXTS[3])), alone, rounding)
+    near(asyncio.run(wrapped.aget_text_embedding_batch(TEXTS)), expected, rounding)
 
 
 @pytest.mark.parametrize("space", SPACES)
-def test_a_translator_that_moves_both_sides_has_one_embedder_for_each(space):
+def test_a_two_sided_translator_has_one_embedder_for_each(space):
     t = fitted("retrieval", space)
     source, target = (Model(side=side, space=space) for side in (0, 1))
     wrapped = TranslatedEmbedding(source, t, target=target, translate=("query",))
