@@ -46,7 +46,7 @@ format: .venv/dev
 bench: .venv/bench
 	$(BIN)/python -m benchmarks
 
-# Every table and figure of the papers, in the quick size; started again, it goes on where it was stopped.
+# Every table and figure of the papers, in the quick size; a stopped run resumes.
 reproduce: .venv/experiments
 	OMP_NUM_THREADS=1 $(BIN)/python -m experiments --all --jobs 2
 

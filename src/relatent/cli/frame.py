@@ -67,17 +67,17 @@ class InOrder(typer.core.TyperGroup):
                 formatter.write_dl([(name, self.commands[name].get_short_help_str(limit=100)) for name in names])
 
 
-LOOK: dict[str, Any] = {
+STYLE: dict[str, Any] = {
     "no_args_is_help": True,
     "rich_markup_mode": None,  # plain help starts faster and reads the same in a file
     "context_settings": {"help_option_names": ["-h", "--help"]},
 }
-app = typer.Typer(name="relatent", cls=InOrder, help=ABOUT, pretty_exceptions_enable=False, **LOOK)
+app = typer.Typer(name="relatent", cls=InOrder, help=ABOUT, pretty_exceptions_enable=False, **STYLE)
 
 
 def group(name: str, about: str) -> typer.Typer:
     """Return a new group of commands."""
-    made = typer.Typer(name=name, help=about, **LOOK)
+    made = typer.Typer(name=name, help=about, **STYLE)
     app.add_typer(made)
     return made
 

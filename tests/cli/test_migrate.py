@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from tests.migrate.conftest import make_task
 from tests.migrate.steps import DIM, NEW_DIM, ROWS, assert_translated, items_of, space_of
 from typer.testing import CliRunner
 
@@ -11,10 +12,10 @@ from relatent.cli import ERROR, NO_GO, NO_VERDICT, OK, USAGE, app
 
 
 @pytest.fixture
-def here(light, tmp_path, monkeypatch):
+def here(tmp_path, monkeypatch):
     """Run in a folder of its own, so that the work folder is the one that goes by the name of the store."""
     monkeypatch.chdir(tmp_path)
-    return light
+    return make_task("faiss", tmp_path)
 
 
 def run(*words, code=OK):
