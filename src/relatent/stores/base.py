@@ -9,18 +9,20 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, ExitStack, closing
+from contextlib import AbstractContextManager, ExitStack, closing, nullcontext
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, Self, TypeVar
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from relatent._array import suggest
 from relatent._errors import StoreError, with_remedy
 from relatent.spaces.chunks import CHUNK_BYTES, Chunk, Layout, chunk_rows
+from relatent.steps import Step
 from relatent.stores.address import Address
 from relatent.stores.fields import Checks, Field, Roles, key_column, read_as
 
@@ -28,6 +30,8 @@ Unreadable = Callable[[Any, str], None]
 """What is told of a row that cannot be read: its key, and why."""
 Purpose = Literal["read", "write", "scan"]
 """What a session is for. One for a scan stays open while the store is used otherwise."""
+Writer = Literal["old", "new"]
+"""Which model a vector was written with."""
 Found = tuple[Sequence[Any], Any]
 """What a search found for one query: keys from the best on, and their distances as the store gives them."""
 Rows = Generator[tuple[pa.Table, np.ndarray], None, None]
@@ -286,6 +290,50 @@ class Store(Checks, ABC):
         """Return the scores of distances as the store gives them: here 1 - cosine or product, or a squared length."""
         return np.asarray(-np.sqrt(np.maximum(distances, 0)) if of.metric == "l2" else 1 - distances)
 
+    # While others write ----------------------------------------------------------------------------------------------
+
+    def follow(self, new: Field, steps: Sequence[Step], back: Sequence[Step]) -> str | None:
+        """Have the store translate by itself what is written from now on; return why it cannot, or None if it does.
+
+        Then every vector that is written to the served field is translated by ``steps`` into the new one, in the
+        transaction of the writer, and what is deleted is deleted in both. After a switch, what is written with the new
+        model gets an old vector by ``back``. :meth:`write` then fills in what has no new vector yet, and never replaces
+        one. Idempotent; ends when either field is dropped.
+        """
+        return "it cannot translate what is written to it"
+
+    def follows(self) -> bool:
+        """Return whether the store translates by itself what is written to it (:meth:`follow`)."""
+        return False
+
+    def written_since(self) -> Mapping[Writer, pa.Array]:
+        """Return the keys that were written since the switch, by the model that their writer used.
+
+        Those of the old model have a translated vector in the served field, those of the new one a vector by ``back``
+        in the old field. Known only to a store that follows; empty otherwise.
+        """
+        return {}
+
+    def at_one_moment(self) -> AbstractContextManager[object]:
+        """Have all scans inside read the store as it was when this began, where the store can do so."""
+        return nullcontext()
+
+    def only_in(self, of: Field, other: Field, shard: Shard | None = None) -> pa.Array:
+        """Return the keys of a shard that have a vector in one field and none in another."""
+        mine, theirs = (self._keys_of(field, shard) for field in (of, other))
+        return mine.filter(pc.invert(pc.is_in(mine, value_set=theirs)))
+
+    def _keys_of(self, of: Field, shard: Shard | None) -> pa.Array:
+        found = [key_column(chunk.keys) for chunk in self.scan(of, shard=shard, unreadable=lambda *_: None)]
+        return pa.concat_arrays(found) if found else pa.array([], pa.null())
+
+    def rehearsal(self, rows: int) -> AbstractContextManager[str]:
+        """Make a small store of the same kind beside this one, of at most ``rows`` items; yield its URL.
+
+        It has the served field of this store, with an index of the same kind, and no other; it is removed at the end.
+        """
+        raise StoreError(f"{self.address} cannot be copied for a rehearsal.")
+
     # Cutover ---------------------------------------------------------------------------------------------------------
 
     def switch(self) -> None:
@@ -317,6 +365,13 @@ class Store(Checks, ABC):
         """
         with self._session("write") as session:
             self._drop_old(session, self._old(session.roles))
+
+    def replace_old(self, advance: Callable[[int], None] | None = None) -> None:
+        """Put the served vectors in the place and under the name of the old ones, which are dropped.
+
+        For a store that keeps fields in different places; ``advance`` is told of rows. If it is killed, call it again.
+        """
+        raise StoreError(f"{self.address} keeps its fields in one place already: drop the old one as it is.")
 
     @abstractmethod
     def lock(self) -> AbstractContextManager[object]:
