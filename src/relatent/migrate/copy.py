@@ -316,10 +316,10 @@ class Passes:
 
         After a rollback, all start over: the new field may hold what was written to it while it was served.
         """
-        if self.work.rolled_back.exists():
+        if self.work.starts_over():
             for number in range(len(self.plan.shards)):
                 self.work.undo(number)
-            self.work.rolled_back.unlink()
+            self.work.started_over()
         done = [one for one in self.work.manifests(self.plan) if one is not None]
         known = {one.shard for one in done}
         self.copy([Job(number) for number in range(len(self.plan.shards)) if number not in known], "shards")
@@ -336,9 +336,15 @@ class Passes:
             if not jobs:
                 return replace(found, seconds=0.0)
             self.copy(jobs, "shards that have changed")
-            removed = self.store.remove_orphans(self.plan.field)
-            found += CaughtUp(len(jobs), removed, time.monotonic() - began)
+            found += CaughtUp(len(jobs), self.remove_orphans(), time.monotonic() - began)
         return found
+
+    def remove_orphans(self) -> int:
+        """Remove the new vectors of items that were deleted; return how many.
+
+        After a rollback none is removed: it may be of an item that was added while the new field was served.
+        """
+        return 0 if self.work.rolled_back.exists() else self.store.remove_orphans(self.plan.field)
 
     def changed(self) -> list[Job]:
         """Return the shards of which the source is no longer what was read, and in which buckets."""

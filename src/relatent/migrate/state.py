@@ -305,7 +305,15 @@ class Work(Records):
     def mark_rolled_back(self) -> None:
         """Note that the new field was served, before it no longer is."""
         if self.plan() is not None:
-            self.rolled_back.touch()
+            self.rolled_back.write_text("")
+
+    def starts_over(self) -> bool:
+        """Return whether all shards are to be copied again, because of a rollback."""
+        return self.rolled_back.exists() and not self.rolled_back.read_text()
+
+    def started_over(self) -> None:
+        """Note that no shard counts as finished since the rollback that was not copied after it."""
+        self.rolled_back.write_text("copied again")
 
     def write_keys(self, name: str, keys: list[Any]) -> Path:
         """Write keys to a text file, one on each line as JSON; return its path."""

@@ -66,15 +66,27 @@ def cut_over(
 def _switched(passes: Passes, allow_missing: int, max_passes: int, force: bool) -> list[str]:
     """Bring the new field up to date and serve it; return what is to be reported."""
     store, work, plan = passes.store, passes.work, passes.plan
-    verified, removed = work.noted("verified", plan), store.remove_orphans(plan.field)
+    verified, removed = work.noted("verified", plan), passes.remove_orphans()
     done = CaughtUp(removed=removed) + (CaughtUp() if store.follows() else passes.catch_up(max_passes))
     store.build_index(plan.field)
     if verified is not None:  # what is translated here need not be verified again
         work.note("verified", verified, plan)
-    said = _check_missing(store, work, plan, None if force else allow_missing)
+    said = [*_check_missing(store, work, plan, None if force else allow_missing), *_kept(store, work, plan)]
     store.flush()
     store.switch()
     return [*said, *_report(done), *_late(passes, done)]
+
+
+def _kept(store: Store, work: Work, plan: Plan) -> list[str]:
+    """Report the items that are only in the new field, where a rollback left them there."""
+    keys = _alone(store) if work.rolled_back.exists() else []
+    if not keys:
+        return []
+    path = work.write_keys(f"only-in-{plan.field.name}", keys)
+    return [
+        f"{_items(keys)} only in {plan.field.name!r}: written before the last rollback, or deleted since. Delete the "
+        f"latter; the keys are in {path}."
+    ]
 
 
 def _report(done: CaughtUp) -> list[str]:
