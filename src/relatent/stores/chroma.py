@@ -29,6 +29,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
+from secrets import token_hex
 from typing import Any
 
 import numpy as np
@@ -37,6 +38,7 @@ import pyarrow.compute as pc
 
 from relatent._errors import StoreError, needs
 from relatent.spaces.keys import key_hashes
+from relatent.spaces.sample import sample_rows
 from relatent.stores.address import Address
 from relatent.stores.base import Form, Found, Purpose, Rows, Scan, Session, Shard, Store, every_nth
 from relatent.stores.fields import Field, Metric, Roles, busy, lock_file
@@ -45,6 +47,15 @@ PORT = 8000
 DATABASE_FILE = "chroma.sqlite3"
 META = "relatent.added"
 METRICS: dict[Metric, str] = {"cosine": "cosine", "inner": "ip", "l2": "l2"}
+INDEX = (
+    "ef_construction",
+    "max_neighbors",
+    "ef_search",
+    "num_threads",
+    "batch_size",
+    "sync_threshold",
+    "resize_factor",
+)
 KEY, DOCUMENT, URI = "id", "document", "uri"
 TEXT = pa.large_string()
 # A switch is in the middle for some milliseconds. Who finds it there after PATIENCE seconds checks whether it is dead;
@@ -123,6 +134,10 @@ class ChromaStore(Store):
     def _count(self, session: Collections, of: Field, shard: Shard) -> int:
         return len(_keys(session.of(of), shard))
 
+    def _keys_of(self, of: Field, shard: Shard | None) -> pa.Array:
+        with self._session() as session:
+            return _keys(session.of(self._find(session.roles, of)), shard)
+
     def _bounds(self, session: Collections, rows: int) -> list[Any]:
         return every_nth(_keys(session.of(session.roles.served)), rows)
 
@@ -147,7 +162,8 @@ class ChromaStore(Store):
 
     def _add(self, session: Collections, new: Field) -> None:
         added = Added(new.name, self.address.name, new.dim, new.metric, dict(new.provenance))
-        self._connection.create(added.waiting, METRICS[new.metric], {META: json.dumps(asdict(added))})
+        like = _index(session.of(session.roles.served))
+        self._connection.create(added.waiting, METRICS[new.metric], {META: json.dumps(asdict(added))}, like)
 
     def _write(self, session: Collections, new: Field, keys: pa.Array, vectors: np.ndarray) -> None:
         """Copy the items of these keys from the served collection, with the new vectors."""
@@ -166,9 +182,31 @@ class ChromaStore(Store):
             session.of(new).delete(ids=part)
         return len(gone)
 
-    def _search(self, session: Collections, of: Field, queries: np.ndarray, k: int, exact: bool) -> list[Found]:
+    def _search(
+        self, session: Collections, of: Field, queries: np.ndarray, k: int, exact: bool, effort: int | None
+    ) -> list[Found]:
         found = session.of(of).query(query_embeddings=queries, n_results=k, include=["distances"])
         return list(zip(found["ids"], found["distances"], strict=True))
+
+    @contextmanager
+    def rehearsal(self, rows: int) -> Iterator[str]:
+        """Copy items into another collection of the database; removed with it is every one whose name begins so."""
+        connection, name = self._connection, f"{self.address.name}-rehearsal-{token_hex(4)}"
+        try:
+            with self._session() as session:
+                served = session.of(session.roles.served)
+                ids = _keys(served)
+                metadata = (
+                    {META: json.dumps({**asdict(added), "serves": name})} if (added := Added.of(served)) else None
+                )
+                copied = connection.create(name, METRICS[session.roles.served.metric], metadata, _index(served))
+                for part in self._batches(ids.take(pa.array(sample_rows(len(ids), rows, seed=0))).to_pylist()):
+                    copied.add(**_get(served, part, ["embeddings", "documents", "metadatas", "uris"]))
+            yield str(replace(self.address, name=name))
+        finally:
+            with connection.reporting():
+                for made in [one for one in connection.every() if one.startswith(name)]:
+                    connection.delete(made)
 
     # Cutover ---------------------------------------------------------------------------------------------------------
 
@@ -239,11 +277,12 @@ class Connection:
         """Return all collections by name."""
         return {one.name: one for one in self._client.list_collections()}
 
-    def create(self, name: str, metric: str, metadata: dict[str, Any]) -> None:
-        """Make a collection."""
-        self._client.create_collection(
-            name, configuration={"hnsw": {"space": metric}}, metadata=metadata, embedding_function=None
-        )
+    def create(
+        self, name: str, metric: str, metadata: dict[str, Any] | None, like: Mapping[str, Any] | None = None
+    ) -> Any:
+        """Make a collection, with an index whose options are like those of another."""
+        index = {"hnsw": {**(like or {}), "space": metric}}
+        return self._client.create_collection(name, configuration=index, metadata=metadata, embedding_function=None)
 
     def rename(self, collection: Any, name: str) -> None:
         """Give a collection another name, which must be free."""
@@ -371,6 +410,12 @@ def _field(collection: Any, served: str) -> Field:
     one = collection.get(limit=1, include=["embeddings"])["embeddings"]
     metric = next(metric for metric, known in METRICS.items() if known == space)
     return Field(served, len(one[0]) if len(one) else 0, "float32", metric)
+
+
+def _index(collection: Any) -> dict[str, Any]:
+    """Return how the HNSW index of a collection is built and searched, for another one."""
+    known = collection.configuration.get("hnsw") or {}
+    return {name: known[name] for name in INDEX if known.get(name) is not None}
 
 
 # Items ---------------------------------------------------------------------------------------------------------------

@@ -29,9 +29,13 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
+import os
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -40,8 +44,9 @@ import pyarrow.compute as pc
 
 from relatent._errors import StoreError, needs
 from relatent.spaces.io.columns import ReadOptions, guess_layout, vector_dtype
+from relatent.spaces.sample import sample_rows
 from relatent.stores.address import Address
-from relatent.stores.base import Form, Found, Purpose, Rows, Scan, Session, Shard, Store, every_nth
+from relatent.stores.base import Effort, Form, Found, Purpose, Rows, Scan, Session, Shard, Store, every_nth
 from relatent.stores.fields import NUMERIC_METRICS, Field, Metric, Roles, key_column, lock_file
 from relatent.stores.lance_merge import merge
 from relatent.stores.parts import Parts
@@ -51,6 +56,10 @@ FOLDER = "_relatent"
 META = b"relatent.added"
 TAG = "relatent-before-switch"
 METRICS = {"cosine": "cosine", "inner": "dot", "l2": "l2"}
+# Rows that Lance trains an index on at least.
+MIN_INDEXED = 256
+# Candidates beyond which an exact search is as fast.
+MAX_EF = 10_000
 # Attempts to merge while the application changes the same rows.
 ATTEMPTS = 5
 
@@ -148,6 +157,17 @@ class LanceStore(Store):
         rest = table.to_table(columns=[session.key], filter=all_of(f"{column} IS NULL", among))[session.key]
         return count + int(pc.is_in(key_column(rest), value_set=pa.concat_arrays(waiting)).true_count)
 
+    def unfilled(self, of: Field) -> int:
+        """Count the nulls of a column, but for those that wait to be merged."""
+        with self._session() as session:
+            return int(session.table.count_rows()) - self._count(session, self._find(session.roles, of), Shard())
+
+    def _keys_of(self, of: Field, shard: Shard | None) -> pa.Array:
+        with self._session() as session:
+            of = self._find(session.roles, of)
+            session, bounds = self._merged(session, of), within(session.key, shard or Shard())
+            return key_column(self._keys(session, all_of(f"{quoted(session.column(of))} IS NOT NULL", bounds)))
+
     def _bounds(self, session: Version, rows: int) -> list[Any]:
         return every_nth(self._keys(session), rows)
 
@@ -166,8 +186,7 @@ class LanceStore(Store):
         """Read a range of keys at a time, all from the version that is the latest when the scan begins."""
         session = self._merged(session, asked.of)
         column, key, table = session.column(asked.of), session.key, session.table
-        # Of the new field, a null is an item that was not written yet; elsewhere it is a vector that cannot be read.
-        filled = f"{quoted(column)} IS NOT NULL" if session.roles.is_new(asked.of) else None
+        filled = f"{quoted(column)} IS NOT NULL"
         keys = self._keys(session, all_of(filled, within(key, asked.shard)))
         names = asked.names(key, [name for name in table.schema.names if name not in session.columns.values()])
         for first in range(0, len(keys), asked.rows):
@@ -237,25 +256,57 @@ class LanceStore(Store):
         return 0
 
     def _build_index(self, session: Version, of: Field) -> None:
-        """Build the kind of index that was asked for, or that the served column has; without either, searches scan."""
+        """Build the index that was asked for, or one like that of the served column; without either, searches scan."""
         session = self._merged(session, of)
-        table, column, served = session.table, session.column(of), session.column(session.roles.served)
-        built = {tuple(index.field_names): index for index in table.describe_indices()}
-        kind = self.address.options.get("index") or getattr(built.get((served,)), "index_type", None)
-        segments = getattr(built.get((column,)), "segments", ())
+        table, column, asked = session.table, session.column(of), self.address.options.get("index")
+        like = read_index(table, session.column(session.roles.served))
+        kind = asked or (like and like.kind)
+        segments = getattr(_described(table).get(column), "segments", ())
         covered = {fragment for segment in segments for fragment in segment.fragment_ids}
-        if kind is not None and not covered >= {fragment.fragment_id for fragment in table.get_fragments()}:
-            table.create_index(quoted(column), kind, metric=METRICS[of.metric], replace=True)
+        if kind and not covered >= {fragment.fragment_id for fragment in table.get_fragments()}:
+            options = like.options(of.dim) if like and like.kind == kind else {}
+            table.create_index(quoted(column), kind, metric=METRICS[of.metric], replace=True, **options)
 
-    def _search(self, session: Version, of: Field, queries: np.ndarray, k: int, exact: bool) -> list[Found]:
+    def _effort(self, session: Version, of: Field) -> Effort | None:
+        column = session.column(of)
+        index = read_index(session.table, column)
+        return None if index is None else index.effort(column)
+
+    def _search(
+        self, session: Version, of: Field, queries: np.ndarray, k: int, exact: bool, effort: int | None
+    ) -> list[Found]:
         """Search by Lance itself; what an index finds is measured again, so that scores are exact."""
         session, found = self._merged(session, of), []
         asked = {"column": session.column(of), "k": k, "metric": METRICS[of.metric], "use_index": not exact}
+        knob = None if exact or effort is None else self._effort(session, of)
+        if knob is not None and effort is not None:
+            asked[knob.setting] = max(effort, 2 * k) if knob.setting == "ef" else effort
         for query in queries:
             nearest = {**asked, "q": query, "refine_factor": 2}
             rows = session.table.to_table(columns=[session.key, "_distance"], nearest=nearest)
             found.append((rows[session.key].to_pylist(), rows["_distance"].to_numpy()))
         return found
+
+    @contextmanager
+    def rehearsal(self, rows: int) -> Iterator[str]:
+        """Write rows of the table into a folder beside it, with an index like that of the served column."""
+        file = self.address.file
+        with (
+            self._session() as session,
+            TemporaryDirectory(dir=file.parent, prefix=f"{file.stem}-rehearsal-") as folder,
+        ):
+            table, column = session.table, session.column(session.roles.served)
+            other = [name for name in session.columns.values() if name != column]
+            taken = table.take(sample_rows(table.count_rows(), rows, seed=0))
+            copied = needs("lance", "lance", "open Lance tables").write_dataset(
+                taken.drop_columns(other), str(Path(folder, file.name))
+            )
+            like = read_index(table, column)
+            if like is not None and len(taken) >= MIN_INDEXED:
+                smaller = replace(like, partitions=max(1, like.partitions * len(taken) // table.count_rows()))
+                metric, options = METRICS[session.roles.served.metric], smaller.options(session.roles.served.dim)
+                copied.create_index(quoted(column), like.kind, metric=metric, **options)
+            yield str(replace(self.address, path=folder))
 
     # Cutover ---------------------------------------------------------------------------------------------------------
 
@@ -324,20 +375,62 @@ def _dim(table: Any, column: str) -> int:
 
 def _index_metric(table: Any, column: str) -> str | None:
     """Return what the index of a column compares by, if it has one."""
-    for index in table.describe_indices():
-        if list(index.field_names) == [column]:
-            metric = str((index.details or {}).get("metric_type", "")).lower()
-            return {"dot": "inner"}.get(metric, metric) or None
-    return None
+    index = _described(table).get(column)
+    metric = "" if index is None else str((index.details or {}).get("metric_type", "")).lower()
+    return {"dot": "inner"}.get(metric, metric) or None
+
+
+def _described(table: Any) -> dict[str, Any]:
+    """Return the indexes of single columns."""
+    return {index.field_names[0]: index for index in table.describe_indices() if len(index.field_names) == 1}
+
+
+@dataclass(frozen=True)
+class VectorIndex:
+    """An index of vectors: its kind, the partitions of IVF, and what Lance says of its inner index."""
+
+    kind: str
+    partitions: int
+    inner: Mapping[str, Any]
+
+    def options(self, dim: int) -> dict[str, int]:
+        """Return what builds such an index of vectors of a dimension, which sub-vectors must divide."""
+        params, parts = self.inner.get("params") or {}, self.inner.get("num_sub_vectors")
+        options = {"num_partitions": self.partitions, "num_bits": self.inner.get("nbits")}
+        options |= {name: params.get(name) for name in ("m", "ef_construction", "max_level")}
+        options["num_sub_vectors"] = None if parts is None else math.gcd(parts, dim)
+        return {name: int(value) for name, value in options.items() if value is not None}
+
+    def effort(self, column: str) -> Effort:
+        """Return what to set: the partitions that are searched, or the candidates of HNSW where there is one only."""
+        m, ef = (2 * self.options(1).get(name, default) for name, default in (("m", 20), ("ef_construction", 150)))
+        create = f"table.create_index({column!r}, {self.kind!r}, replace=True"
+        if self.partitions > 1:  # Lance searches about the square root of them by itself
+            advice = "search with nprobes={n}"
+            return Effort(
+                "nprobes", math.isqrt(self.partitions), self.partitions, advice, f"{create}, num_partitions=1)"
+            )
+        return Effort(
+            "ef", 1, MAX_EF, "search with ef={n}", f"{create}, num_partitions=1, m={m}, ef_construction={ef})"
+        )
+
+
+def read_index(table: Any, column: str) -> VectorIndex | None:
+    """Return the index of a column of vectors, if it has one."""
+    index = _described(table).get(column)
+    if index is None:
+        return None
+    os.environ.setdefault("LANCE_INCLUDE_VECTOR_CENTROIDS", "false")  # else Lance warns that it reads them
+    about = table.stats.index_stats(index.name)["indices"][0]
+    return VectorIndex(index.index_type, int(about["num_partitions"]), about.get("sub_index") or {})
 
 
 def _readable(read: pa.Table, column: str, key: str, asked: Scan) -> tuple[pa.Table, np.ndarray]:
     """Return the rows whose vectors have the dimension of the field."""
     dim = asked.of.dim
-    sizes = pc.fill_null(pc.list_value_length(read[column]), -1).to_numpy()
+    sizes = pc.list_value_length(read[column]).to_numpy()
     for row in np.flatnonzero(sizes != dim):
-        reason = "it is null" if sizes[row] < 0 else f"it has {sizes[row]} coordinates, not {dim}"
-        asked.skip(read[key][int(row)].as_py(), reason)
+        asked.skip(read[key][int(row)].as_py(), f"it has {sizes[row]} coordinates, not {dim}")
     read = read.filter(pa.array(sizes == dim))
     # A null inside of a vector becomes NaN, which is not finite.
     flat = read[column].combine_chunks().flatten().to_numpy(zero_copy_only=False)
