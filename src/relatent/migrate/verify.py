@@ -326,8 +326,8 @@ def _both_ways(
 
 
 def _measured(store: Store, of: Field, vectors: np.ndarray, exact: Hits, effort: int | None) -> Measured:
-    began, options = time.perf_counter(), {} if effort is None else {"effort": effort}
-    hits = store.search(vectors, exact.scores.shape[1], of=of, **options)
+    began = time.perf_counter()
+    hits = store.search(vectors, exact.scores.shape[1], of=of, effort=effort)
     return Measured(hits, recall(hits, exact), len(vectors) / (time.perf_counter() - began))
 
 
@@ -336,19 +336,18 @@ def _remedy(store: Store, of: Field, asked: np.ndarray, exact: Hits, before: Mea
     about = store.effort(of)
     if about is None:
         return "this store has no setting to search more of it: build a denser index"
-    value, reached = max(about.value, exact.scores.shape[1]), None
-    while value < (limit := min(about.maximum, MAX_EFFORT)) and (reached is None or reached[1].recall < before.recall):
+    tried: dict[int, Measured] = {}
+    value, limit = max(about.value, exact.scores.shape[1]), min(about.maximum, MAX_EFFORT)
+    while value < limit and not any(one.recall >= before.recall for one in tried.values()):
         value = min(2 * value, limit)
-        now = _measured(store, of, asked, exact, value)
-        # Within the margin is good enough where the old recall itself is out of reach.
-        if now.recall >= before.recall - (margin if reached is None else 0):
-            reached = value, now
-    if reached is None:
+        tried[value] = _measured(store, of, asked, exact, value)
+    best = max(tried, key=lambda value: tried[value].recall, default=None)
+    if best is None or tried[best].recall < before.recall - margin:
         return f"no {about.setting} up to {value:,} reaches the old recall: {about.denser}, and verify again"
-    value, now = reached
+    reached, speed = tried[best].recall, tried[best].rate / before.rate
     return (
-        f"{about.setting} = {value:,} reaches {now.recall:.3f} at {now.rate / before.rate:.2g} of the old index's "
-        f"speed: {about.advice.format(n=value)}, and verify with effort {value}"
+        f"{about.setting} = {best} reaches {reached:.3f} at {speed:.2g} of the old index's speed: "
+        f"{about.advice.format(n=best)}, and verify with effort {best}"
     )
 
 

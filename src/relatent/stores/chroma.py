@@ -26,10 +26,11 @@ import socket
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, closing, contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from secrets import token_hex
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -134,6 +135,10 @@ class ChromaStore(Store):
     def _count(self, session: Collections, of: Field, shard: Shard) -> int:
         return len(_keys(session.of(of), shard))
 
+    def unfilled(self, of: Field) -> int:
+        """Count the items of the served collection that another one does not have."""
+        return len(self.only_in(self.served, of))
+
     def _keys_of(self, of: Field, shard: Shard | None) -> pa.Array:
         with self._session() as session:
             return _keys(session.of(self._find(session.roles, of)), shard)
@@ -190,23 +195,19 @@ class ChromaStore(Store):
 
     @contextmanager
     def rehearsal(self, rows: int) -> Iterator[str]:
-        """Copy items into another collection of the database; removed with it is every one whose name begins so."""
-        connection, name = self._connection, f"{self.address.name}-rehearsal-{token_hex(4)}"
-        try:
-            with self._session() as session:
-                served = session.of(session.roles.served)
-                ids = _keys(served)
-                metadata = (
-                    {META: json.dumps({**asdict(added), "serves": name})} if (added := Added.of(served)) else None
-                )
-                copied = connection.create(name, METRICS[session.roles.served.metric], metadata, _index(served))
-                for part in self._batches(ids.take(pa.array(sample_rows(len(ids), rows, seed=0))).to_pylist()):
-                    copied.add(**_get(served, part, ["embeddings", "documents", "metadatas", "uris"]))
-            yield str(replace(self.address, name=name))
-        finally:
-            with connection.reporting():
-                for made in [one for one in connection.every() if one.startswith(name)]:
-                    connection.delete(made)
+        """Copy items into a collection beside: of a server into another one, of a folder into another folder."""
+        with self._connection.beside() as address:
+            with self._session() as session, closing(Connection(address, is_there=False)) as there:
+                self._copy(session, there, address.name, rows)
+            yield str(address)
+
+    def _copy(self, session: Collections, there: Connection, name: str, rows: int) -> None:
+        served, metric = session.of(session.roles.served), METRICS[session.roles.served.metric]
+        added, ids = Added.of(served), _keys(served)
+        metadata = None if added is None else {META: json.dumps(asdict(replace(added, serves=name)))}
+        copied = there.create(name, metric, metadata, _index(served))
+        for part in self._batches(ids.take(pa.array(sample_rows(len(ids), rows, seed=0))).to_pylist()):
+            copied.add(**_get(served, part, ["embeddings", "documents", "metadatas", "uris"]))
 
     # Cutover ---------------------------------------------------------------------------------------------------------
 
@@ -243,8 +244,8 @@ class ChromaStore(Store):
 class Connection:
     """A client of one database of Chroma, embedded or a server: collections by name."""
 
-    def __init__(self, address: Address) -> None:
-        self.address = address
+    def __init__(self, address: Address, *, is_there: bool = True) -> None:
+        self.address, self._is_there = address, is_there
         self._chroma = needs("chromadb", "chroma", "open Chroma collections")
         with self.reporting():
             self._client = self._connect()
@@ -258,13 +259,32 @@ class Connection:
             "database": options.get("database", self._chroma.DEFAULT_DATABASE),
         }
         if not address.host:
-            if not Path(address.path, DATABASE_FILE).is_file():
+            if self._is_there and not Path(address.path, DATABASE_FILE).is_file():
                 raise StoreError(f"{address} is not there: {address.path} is not the folder of a Chroma database.")
             return self._chroma.PersistentClient(address.path, **shared)
         token = address.password or os.environ.get("CHROMA_TOKEN")
         headers = {} if token is None else {"Authorization": f"Bearer {token}"}
         ssl = options.get("ssl") == "1"
         return self._chroma.HttpClient(address.host, address.port or PORT, ssl=ssl, headers=headers, **shared)
+
+    @contextmanager
+    def beside(self) -> Iterator[Address]:
+        """Yield the address of a collection that can be made beside, and remove it with what was made of it.
+
+        That of a folder is in a folder of its own, since Chroma leaves the files of a collection that is deleted.
+        """
+        if not self.address.host:
+            folder = Path(self.address.path)
+            with TemporaryDirectory(dir=folder.parent, prefix=f"{folder.name}-rehearsal-") as made:
+                yield replace(self.address, path=made, options={})
+            return
+        name = f"{self.address.name}-rehearsal-{token_hex(4)}"
+        try:
+            yield replace(self.address, name=name)
+        finally:
+            with self.reporting():
+                for one in [one for one in self.every() if one.startswith(name)]:
+                    self.delete(one)
 
     def find(self, name: str) -> Any | None:
         """Return a collection, or None if there is none of that name."""

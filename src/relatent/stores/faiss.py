@@ -129,6 +129,10 @@ class FaissStore(Store):
     def _count(self, session: Session, of: Field, shard: Shard) -> int:
         return int(np.count_nonzero(self._filled(session.roles, of)[slice(*self._items.within(shard))]))
 
+    def unfilled(self, of: Field) -> int:
+        """Count the items of the served index that a field has no vector of."""
+        return len(self._items.ids) - self.count(of)
+
     def _keys_of(self, of: Field, shard: Shard | None) -> pa.Array:
         with self._session() as session:
             items, filled = self._items, self._filled(session.roles, self._find(session.roles, of))
