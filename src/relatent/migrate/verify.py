@@ -337,7 +337,7 @@ def _remedy(store: Store, of: Field, asked: np.ndarray, exact: Hits, before: Mea
     if about is None:
         return "this store has no setting to search more of it: build a denser index"
     tried: dict[int, Measured] = {}
-    value, limit = max(about.value, exact.scores.shape[1]), min(about.maximum, MAX_EFFORT)
+    value, limit = about.value, min(about.maximum, MAX_EFFORT)
     while value < limit and not any(one.recall >= before.recall for one in tried.values()):
         value = min(2 * value, limit)
         tried[value] = _measured(store, of, asked, exact, value)

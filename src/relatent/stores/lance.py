@@ -29,8 +29,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
-import os
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import asdict, dataclass, field, replace
@@ -48,6 +46,7 @@ from relatent.spaces.sample import sample_rows
 from relatent.stores.address import Address
 from relatent.stores.base import Effort, Form, Found, Purpose, Rows, Scan, Session, Shard, Store, every_nth
 from relatent.stores.fields import NUMERIC_METRICS, Field, Metric, Roles, key_column, lock_file
+from relatent.stores.lance_index import described, read_index
 from relatent.stores.lance_merge import merge
 from relatent.stores.parts import Parts
 
@@ -58,8 +57,6 @@ TAG = "relatent-before-switch"
 METRICS = {"cosine": "cosine", "inner": "dot", "l2": "l2"}
 # Rows that Lance trains an index on at least.
 MIN_INDEXED = 256
-# Candidates beyond which an exact search is as fast.
-MAX_EF = 10_000
 # Attempts to merge while the application changes the same rows.
 ATTEMPTS = 5
 
@@ -261,7 +258,7 @@ class LanceStore(Store):
         table, column, asked = session.table, session.column(of), self.address.options.get("index")
         like = read_index(table, session.column(session.roles.served))
         kind = asked or (like and like.kind)
-        segments = getattr(_described(table).get(column), "segments", ())
+        segments = getattr(described(table).get(column), "segments", ())
         covered = {fragment for segment in segments for fragment in segment.fragment_ids}
         if kind and not covered >= {fragment.fragment_id for fragment in table.get_fragments()}:
             options = like.options(of.dim) if like and like.kind == kind else {}
@@ -375,54 +372,9 @@ def _dim(table: Any, column: str) -> int:
 
 def _index_metric(table: Any, column: str) -> str | None:
     """Return what the index of a column compares by, if it has one."""
-    index = _described(table).get(column)
+    index = described(table).get(column)
     metric = "" if index is None else str((index.details or {}).get("metric_type", "")).lower()
     return {"dot": "inner"}.get(metric, metric) or None
-
-
-def _described(table: Any) -> dict[str, Any]:
-    """Return the indexes of single columns."""
-    return {index.field_names[0]: index for index in table.describe_indices() if len(index.field_names) == 1}
-
-
-@dataclass(frozen=True)
-class VectorIndex:
-    """An index of vectors: its kind, the partitions of IVF, and what Lance says of its inner index."""
-
-    kind: str
-    partitions: int
-    inner: Mapping[str, Any]
-
-    def options(self, dim: int) -> dict[str, int]:
-        """Return what builds such an index of vectors of a dimension, which sub-vectors must divide."""
-        params, parts = self.inner.get("params") or {}, self.inner.get("num_sub_vectors")
-        options = {"num_partitions": self.partitions, "num_bits": self.inner.get("nbits")}
-        options |= {name: params.get(name) for name in ("m", "ef_construction", "max_level")}
-        options["num_sub_vectors"] = None if parts is None else math.gcd(parts, dim)
-        return {name: int(value) for name, value in options.items() if value is not None}
-
-    def effort(self, column: str) -> Effort:
-        """Return what to set: the partitions that are searched, or the candidates of HNSW where there is one only."""
-        m, ef = (2 * self.options(1).get(name, default) for name, default in (("m", 20), ("ef_construction", 150)))
-        create = f"table.create_index({column!r}, {self.kind!r}, replace=True"
-        if self.partitions > 1:  # Lance searches about the square root of them by itself
-            advice = "search with nprobes={n}"
-            return Effort(
-                "nprobes", math.isqrt(self.partitions), self.partitions, advice, f"{create}, num_partitions=1)"
-            )
-        return Effort(
-            "ef", 1, MAX_EF, "search with ef={n}", f"{create}, num_partitions=1, m={m}, ef_construction={ef})"
-        )
-
-
-def read_index(table: Any, column: str) -> VectorIndex | None:
-    """Return the index of a column of vectors, if it has one."""
-    index = _described(table).get(column)
-    if index is None:
-        return None
-    os.environ.setdefault("LANCE_INCLUDE_VECTOR_CENTROIDS", "false")  # else Lance warns that it reads them
-    about = table.stats.index_stats(index.name)["indices"][0]
-    return VectorIndex(index.index_type, int(about["num_partitions"]), about.get("sub_index") or {})
 
 
 def _readable(read: pa.Table, column: str, key: str, asked: Scan) -> tuple[pa.Table, np.ndarray]:
