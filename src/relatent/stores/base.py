@@ -297,6 +297,10 @@ class Store(Checks, ABC):
         with self._session() as session:
             return self._effort(session, self._find(session.roles, of))
 
+    def approximates(self, of: Field) -> bool:
+        """Return whether a search of a field that asks for nothing else may miss items."""
+        return not self.searches_exactly or self.effort(of) is not None
+
     def search(
         self, vectors: np.ndarray, k: int, *, of: Field | None = None, exact: bool = False, effort: int | None = None
     ) -> Hits:
