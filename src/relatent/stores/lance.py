@@ -128,6 +128,7 @@ class LanceStore(Store):
     def _open(self) -> None:
         self._folder = self.address.file / FOLDER
         self._parts = Parts(self._folder / "parts")
+        self._places: tuple[int, np.ndarray, np.ndarray] | None = None
         if not self.address.file.is_dir():
             raise StoreError(f"{self.address} is not there: check the path.")
 
@@ -169,15 +170,27 @@ class LanceStore(Store):
         return every_nth(self._keys(session), rows)
 
     def state(self, shard: Shard) -> str | None:
-        """Return which files hold the keys and the served vectors, and what was deleted from them."""
+        """Return which files hold the keys and the served vectors of a shard, and what was deleted from them."""
         with self._session() as session:
-            names = {session.key, session.column(session.roles.served)}
+            names, held = {session.key, session.column(session.roles.served)}, self._fragments(session, shard)
             ids = {column.id() for column in session.table.lance_schema.fields() if column.name() in names}
             parts = []
             for fragment in (one.metadata for one in session.table.get_fragments()):
                 files = [file.path for file in fragment.files if ids & {*file.fields}]
-                parts.append((fragment.id, files, getattr(fragment.deletion_file, "id", None)))
+                if fragment.id in held:
+                    parts.append((fragment.id, files, getattr(fragment.deletion_file, "id", None)))
         return hashlib.sha256(repr(parts).encode()).hexdigest()
+
+    def _fragments(self, session: Version, shard: Shard) -> set[int]:
+        """Return the fragments that hold keys of a shard; the keys are read once for each version of the table."""
+        if self._places is None or self._places[0] != session.table.version:
+            read = session.table.to_table(columns=[session.key], with_row_address=True).sort_by(session.key)
+            keys = read[session.key].to_numpy()
+            self._places = session.table.version, keys, read["_rowaddr"].to_numpy() >> 32
+        _, keys, fragments = self._places
+        low = 0 if shard.low is None else np.searchsorted(keys, shard.low)
+        high = len(keys) if shard.high is None else np.searchsorted(keys, shard.high)
+        return {*fragments[low:high].tolist()}
 
     def _scan(self, session: Version, asked: Scan) -> Rows:
         """Read a range of keys at a time, all from the version that is the latest when the scan begins."""
