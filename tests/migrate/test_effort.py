@@ -97,14 +97,15 @@ def at_norm_1(x: np.ndarray) -> np.ndarray:
 class Migration:
     """A store whose old index finds more than the new one."""
 
-    def __init__(self, name: str, folder: Path) -> None:
+    def __init__(self, name: str, folder: Path, goal: str = "vectors") -> None:
         kind, build, how = INDEXES[name]
         case, (old, new) = case_of(kind), spaces()
         keys = [case.key(i) for i in range(ROWS)]
         self.url, self.work = case.create(folder, Items(keys, old, [""] * ROWS)), folder / "work"
         build(self.url, how)
         self.translator = folder / "t.safetensors"
-        rl.Translator(map="least_squares").fit(old[::3], new[::3]).save(self.translator)
+        fitted = rl.Translator(map="least_squares") if goal == "vectors" else rl.Translator(goal)
+        fitted.fit(*((old[::3], new[::3]) if goal == "vectors" else (new[::3], old[::3]))).save(self.translator)
         self.apply()
 
     def apply(self) -> None:
@@ -185,6 +186,25 @@ def test_where_no_setting_reaches_it_the_index_must_be_denser(migration, monkeyp
     assert (
         f"no {about.setting} up to {about.value + 1} reaches the old recall: {about.denser}, and verify again" in words
     )
+
+
+@pytest.mark.parametrize("name", ["faiss-hnsw", "pgvector-hnsw"])
+def test_a_graph_by_inner_products_does_not_serve_a_two_sided_translator(tmp_path, name):
+    """Its links are those of items among each other: stored vectors find their neighbors, and queries do not."""
+    migration = Migration(name, tmp_path, "retrieval")
+    assert "verify with queries of the new model" in search_check(migration.verify())
+    asked = rl.load(migration.translator).transform(spaces()[1][5::31])
+    with open_store(migration.url) as store:
+        stored = next(store.scan(store.new)).vectors[5::31]
+        own, theirs = (
+            recall(store.search(x, 10, of=store.new), store.search(x, 10, of=store.new, exact=True))
+            for x in (stored, asked)
+        )
+    assert theirs < 0.5 < own
+    words = search_check(migration.verify(queries=rl.Space(spaces()[1])))
+    assert float(re.search(r"new index ([\d.]+)", words)[1]) < 0.5
+    if name.startswith("faiss"):  # PostgreSQL reads the whole table where it is asked to examine a third of it
+        assert "Search without an index, or fit vectors" in words
 
 
 def test_a_denser_index_that_was_built_as_told_is_kept(tmp_path, monkeypatch):
