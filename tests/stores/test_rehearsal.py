@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from dataclasses import replace
 from pathlib import Path
 
@@ -61,8 +60,8 @@ def test_a_copy_can_be_migrated_and_leaves_nothing(case, url, store, tmp_path):
 
 def test_an_error_leaves_nothing_either(store, tmp_path):
     left = everything(tmp_path.parent), everything(tmp_path)
-    with contextlib.suppress(KeyError), store.rehearsal(20) as copied:
-        raise KeyError
+    with pytest.raises(ValueError, match="ours"), store.rehearsal(20) as copied:
+        raise ValueError("ours")
     assert (everything(tmp_path.parent), everything(tmp_path)) == left
     with pytest.raises(StoreError):
         open_store(copied)

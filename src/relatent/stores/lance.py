@@ -301,22 +301,23 @@ class LanceStore(Store):
     def rehearsal(self, rows: int) -> Iterator[str]:
         """Write rows of the table into a folder beside it, with an index like that of the served column."""
         file = self.address.file
-        with (
-            self._session() as session,
-            TemporaryDirectory(dir=file.parent, prefix=f"{file.stem}-rehearsal-") as folder,
-        ):
-            table, column = session.table, session.column(session.roles.served)
-            other = [name for name in session.columns.values() if name != column]
-            taken = table.take(sample_rows(table.count_rows(), rows, seed=0))
-            copied = needs("lance", "lance", "open Lance tables").write_dataset(
-                taken.drop_columns(other), str(Path(folder, file.name))
-            )
-            like = read_index(table, column)
-            if like is not None and len(taken) >= MIN_INDEXED:
-                smaller = replace(like, partitions=max(1, like.partitions * len(taken) // table.count_rows()))
-                metric, options = METRICS[session.roles.served.metric], smaller.options(session.roles.served.dim)
-                copied.create_index(quoted(column), like.kind, metric=metric, **options)
-            yield str(replace(self.address, path=folder))
+        with TemporaryDirectory(dir=file.parent, prefix=f"{file.stem}-rehearsal-") as folder:
+            with self._session() as session:
+                self._copy(session, str(Path(folder, file.name)), rows)
+            # Without an index, nothing else tells what its vectors are compared by.
+            options = {**self.address.options, "metric": session.roles.served.metric}
+            yield str(replace(self.address, path=folder, options=options))
+
+    def _copy(self, session: Version, file: str, rows: int) -> None:
+        table, served = session.table, session.roles.served
+        column, total = session.column(served), table.count_rows()
+        taken = table.take(sample_rows(total, rows, seed=0))
+        kept = taken.drop_columns([name for name in session.columns.values() if name != column])
+        copied = needs("lance", "lance", "open Lance tables").write_dataset(kept, file)
+        like = read_index(table, column)
+        if like is not None and len(taken) >= MIN_INDEXED:
+            smaller = replace(like, partitions=max(1, like.partitions * len(taken) // total)).options(served.dim)
+            copied.create_index(quoted(column), like.kind, metric=METRICS[served.metric], **smaller)
 
     # Cutover ---------------------------------------------------------------------------------------------------------
 
