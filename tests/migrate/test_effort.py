@@ -207,6 +207,26 @@ def test_a_graph_by_inner_products_does_not_serve_a_two_sided_translator(tmp_pat
         assert "Search without an index, or fit vectors" in words
 
 
+def test_what_chroma_sets_for_a_collection_only_is_told(tmp_path):
+    case: Any = case_of("chroma")
+    (old, new), keys = spaces(), [case.key(i) for i in range(ROWS)]
+    index = {"space": "cosine", "ef_search": 10, "max_neighbors": 4, "ef_construction": 12}
+    with case.client(tmp_path) as client:
+        client.create_collection("items", configuration={"hnsw": index}, embedding_function=None)
+    case.insert(case.url(tmp_path), Items(keys, old, [""] * ROWS))
+    rl.Translator(map="least_squares").fit(old[::3], new[::3]).save(tmp_path / "t.safetensors")
+    given = {"work": tmp_path / "work", "progress": False}
+    apply_migration(tmp_path / "t.safetensors", case.url(tmp_path), accept=True, **given)
+    assert "a search has no setting to find more: collection.modify" in search_check(
+        verify_migration(case.url(tmp_path), **given)
+    )
+    with case.client(tmp_path) as client:
+        added = client.get_collection("items.items_new", embedding_function=None)
+        assert {name: added.configuration["hnsw"][name] for name in index} == index
+        added.modify(configuration={"hnsw": {"ef_search": 400}})
+    assert verify_migration(case.url(tmp_path), **given).passed
+
+
 def test_a_denser_index_that_was_built_as_told_is_kept(tmp_path, monkeypatch):
     migration = Migration("pgvector-hnsw", tmp_path)
     monkeypatch.setattr("relatent.migrate.verify.MAX_EFFORT", 41)

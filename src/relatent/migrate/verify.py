@@ -347,7 +347,7 @@ def _remedy(store: Store, of: Field, asked: np.ndarray, exact: Hits, before: Mea
     """Search with more and more effort; return in words what reaches the recall of the old index, and at what speed."""
     about = store.effort(of)
     if about is None:
-        return "this store has no setting to search more of it: build a denser index"
+        return f"a search has no setting to find more: {store.denser}, and verify again"
     tried: dict[int, Measured] = {}
     value, limit = about.value, min(about.maximum, MAX_EFFORT)
     while value < limit and not any(one.recall >= before.recall for one in tried.values()):

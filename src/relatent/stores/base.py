@@ -143,6 +143,8 @@ class Store(Checks, ABC):
     """Whether queries of an application must be coded as the vectors are, where these are codes."""
     searches_exactly: ClassVar[bool] = True
     """Whether its own search can compare with every vector; if not, a scan does."""
+    denser: ClassVar[str] = "build a denser index"
+    """How to have an index find more, where no setting of a search does."""
     chunk_bytes: ClassVar[int] = CHUNK_BYTES
     """Vectors that are read at a time, unless rows are asked for."""
 

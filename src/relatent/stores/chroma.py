@@ -120,6 +120,10 @@ class ChromaStore(Store):
     forms = (SERVER, replace(SERVER, title="Chroma, embedded", url="chroma:///folder/collection"))
     no_codes = "Chroma holds no smaller numbers than float32: choose it, or a translator to fewer coordinates."
     searches_exactly = False
+    denser = (
+        'collection.modify(configuration={"hnsw": {"ef_search": …}}) of the new collection with a larger value, which '
+        "Chroma reads when it opens the collection the next time"
+    )
 
     def _open(self) -> None:
         self._connection = Connection(self.address)

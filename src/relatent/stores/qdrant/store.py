@@ -65,7 +65,7 @@ class QdrantStore(Store):
     # not, since codes begin at the offset.
     holds = {"float32": NUMERIC_METRICS, "float16": NUMERIC_METRICS, "uint8": ("cosine", "l2")}  # noqa: RUF012
     compares_codes = True
-    denser: ClassVar[str] = (
+    denser = (
         "client.update_collection with a larger m and ef_construct in the vector's hnsw_config, which builds it again"
     )
 
