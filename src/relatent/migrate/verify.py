@@ -73,8 +73,8 @@ def _of_bits(expected: np.ndarray, stored: np.ndarray) -> tuple[np.ndarray, np.n
     return differs.mean(axis=1), differs.any(axis=1)
 
 
-# Why stored vectors cannot stand for the queries of a two-sided translator: measured on HNSW, they found all of their
-# neighbors where real queries found next to nothing.
+# Why stored vectors cannot stand for the queries of a two-sided translator: in an HNSW index, they find most of their
+# neighbors where real queries find next to nothing.
 TWO_SIDED = (
     "this translator maps queries otherwise than items, so that stored vectors tell nothing of how the index answers "
     "queries: verify with queries of the new model"
@@ -289,7 +289,6 @@ def _scale(found: Compared, of: Field) -> Check:
 class Measured:
     """What one way of searching an index found."""
 
-    hits: Hits
     recall: float
     """Against exact search over the same vectors."""
     rate: float
@@ -321,7 +320,8 @@ def _searches(
     words += f" (queries: {who})" if effort is None else f" (queries: {who}; effort {effort:,})"
     passed = after.recall >= before.recall - margin
     if not passed:
-        words += f"; {_remedy(store, plan.field, asked, new_exact, before, margin)}"
+        found_more = _more_effort(store, plan.field, asked, new_exact, before)
+        words += f"; {_remedy(store, plan.field, side, found_more, before, margin)}"
     checks = [Check("search", passed, words)]
     if queries is None:
         same = recall(new_exact, old_exact)
@@ -340,23 +340,32 @@ def _both_ways(
 def _measured(store: Store, of: Field, vectors: np.ndarray, exact: Hits, effort: int | None) -> Measured:
     began = time.perf_counter()
     hits = store.search(vectors, exact.scores.shape[1], of=of, effort=effort)
-    return Measured(hits, recall(hits, exact), len(vectors) / (time.perf_counter() - began))
+    return Measured(recall(hits, exact), len(vectors) / (time.perf_counter() - began))
 
 
-def _remedy(store: Store, of: Field, asked: np.ndarray, exact: Hits, before: Measured, margin: float) -> str:
-    """Search with more and more effort; return in words what reaches the recall of the old index, and at what speed."""
-    about = store.effort(of)
+def _more_effort(store: Store, of: Field, asked: np.ndarray, exact: Hits, before: Measured) -> dict[int, Measured]:
+    """Search with twice the effort, and twice again, until the recall of the old index is reached."""
+    about, tried = store.effort(of), dict[int, Measured]()
     if about is None:
-        return f"a search has no setting to find more: {store.denser}, and verify again"
-    tried: dict[int, Measured] = {}
+        return tried
     value, limit = about.value, min(about.maximum, MAX_EFFORT)
     while value < limit and not any(one.recall >= before.recall for one in tried.values()):
         value = min(2 * value, limit)
         tried[value] = _measured(store, of, asked, exact, value)
-    best = max(tried, key=lambda value: tried[value].recall, default=None)
-    if best is None or tried[best].recall < before.recall - margin:
-        denser = UNLIKE if of.metric == "inner" else f"{about.denser}, and verify again"
-        return f"no {about.setting} up to {value:,} reaches the old recall: {denser}"
+    return tried
+
+
+def _remedy(
+    store: Store, of: Field, side: StoredSide, tried: dict[int, Measured], before: Measured, margin: float
+) -> str:
+    """Return in words which effort reaches the recall of the old index, and at what speed; else what to build."""
+    about = store.effort(of)
+    if about is None:
+        return f"a search has no setting to find more: {store.denser}, and verify again"
+    best = max(tried, key=lambda value: tried[value].recall, default=about.value)
+    if best not in tried or tried[best].recall < before.recall - margin:
+        denser = UNLIKE if side.name == "target" else f"{about.denser}, and verify again"
+        return f"no {about.setting} up to {max(tried, default=about.value):,} reaches the old recall: {denser}"
     reached, speed = tried[best].recall, tried[best].rate / before.rate
     return (
         f"{about.setting} = {best} reaches {reached:.3f} at {speed:.2g} of the old index's speed: "
