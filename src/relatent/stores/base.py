@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack, closing, nullcontext
 from dataclasses import dataclass
@@ -284,10 +284,13 @@ class Store(Checks, ABC):
         """Return when all that was written is durable; in most stores it is when a write returns."""
         return
 
-    def remove_orphans(self, of: Field) -> int:
-        """Remove from the new field what belongs to items that the store no longer has; return how many."""
+    def remove_orphans(self, of: Field, kept: Collection[Any] = ()) -> int:
+        """Remove from the new field what belongs to items that the store no longer has; return how many.
+
+        ``kept`` are keys of items that the new field may have alone.
+        """
         with self._session("write") as session:
-            return self._remove_orphans(session, self._new(session.roles, of))
+            return self._remove_orphans(session, self._new(session.roles, of), frozenset(kept))
 
     def build_index(self, of: Field) -> None:
         """Make searches of a field fast, if the store does not do so by itself. Doing it again is no error."""
@@ -455,7 +458,7 @@ class Store(Checks, ABC):
     def _write(self, session: Any, new: Field, keys: pa.Array, vectors: np.ndarray) -> None:
         """Set vectors, at least one, as :meth:`_as_vectors` returns them. Of a key given twice the last one counts."""
 
-    def _remove_orphans(self, session: Any, new: Field) -> int:
+    def _remove_orphans(self, session: Any, new: Field, kept: frozenset[Any]) -> int:
         """Return 0: vectors go with their items."""
         return 0
 

@@ -183,10 +183,10 @@ class ChromaStore(Store):
             if found["ids"]:
                 session.of(new).upsert(embeddings=vectors[[last[key] for key in found["ids"]]], **found)
 
-    def _remove_orphans(self, session: Collections, new: Field) -> int:
+    def _remove_orphans(self, session: Collections, new: Field, kept: frozenset[Any]) -> int:
         """Delete from the companion what is no longer in the served collection."""
         here, there = _keys(session.of(new)), _keys(session.of(session.roles.served))
-        gone = here.filter(pc.invert(pc.is_in(here, value_set=there))).to_pylist()
+        gone = [key for key in here.filter(pc.invert(pc.is_in(here, value_set=there))).to_pylist() if key not in kept]
         for part in self._batches(gone):
             session.of(new).delete(ids=part)
         return len(gone)

@@ -227,7 +227,7 @@ class FaissStore(Store):
             index.add_with_ids(np.ascontiguousarray(found, dtype=np.float32), items.ids[rows[taken]])
         return index
 
-    def _remove_orphans(self, session: Session, new: Field) -> int:
+    def _remove_orphans(self, session: Session, new: Field, kept: frozenset[Any]) -> int:
         """Leave out of the parts, and of an index that is built, what was written for keys that are gone."""
         items, written, built = self._items, self._files.parts.all_keys(), self._built("new")
         keys = pc.unique(pa.concat_arrays(written)) if written else items.keys.slice(0, 0)

@@ -260,7 +260,7 @@ class LanceStore(Store):
                         raise
         return replace(session, table=self._table())
 
-    def _remove_orphans(self, session: Version, new: Field) -> int:
+    def _remove_orphans(self, session: Version, new: Field, kept: frozenset[Any]) -> int:
         """Merge what was written; a row that was deleted has taken its vector with it."""
         self._merged(session, new)
         return 0

@@ -170,7 +170,7 @@ class PgvectorStore(Store):
         with self._connections.transaction() as cursor:
             cursor.execute("SELECT pg_logical_emit_message(true, 'relatent', 'flush')")
 
-    def _remove_orphans(self, session: Transaction, new: Field) -> int:
+    def _remove_orphans(self, session: Transaction, new: Field, kept: frozenset[Any]) -> int:
         return int(session.cursor.execute(self._queries.delete_orphans(new)).rowcount)
 
     def _build_index(self, session: Transaction, of: Field) -> None:

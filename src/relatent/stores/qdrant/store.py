@@ -390,13 +390,13 @@ class AliasStore(QdrantStore):
         if points:
             self._beside(new).put(self._vector, points)
 
-    def _remove_orphans(self, session: Session, new: Field) -> int:
+    def _remove_orphans(self, session: Session, new: Field, kept: frozenset[Any]) -> int:
         """Delete from the new collection what the first one no longer has."""
         engine, start, removed = self._beside(new), None, 0
         while True:
             points, start = engine.scroll(start, POINTS_AT_A_TIME, None, False)
             alive = {point.id for point in self._alive(session.roles, new, points)}
-            gone = [point.id for point in points if point.id not in alive]
+            gone = [point.id for point in points if point.id not in alive and point.id not in kept]
             if gone:
                 engine.delete(gone)
             removed += len(gone)
