@@ -24,6 +24,8 @@ ENCODINGS = ("float", "base64")
 SPACE_HEADER, EXPECT_HEADER = "X-Relatent-Space", "X-Relatent-Expect-Space"
 # Paths that need no key.
 OPEN_PATHS = ("/health",)
+# Paths that answer also while as many requests as allowed are in progress: otherwise a loaded process looks dead.
+MONITORING_PATHS = ("/health", "/metrics")
 # Errors of any request, and of any request with a body.
 ANY_ERROR = ("internal", "overloaded")
 IN_BODY = ("bad_input", "batch_too_large", "slow_client", "space_mismatch")
@@ -56,7 +58,7 @@ class Settings:
     body_timeout: float = 15.0
     """Seconds that a client may take to send its request."""
     upstream_timeout: float = 30.0
-    """Seconds that the upstream may take to answer."""
+    """Seconds that the upstream may take for its whole answer."""
 
     def __post_init__(self) -> None:
         for name in ("max_rows", "max_body", "max_requests", "body_timeout", "upstream_timeout"):
@@ -187,6 +189,8 @@ def description(dims_in: int, dim: int, settings: Settings) -> dict[str, Any]:
         "/metrics": {"get": _get("Counts and times for Prometheus.", _TEXT, media="text/plain")},
         "/openapi.json": {"get": _get("This description.", {"type": "object"})},
     }
+    for path in MONITORING_PATHS:
+        del paths[path]["get"]["responses"][str(ERRORS["overloaded"])]
     if settings.api_key is not None:
         for path, methods in paths.items():
             for method in methods.values():
