@@ -299,7 +299,7 @@ def load_checked(text: str) -> dict[str, Any]:
             crc, _, rest = text.partition(" ")
             unchanged = crc == f"{zlib.crc32(rest.encode(errors='replace')):08x}"
             record = dict(json.loads(rest)) if unchanged else {}
-    except (ValueError, TypeError, KeyError) as error:
+    except (ValueError, TypeError, KeyError, RecursionError) as error:
         raise FileError(f"it is not a record with a checksum ({error})") from error
     if not unchanged:
         raise FileError("its checksum does not match")

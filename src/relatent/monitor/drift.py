@@ -110,7 +110,7 @@ def _first(log: Path) -> Estimate | None:
     for number, line in enumerate(log.read_text("utf8").splitlines(), start=1):
         try:
             found = json.loads(line).get("cosine")
-        except (ValueError, AttributeError):
+        except (ValueError, AttributeError, RecursionError):
             raise FileError(f"Line {number} of {log} is not an entry of a drift log: give another log.") from None
         if found is not None:
             return Estimate(**found)
