@@ -8,6 +8,7 @@ import json
 import os
 import re
 import shutil
+import stat
 import tempfile
 import zlib
 from collections.abc import Callable, Iterator, Mapping
@@ -41,7 +42,7 @@ def atomic_write(
 
     After an error nothing is left, and what was at ``path`` is untouched. A file is replaced only if it was there
     from the start and ``overwrite`` allows it: one that appeared in the meantime is kept. A folder replaces nothing
-    but an empty folder.
+    but an empty folder. A new file has the mode of the one that it replaces; a link stays, and its target is replaced.
 
     Files written next to the temporary one are sidecars. They are renamed first, so a sidecar must be valid for the
     old file as well as for the new one; ``prepare(tmp, path)`` may rewrite it for that. The renames hold a lock on
@@ -55,6 +56,7 @@ def atomic_write(
     """
     path = Path(path)
     replace = _may_replace(path, overwrite)
+    path = path.resolve() if os.path.islink(path) else path  # noqa: PTH114 (Path.is_symlink raises without permission)
     with writing(path), _temporary_folder(path.parent) as tmp:
         yield tmp / path.name
         _sync(tmp)
@@ -242,12 +244,23 @@ def _land(tmp: Path, path: Path, replace: bool, prepare: Callable[[Path, Path], 
         prepare(new, path)
         _sync(tmp)
     for sidecar in sorted(file for file in tmp.iterdir() if file != new):
+        _keep_mode(sidecar, path.with_name(sidecar.name))
         os.replace(sidecar, path.with_name(sidecar.name))  # noqa: PTH105 (one name for every rename)
     if replace or new.is_dir():
+        _keep_mode(new, path)
         _rename(new, path)
     else:
         _link(new, path)
     fsync(path.parent)
+
+
+def _keep_mode(new: Path, path: Path) -> None:
+    """Give a file the mode and the owner of the one that it is to replace; only root may keep any owner."""
+    if path.is_file():
+        about = path.stat()
+        with suppress(OSError):
+            shutil.chown(new, about.st_uid, about.st_gid)
+        new.chmod(stat.S_IMODE(about.st_mode))
 
 
 def _link(new: Path, path: Path) -> None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import inspect
 import json
+import signal
 import sys
+import threading
 import traceback
 import warnings
 from collections.abc import Callable, Iterator
@@ -144,7 +146,7 @@ def command(function: Callable[..., Any], group: typer.Typer = app) -> Callable[
         own |= {name: kind(**{f.name: given[f.name] for f in fields(kind)}) for name, kind in groups.items()}
         if bar:
             own["progress"] = False if quiet else verbose or None  # None: on a terminal only
-        with _at_work(function.__name__, not bar and not quiet), _reading(no_verify, max_memory):
+        with _terminable(), _at_work(function.__name__, not bar and not quiet), _reading(no_verify, max_memory):
             result = _result(function, own, quiet, verbose)
         if json_:
             typer.echo(json.dumps(plain(result.to_dict()), ensure_ascii=False, indent=2))
@@ -183,6 +185,24 @@ def _parameters(function: Callable[..., Any]) -> tuple[list[inspect.Parameter], 
         for name, (hint, default) in (asked | SWITCHES).items()
     ]
     return made, groups
+
+
+@contextmanager
+def _terminable() -> Iterator[None]:
+    """Let SIGTERM end a command as an error does, so that no temporary file is left; a second one is ignored."""
+    if threading.current_thread() is not threading.main_thread():  # where no handler can be set
+        yield
+        return
+
+    def stop(number: int, _: object) -> None:
+        signal.signal(number, signal.SIG_IGN)
+        raise SystemExit(128 + number)
+
+    former = signal.signal(signal.SIGTERM, stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, former)
 
 
 @contextmanager

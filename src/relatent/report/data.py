@@ -214,4 +214,4 @@ def _plain(value: Any) -> Any:
     """Return a result by its own ``to_dict``, and everything else field by field."""
     if isinstance(value, Mapping):
         return {name: _plain(one) for name, one in value.items()}
-    return value.to_dict() if hasattr(value, "to_dict") else plain(value)
+    return plain(value.to_dict() if hasattr(value, "to_dict") else value)
