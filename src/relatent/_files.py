@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from relatent._errors import with_remedy
+from relatent._schemes import public_url, without_secrets
 
 try:
     import fcntl
@@ -91,8 +92,9 @@ def disk_full(error: OSError, path: Path, left: str = "nothing was left behind")
 
 # What a reader raises over bytes that it did not expect; NumPy parses headers as Python, hence syntax.
 UNREADABLE = (EOFError, OSError, ValueError, LookupError, RuntimeError, TypeError, OverflowError, SyntaxError)
-# Modules whose own exceptions mean the same.
+# Modules whose own exceptions mean the same, and those whose exceptions mean that a remote file cannot be fetched.
 PARSERS = ("pyarrow", "zipfile", "zlib", "tokenize")
+CLIENTS = ("aiohttp", "azure", "botocore", "fsspec", "gcsfs", "paramiko", "requests", "smbprotocol")
 
 
 @contextmanager
@@ -103,14 +105,21 @@ def readable(path: object) -> Iterator[None]:
     except (FileError, PermissionError, IsADirectoryError, ModuleNotFoundError):
         raise
     except FileNotFoundError as error:
-        raise no_file(path) from error
+        raise no_file(path) from _shown_cause(error, path)
     except Exception as error:
-        if not isinstance(error, UNREADABLE) and type(error).__module__.split(".")[0] not in PARSERS:
+        module = type(error).__module__.split(".")[0]
+        if not isinstance(error, UNREADABLE) and module not in (*PARSERS, *CLIENTS):
             raise
-        said = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise FileError(
-            f"{path} cannot be read ({said}): it is cut short, damaged, or not what its suffix says. Get a new copy."
-        ) from error
+        said = without_secrets(str(error).splitlines()[0]) if str(error) else type(error).__name__
+        why = "it is cut short, damaged, or not what its suffix says. Get a new copy."
+        why = "check its URL, and whether you may read it." if module in CLIENTS else why
+        raise FileError(f"{path} cannot be read ({said}): {why}") from _shown_cause(error, path)
+
+
+def _shown_cause(error: Exception, path: object) -> Exception | None:
+    """Return an error unless a traceback may show a secret of a remote path with it."""
+    has_secrets = getattr(path, "url", path) != path
+    return None if has_secrets or without_secrets(str(error)) != str(error) else error
 
 
 @contextmanager
@@ -166,13 +175,13 @@ def land_folder(new: Path, path: Path) -> None:
 
 def no_file(path: object) -> FileNotFoundError:
     """Return the error for a file that does not exist."""
-    return FileNotFoundError(f"There is no file {path}: check the path.")
+    return FileNotFoundError(f"There is no file {public_url(str(path))}: check the path.")
 
 
 def exists_already(path: object) -> FileExistsError:
     """Return the error for a path that is not to be replaced."""
     return with_remedy(
-        FileExistsError(f"{path} exists: write to another path, or replace it with"),
+        FileExistsError(f"{public_url(str(path))} exists: write to another path, or replace it with"),
         python="overwrite=True.",
         command="--overwrite.",
     )

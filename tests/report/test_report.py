@@ -227,7 +227,7 @@ def test_provenance(found, pages):
         (["fit", "a b.npy"], "relatent fit 'a b.npy'"),
         (["report", "postgresql://ann:pw@db/shop/items"], "relatent report postgresql://ann@db/shop/items"),
         (["report", "postgresql://db/shop/items?password=pw"], "relatent report postgresql://db/shop/items"),
-        (["fit", "--out=s3://id:pw@bucket/x?signature=pw"], "relatent fit --out=s3://id@bucket/x"),
+        (["fit", "--out=s3://id:pw@bucket/x?signature=pw"], "relatent fit --out=s3://bucket/x"),
         (["fit", "https://host/file.npy?token=pw"], "relatent fit https://host/file.npy"),
     ],
 )

@@ -17,6 +17,7 @@ import numpy as np
 from relatent import __version__
 from relatent._errors import needs
 from relatent._http import ERRORS, Refused
+from relatent._schemes import public_url
 from relatent.translate.endpoints import Side
 
 LITTLE = np.dtype("<f4")
@@ -35,14 +36,14 @@ _SPACE = {"$ref": "#/components/schemas/Space"}
 
 @dataclass(frozen=True)
 class Settings:
-    """Limits, names and addresses of a service. Keys are not part of its repr."""
+    """Limits, names and addresses of a service. Its repr leaves out keys, and the upstream, which may contain one."""
 
     side: Side = "source"
     normalize: bool = False
     """Whether answers are scaled to unit norm, as those of most embedders are."""
     model: str | None = None
     """Name of the model in answers; by default the model of the target."""
-    upstream: str | None = None
+    upstream: str | None = field(default=None, repr=False)
     """Address of an OpenAI-compatible embedder of the source, such as http://127.0.0.1:9000/v1."""
     upstream_model: str | None = None
     """Model to ask the upstream for; by default the model that the client names."""
@@ -66,7 +67,7 @@ class Settings:
                 raise ValueError(f"{name} is {getattr(self, name)}: expected more than 0.")
         if self.upstream is not None and not re.match(r"https?://[^/]", self.upstream):
             raise ValueError(
-                f"The upstream is {self.upstream!r}: expected an address such as http://127.0.0.1:9000/v1."
+                f"The upstream is {public_url(self.upstream)!r}: expected an address such as http://127.0.0.1:9000/v1."
             )
 
 
