@@ -156,7 +156,6 @@ def signed(folder):
 
 
 def test_a_signed_url_is_read_and_its_refusal_shows_nothing(here, monkeypatch):
-    pytest.importorskip("aiohttp")
     with running(signed(here)) as address:
         address = address.replace("//", f"//ann:{PASSWORD}@")
         space = rl.read_space(f"{address}/old.parquet?sig={SIGNATURE}")
