@@ -61,6 +61,38 @@ def test_a_folder_replaces_only_an_empty_folder(tmp_path):
     assert names(tmp_path / "late") == ["theirs"]
 
 
+@pytest.mark.parametrize("mode", [0o600, 0o640, 0o664])
+def test_a_new_file_has_the_mode_of_the_one_it_replaces(tmp_path, mode):
+    for name in ("x", "x.about"):
+        (tmp_path / name).touch()
+        (tmp_path / name).chmod(mode)
+    with atomic_write(tmp_path / "x") as tmp:
+        tmp.write_text("new")
+        tmp.with_name("x.about").write_text("new")
+    assert {oct(path.stat().st_mode & 0o777) for path in tmp_path.iterdir()} == {oct(mode)}
+    assert (tmp_path / "x").read_text() == "new"
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_a_link_stays_and_its_target_is_replaced(tmp_path, there):
+    target, link = tmp_path / "data" / "target", tmp_path / "link"
+    target.parent.mkdir()
+    link.symlink_to("data/target")
+    if there:
+        target.write_text("old")
+        target.chmod(0o600)
+    with pytest.raises(FileExistsError, match="link exists"):
+        write(link, overwrite=False)
+    with suppress(RuntimeError), atomic_write(link) as tmp:
+        tmp.write_text("half")
+        raise RuntimeError
+    assert (target.exists(), not there or target.read_text() == "old") == (there, True)
+    write(link)
+    assert (link.readlink().as_posix(), target.read_text()) == ("data/target", "new")
+    assert not there or target.stat().st_mode & 0o777 == 0o600
+    assert (names(tmp_path), names(target.parent)) == (["data", "link"], ["target"])
+
+
 def test_pipes_are_not_written(tmp_path):
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(FileError, match="a device or a pipe"):
@@ -129,7 +161,9 @@ def test_checked_json_comes_back_and_no_changed_byte_is_accepted(record, dump):
             assert load_checked(changed.decode(errors="replace")) == record
 
 
-@pytest.mark.parametrize("text", ["", "{", "{}", "[]", "null", '{"rows": 3}', "00000000 ", "\x00" * 9])
+@pytest.mark.parametrize(
+    "text", ["", "{", "{}", "[]", "null", '{"rows": 3}', "00000000 ", "\x00" * 9, '{"a":' * 100_000]
+)
 def test_what_has_no_checksum_is_refused(text):
     with pytest.raises(FileError):
         load_checked(text)

@@ -1,7 +1,9 @@
 import json
 import subprocess
 import sys
+import tracemalloc
 from contextlib import suppress
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -108,6 +110,39 @@ def test_a_safetensors_file_of_someone_else_is_refused(tmp_path):
         read_saved(tmp_path / "model.safetensors")
 
 
+LARGE = 64 * 2**20
+
+
+@pytest.mark.parametrize("header", [b"", b'{"weight": {"dtype": "U8", "shape": [%d], "data_offsets": [0, %d]}}'])
+def test_a_large_file_of_someone_else_is_refused_by_its_header(tmp_path, header):
+    header = header % (LARGE, LARGE) if header else header
+    with (tmp_path / "large.safetensors").open("wb") as file:
+        file.write(len(header).to_bytes(8, "little") + header)
+        file.truncate(8 + len(header) + LARGE)
+    tracemalloc.start()
+    with pytest.raises(FileError, match=r"large\.safetensors (is not a safetensors file|was not written by relatent)"):
+        rl.load(tmp_path / "large.safetensors")
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < LARGE / 16
+
+
+def test_the_arrays_are_read_once(tmp_path, monkeypatch):
+    path, reads, read = tmp_path / "t.safetensors", [], Path.read_bytes
+    rl.Translator(map="ridge").fit(np.eye(4), np.eye(4)[::-1]).save(path)
+    monkeypatch.setattr(Path, "read_bytes", lambda self: reads.append(self) or read(self))
+    rl.load(path)
+    assert reads == [path]
+
+
+def test_a_fingerprint_nested_too_deeply_is_named(tmp_path):
+    deep = dict.fromkeys(("source", "target"), "[" * 100_000) | {"accepted": []}
+    about = json.dumps({"parameters": {}, "endpoints": deep})
+    forge(tmp_path / "deep", kind="translator", about=about)
+    with pytest.raises(FileError, match=r"deep lacks what its kind should hold \(maximum recursion depth"):
+        rl.load(tmp_path / "deep")
+
+
 def test_a_key_that_stands_twice_is_refused(path):
     raw = path.read_bytes()
     length = int.from_bytes(raw[:8], "little")
@@ -128,6 +163,7 @@ def test_a_key_that_stands_twice_is_refused(path):
         ({"sha256": None}, "damaged"),
         ({"about": "[]"}, "damaged"),
         ({"about": "{"}, "damaged"),
+        ({"about": "[" * 100_000}, r"damaged \(maximum recursion depth"),
         ({"arrays": {"matrix": np.asarray([[1.0, np.nan]])}}, "holds NaN or infinity in 'matrix'"),
         ({"arrays": {"matrix": np.asarray([[np.inf]])}}, "holds NaN or infinity in 'matrix'"),
     ],

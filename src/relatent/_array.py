@@ -23,6 +23,10 @@ Array = Any
 
 # Arrays with at most this many entries are checked entry by entry: that is cheaper than guarding a sum.
 SMALL = 4_096
+_PAIRING = (
+    "expected the same labels, by which data frames are paired. Keep those in common (.loc), or pair the rows by their "
+    "order (.to_numpy())."
+)
 # Rows that are cast or centered at a time: they fit in the cache and keep the matrix product fast.
 BLOCK_ROWS = 2_048
 
@@ -123,17 +127,43 @@ def is_space(*values: Any) -> bool:
 
 
 def as_parallel(**named: Any) -> tuple[Array, ...]:
-    """Check matrices whose rows are parallel: row i means the same in each of them. Spaces are joined on their keys."""
+    """Check matrices whose rows are parallel: row i means the same in each of them.
+
+    Spaces are joined on their keys, data frames on their index: see :func:`_on_index`.
+    """
     if named and is_space(*named.values()):
         first, *others = named.values()
         named = dict(zip(named, first.aligned_with(*others), strict=True))
-    arrays = as_matrices(**named)
+    arrays = as_matrices(**_on_index(named))
     if len({a.shape[0] for a in arrays}) > 1:
         given = " and ".join(f"{name} has {a.shape[0]} rows" for name, a in zip(named, arrays, strict=True))
         raise ValueError(
             f"{given}: expected the same number, row i of each meaning the same. Join the two spaces on keys first."
         )
     return arrays
+
+
+def _on_index(named: dict[str, Any]) -> dict[str, Any]:
+    """Bring data frames with the same labels in their index into the order of the first; refuse other labels.
+
+    Frames whose indexes are equal stay as they are, and so does what is no frame: these are paired row by row.
+    """
+    frames = {name: value for name, value in named.items() if hasattr(value, "iloc") and hasattr(value, "index")}
+    first = next(iter(frames.values()), None)
+    if first is None or all(frame.index.equals(first.index) for frame in frames.values()):
+        return named
+    others = {name: frame for name, frame in frames.items() if not frame.index.equals(first.index)}
+    for name, frame in frames.items():
+        if not frame.index.is_unique:
+            raise ValueError(f"{name} has labels that are in its index twice: {_PAIRING}")
+    for name, frame in others.items():
+        if len(frame) != len(first) or not frame.index.isin(first.index).all():
+            common = int(frame.index.isin(first.index).sum())
+            raise ValueError(
+                f"{name} has {len(frame)} labels in its index, {common} of them in {next(iter(frames))}, "
+                f"which has {len(first)}: {_PAIRING}"
+            )
+    return named | {name: frame.loc[first.index] for name, frame in others.items()}
 
 
 def check_one_device(**named: Array) -> None:

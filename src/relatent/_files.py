@@ -8,6 +8,7 @@ import json
 import os
 import re
 import shutil
+import stat
 import tempfile
 import zlib
 from collections.abc import Callable, Iterator, Mapping
@@ -17,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from relatent._errors import with_remedy
+from relatent._schemes import public_url, without_secrets
 
 try:
     import fcntl
@@ -41,7 +43,7 @@ def atomic_write(
 
     After an error nothing is left, and what was at ``path`` is untouched. A file is replaced only if it was there
     from the start and ``overwrite`` allows it: one that appeared in the meantime is kept. A folder replaces nothing
-    but an empty folder.
+    but an empty folder. A new file has the mode of the one that it replaces; a link stays, and its target is replaced.
 
     Files written next to the temporary one are sidecars. They are renamed first, so a sidecar must be valid for the
     old file as well as for the new one; ``prepare(tmp, path)`` may rewrite it for that. The renames hold a lock on
@@ -55,6 +57,7 @@ def atomic_write(
     """
     path = Path(path)
     replace = _may_replace(path, overwrite)
+    path = path.resolve() if os.path.islink(path) else path  # noqa: PTH114 (Path.is_symlink raises without permission)
     with writing(path), _temporary_folder(path.parent) as tmp:
         yield tmp / path.name
         _sync(tmp)
@@ -89,8 +92,9 @@ def disk_full(error: OSError, path: Path, left: str = "nothing was left behind")
 
 # What a reader raises over bytes that it did not expect; NumPy parses headers as Python, hence syntax.
 UNREADABLE = (EOFError, OSError, ValueError, LookupError, RuntimeError, TypeError, OverflowError, SyntaxError)
-# Modules whose own exceptions mean the same.
+# Modules whose own exceptions mean the same, and those whose exceptions mean that a remote file cannot be fetched.
 PARSERS = ("pyarrow", "zipfile", "zlib", "tokenize")
+CLIENTS = ("aiohttp", "azure", "botocore", "fsspec", "gcsfs", "paramiko", "requests", "smbprotocol")
 
 
 @contextmanager
@@ -101,14 +105,21 @@ def readable(path: object) -> Iterator[None]:
     except (FileError, PermissionError, IsADirectoryError, ModuleNotFoundError):
         raise
     except FileNotFoundError as error:
-        raise no_file(path) from error
+        raise no_file(path) from _shown_cause(error, path)
     except Exception as error:
-        if not isinstance(error, UNREADABLE) and type(error).__module__.split(".")[0] not in PARSERS:
+        module = type(error).__module__.split(".")[0]
+        if not isinstance(error, UNREADABLE) and module not in (*PARSERS, *CLIENTS):
             raise
-        said = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise FileError(
-            f"{path} cannot be read ({said}): it is cut short, damaged, or not what its suffix says. Get a new copy."
-        ) from error
+        said = without_secrets(str(error).splitlines()[0]) if str(error) else type(error).__name__
+        why = "it is cut short, damaged, or not what its suffix says. Get a new copy."
+        why = "check its URL, and whether you may read it." if module in CLIENTS else why
+        raise FileError(f"{path} cannot be read ({said}): {why}") from _shown_cause(error, path)
+
+
+def _shown_cause(error: Exception, path: object) -> Exception | None:
+    """Return an error unless a traceback may show a secret of a remote path with it."""
+    has_secrets = getattr(path, "url", path) != path
+    return None if has_secrets or without_secrets(str(error)) != str(error) else error
 
 
 @contextmanager
@@ -164,13 +175,13 @@ def land_folder(new: Path, path: Path) -> None:
 
 def no_file(path: object) -> FileNotFoundError:
     """Return the error for a file that does not exist."""
-    return FileNotFoundError(f"There is no file {path}: check the path.")
+    return FileNotFoundError(f"There is no file {public_url(str(path))}: check the path.")
 
 
 def exists_already(path: object) -> FileExistsError:
     """Return the error for a path that is not to be replaced."""
     return with_remedy(
-        FileExistsError(f"{path} exists: write to another path, or replace it with"),
+        FileExistsError(f"{public_url(str(path))} exists: write to another path, or replace it with"),
         python="overwrite=True.",
         command="--overwrite.",
     )
@@ -242,12 +253,23 @@ def _land(tmp: Path, path: Path, replace: bool, prepare: Callable[[Path, Path], 
         prepare(new, path)
         _sync(tmp)
     for sidecar in sorted(file for file in tmp.iterdir() if file != new):
+        _keep_mode(sidecar, path.with_name(sidecar.name))
         os.replace(sidecar, path.with_name(sidecar.name))  # noqa: PTH105 (one name for every rename)
     if replace or new.is_dir():
+        _keep_mode(new, path)
         _rename(new, path)
     else:
         _link(new, path)
     fsync(path.parent)
+
+
+def _keep_mode(new: Path, path: Path) -> None:
+    """Give a file the mode and the owner of the one that it is to replace; only root may keep any owner."""
+    if path.is_file():
+        about = path.stat()
+        with suppress(OSError):
+            shutil.chown(new, about.st_uid, about.st_gid)
+        new.chmod(stat.S_IMODE(about.st_mode))
 
 
 def _link(new: Path, path: Path) -> None:
@@ -299,7 +321,7 @@ def load_checked(text: str) -> dict[str, Any]:
             crc, _, rest = text.partition(" ")
             unchanged = crc == f"{zlib.crc32(rest.encode(errors='replace')):08x}"
             record = dict(json.loads(rest)) if unchanged else {}
-    except (ValueError, TypeError, KeyError) as error:
+    except (ValueError, TypeError, KeyError, RecursionError) as error:
         raise FileError(f"it is not a record with a checksum ({error})") from error
     if not unchanged:
         raise FileError("its checksum does not match")

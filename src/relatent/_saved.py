@@ -39,26 +39,33 @@ def write_saved(path: str | os.PathLike[str], saved: Saved, *, overwrite: bool =
 
 
 def read_saved(path: str | os.PathLike[str], kind: str | None = None) -> Saved:
-    """Load what :func:`write_saved` wrote, of one kind if given. Runs no code from the file and checks all of it."""
-    try:
-        raw = Path(path).read_bytes()
-    except FileNotFoundError as error:
-        raise no_file(path) from error
-    saved = from_bytes(raw, str(path))
+    """Load what :func:`write_saved` wrote, of one kind if given. Runs no code from the file and checks all of it.
+
+    The header is read first: a file of gigabytes that is none of ours is refused at once.
+    """
+    _metadata(path)
+    saved = from_bytes(Path(path).read_bytes(), str(path))
     _expect(kind in (None, saved.kind), path, f"holds a {saved.kind}, not a {kind}: use relatent.load")
     return saved
 
 
 def is_saved(path: str | os.PathLike[str]) -> bool:
     """Return whether a file holds a fitted object, from its header alone."""
-    with Path(path).open("rb") as file:
-        start = file.read(8)
-        raw = start + file.read(min(HEADER_LIMIT, int.from_bytes(start, "little")))
     try:
-        about = _header(raw, str(path)).get("__metadata__", {})
+        return bool(_metadata(path))
     except FileError:
         return False
-    return isinstance(about, dict) and about.get("format") == FORMAT
+
+
+def _metadata(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """Return the metadata of a file of ours, from its header alone."""
+    try:
+        with Path(path).open("rb") as file:
+            start = file.read(8)
+            raw = start + file.read(min(HEADER_LIMIT, int.from_bytes(start, "little")))
+    except FileNotFoundError as error:
+        raise no_file(path) from error
+    return _ours(_header(raw, str(path)), str(path))
 
 
 def to_bytes(saved: Saved) -> bytes:
@@ -90,14 +97,13 @@ def from_bytes(raw: bytes, name: str = "the data") -> Saved:
     from safetensors import SafetensorError
     from safetensors.numpy import load
 
-    metadata = _header(raw, name).get("__metadata__", {})
-    _expect(isinstance(metadata, dict) and metadata.get("format") == FORMAT, name, "was not written by relatent")
+    metadata = _ours(_header(raw, name), name)
     found = str(metadata.get("format_version", ""))
     _expect(found == str(FORMAT_VERSION), name, f"has format version {found!r} and this library reads {FORMAT_VERSION}")
     try:
         arrays, about, kind = load(raw), json.loads(metadata["about"]), str(metadata["kind"])
         whole = metadata.pop("sha256") == _checksum(metadata, arrays) and isinstance(about, dict)
-    except (SafetensorError, KeyError, TypeError, ValueError) as error:
+    except (SafetensorError, KeyError, TypeError, ValueError, RecursionError) as error:
         raise FileError(f"{name} is damaged ({error}): get a new copy.") from error
     _expect(whole, name, "is damaged (its checksum does not match): get a new copy")
     _check_arrays(name, arrays)
@@ -109,7 +115,9 @@ def understood(path: str | os.PathLike[str]) -> Iterator[None]:
     """Name the file in the error where an undamaged file lacks something that its kind should hold."""
     try:
         yield
-    except (KeyError, TypeError, AttributeError) as error:
+    except FileError:
+        raise
+    except (KeyError, TypeError, AttributeError, ValueError, RecursionError) as error:
         problem = f"{path} lacks what its kind should hold ({error}): get a new copy or update relatent."
         raise FileError(problem) from error
 
@@ -124,6 +132,13 @@ def _header(raw: bytes, name: str) -> dict[str, Any]:
         raise FileError(f"{name} is not a safetensors file ({error}).") from error
     _expect(isinstance(header, dict), name, "is not a safetensors file")
     return dict(header)
+
+
+def _ours(header: dict[str, Any], name: str) -> dict[str, Any]:
+    metadata = header.get("__metadata__")
+    if not (isinstance(metadata, dict) and metadata.get("format") == FORMAT):
+        raise FileError(f"{name} was not written by relatent.")
+    return metadata
 
 
 def _check_arrays(path: str | os.PathLike[str], arrays: dict[str, np.ndarray]) -> None:
@@ -165,8 +180,9 @@ KINDS = {
 
 def load(path: str | os.PathLike[str]) -> Any:
     """Return the fitted object in a file, whichever kind it is. No code in the file is run."""
-    kind = read_saved(path).kind
+    kind = str(_metadata(path).get("kind"))
     if kind not in KINDS:
+        kind = read_saved(path).kind  # a damaged file is reported as such
         raise FileError(f"{path} holds a {kind!r}, which this version of relatent does not know: update relatent.")
     module, name = KINDS[kind]
     return getattr(import_module(module), name).load(path)

@@ -6,6 +6,9 @@ import struct
 
 import numpy as np
 import pytest
+from starlette.applications import Starlette
+from starlette.responses import HTMLResponse
+from starlette.routing import Route
 from tests.explore.conftest import make_spaces
 from tests.servers import running
 
@@ -44,6 +47,24 @@ def opened(open_page, address):
         return found
 
     return call
+
+
+def test_the_page_runs_its_own_script_only_and_in_no_frame(opened, open_page, address, problems):
+    """What a key or a label could inject does not run, nor does a page that frames it see anything."""
+    shown = opened()
+    shown.evaluate("document.body.append(Object.assign(document.createElement('script'), {text: 'window.ran = 1'}))")
+    shown.evaluate("document.body.insertAdjacentHTML('beforeend', '<img src=x onerror=\"window.ran = 1\">')")
+    shown.evaluate("fetch('http://127.0.0.2:9/').catch(() => (window.asked = 1))")
+    shown.wait_for_function("() => window.asked")
+    assert shown.evaluate("window.ran") is None
+    frame = HTMLResponse(f'<iframe src="{address}/?token={TOKEN}"></iframe>')
+    with running(Starlette(routes=[Route("/", lambda _: frame)])) as other:
+        framing = open_page(f"{other}/")
+        framing.wait_for_timeout(500)
+        assert framing.frames[1].url.startswith("chrome-error:")
+    assert len(problems) >= 3
+    assert all("Content Security Policy" in text or "violates" in text for text in problems), problems
+    problems.clear()
 
 
 def state(shown, name):

@@ -2,13 +2,16 @@
 
 import os
 import resource
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from tests.cli.steps import OLD_DIM, process, refused, run
+from tests.cli.steps import OLD_DIM, left, process, refused, run
 from typer.testing import CliRunner
 
 import relatent as rl
@@ -94,6 +97,33 @@ def test_damaged_vectors_are_refused_unless_asked_for(here, translator):
 def test_no_folder(here, translator):
     refused("translate", translator, "old.parquet", "-o", "nowhere/x.parquet", says="there is no folder nowhere")
     refused("fit", "old.parquet", "new.parquet", "-o", "nowhere/t.safetensors", says="there is no folder nowhere")
+
+
+# The command, which says so when it writes its first vectors, and then has much to do.
+BUSY = """
+import sys, time
+from relatent.cli import app
+from relatent.spaces.io import files
+def write(self, chunk, wrapped=files.SpaceWriter.write):
+    wrapped(self, chunk)
+    print("writing", flush=True)
+    time.sleep(60)
+files.SpaceWriter.write = write
+app(sys.argv[1:], prog_name="relatent")
+"""
+
+
+def test_a_command_that_is_terminated_leaves_no_file(here, translator):
+    Path("out.parquet").write_text("old")
+    before = left()
+    words = ["translate", translator, "old.parquet", "-o", "out.parquet", "--overwrite"]
+    with subprocess.Popen([sys.executable, "-c", BUSY, *map(str, words)], stdout=subprocess.PIPE, text=True) as command:
+        assert command.stdout.readline() == "writing\n"
+        assert left() != before
+        command.terminate()
+        assert command.wait(20) == 128 + signal.SIGTERM
+    assert left() == before
+    assert Path("out.parquet").read_text() == "old"
 
 
 def test_no_permission(here, translator):

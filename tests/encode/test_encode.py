@@ -105,7 +105,13 @@ def test_the_cache_records_what_made_it(texts, tmp_path):
     base.close()
 
 
-@pytest.mark.parametrize("change", ["vector = zeroblob(12)", "dtype = '<i4'", "item = randomblob(16)", "crc32 = 0"])
+@pytest.mark.parametrize(
+    "change",
+    [
+        *("vector = zeroblob(12)", "dtype = '<i4'", "item = randomblob(16)", "crc32 = 0", "crc32 = NULL"),
+        *("vector = NULL, crc32 = NULL", "dtype = NULL, crc32 = NULL", "vector = 'text', crc32 = NULL"),
+    ],
+)
 def test_a_damaged_row_is_encoded_again(texts, tmp_path, change):
     encode(texts, function(Counting(), model="m"), cache=tmp_path)
     with sqlite3.connect(next(tmp_path.glob("*.sqlite"))) as base:

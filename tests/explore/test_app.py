@@ -51,6 +51,15 @@ def test_the_token_is_taken_from_the_address_or_a_header(address, built):
     assert asked.headers["referrer-policy"] == "no-referrer"
 
 
+def test_every_answer_has_a_policy(address, built):
+    policy = "default-src 'none'; script-src 'sha256-x=' 'unsafe-eval'; connect-src 'self'"
+    built.write_text(f'<!doctype html><meta http-equiv="Content-Security-Policy" content="{policy}">{page.MARK}')
+    expected = {"/": policy, "/export?k=20": policy, "/about": "default-src 'none'", "/view?k=x": "default-src 'none'"}
+    for path, own in expected.items():
+        answer = httpx.get(f"{address}{path}", headers={"Authorization": f"Bearer {TOKEN}"})
+        assert answer.headers["content-security-policy"] == f"{own}; frame-ancestors 'none'"
+
+
 @pytest.mark.parametrize(
     ("path", "query", "says"),
     [

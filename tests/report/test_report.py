@@ -227,7 +227,7 @@ def test_provenance(found, pages):
         (["fit", "a b.npy"], "relatent fit 'a b.npy'"),
         (["report", "postgresql://ann:pw@db/shop/items"], "relatent report postgresql://ann@db/shop/items"),
         (["report", "postgresql://db/shop/items?password=pw"], "relatent report postgresql://db/shop/items"),
-        (["fit", "--out=s3://id:pw@bucket/x?signature=pw"], "relatent fit --out=s3://id@bucket/x"),
+        (["fit", "--out=s3://id:pw@bucket/x?signature=pw"], "relatent fit --out=s3://bucket/x"),
         (["fit", "https://host/file.npy?token=pw"], "relatent fit https://host/file.npy"),
     ],
 )
@@ -380,6 +380,20 @@ def test_no_vectors_and_no_texts_unless_asked(world, pages):
     assert "no texts" not in page
     with pytest.raises(ValueError, match=r"no column 'txt' of texts\. Did you mean 'text'"):
         make_report(Translator(), source, target, texts="txt", max_rows=60)
+
+
+def test_a_number_that_is_not_finite_is_null_in_json(tmp_path, world):
+    source, target, _ = world[0]
+    compared = rl.compare(source.vectors[:50], target.vectors[:50], permutations=2)
+    lines = tuple(replace(line, value=float("nan"), null=float("inf")) for line in compared.scores)
+    for suffix in ("json", "html", "md"):
+        write_report(make_report(replace(compared, scores=lines)), tmp_path / f"r.{suffix}")
+
+    def refuse(constant):
+        raise AssertionError(constant)
+
+    data = json.loads((tmp_path / "r.json").read_text(), parse_constant=refuse)
+    assert {(line["value"], line["null"]) for line in data["comparison"]["scores"]} == {(None, None)}
 
 
 def test_a_file_is_written_by_its_suffix_and_not_over_another(found, tmp_path):

@@ -53,13 +53,15 @@ class Stub:
     """An OpenAI-compatible embedder whose misbehavior is set by the test."""
 
     def __init__(self):
-        self.answer, self.wait, self.asked = None, 0.0, []
+        self.answer, self.wait, self.hold, self.asked = None, 0.0, None, []
         self.app = Starlette(routes=[Route("/v1/embeddings", self.embeddings, methods=["POST"])])
 
     async def embeddings(self, request):
         given = await request.json()
         self.asked.append((given, request.headers.get("authorization")))
         await asyncio.sleep(self.wait)
+        while self.hold is not None and not self.hold.is_set():
+            await asyncio.sleep(0.02)
         if isinstance(self.answer, Response):
             return self.answer
         asked = given["input"]
@@ -81,7 +83,7 @@ def stub_server():
 @pytest.fixture
 def stub(stub_server):
     stub = stub_server[0]
-    stub.answer, stub.wait, stub.asked = None, 0.0, []
+    stub.answer, stub.wait, stub.hold, stub.asked = None, 0.0, None, []
     return stub
 
 

@@ -3,13 +3,17 @@
 import json
 import os
 import pickle
+import tracemalloc
 import zipfile
+from io import BytesIO
 
 import numpy as np
 import pyarrow as pa
 import pytest
+from typer.testing import CliRunner
 
 from relatent._files import FileError
+from relatent.cli import ERROR, app
 from relatent.spaces import Space, read_space, write_space
 
 NAMES = ["x.npy", "x.npz", "x.arrow", "x.safetensors", "x.h5", "x.vec", "x.jsonl", "x.parquet"]
@@ -151,6 +155,55 @@ def test_max_memory_is_what_one_allows(tmp_path):
     with pytest.raises(FileError, match=r"states 8,000 bytes for 'ids': more than the 4,000 that may be used"):
         read_space(tmp_path / "x.npz", max_memory=4000)
     assert len(read_space(tmp_path / "x.npz", max_memory=8000)) == 1000
+
+
+MEGABYTE = 2**20
+
+
+def array_bytes(array):
+    with BytesIO() as file:
+        np.save(file, array)
+        return file.getvalue()
+
+
+# Each of some kilobytes, and of megabytes when it is read.
+BOMBS = {
+    "its vectors": {"vectors": array_bytes(np.zeros((2**21, 2), np.float32))},
+    "its columns together": {
+        "vectors": array_bytes(np.zeros((2**16, 1), np.float32)),
+        **{f"column {i}": array_bytes(np.zeros(2**16)) for i in range(16)},
+    },
+    "'relatent.fingerprint'": {
+        "vectors": array_bytes(np.eye(2)),
+        "relatent.fingerprint": array_bytes(np.asarray("x" * MEGABYTE)),
+    },
+}
+
+
+@pytest.mark.parametrize("what", BOMBS)
+def test_compressed_arrays_count_in_full(tmp_path, what):
+    with zipfile.ZipFile(tmp_path / "x.npz", "w", zipfile.ZIP_DEFLATED) as file:
+        for name, content in BOMBS[what].items():
+            file.writestr(f"{name}.npy", content)
+    with pytest.raises(FileError, match=rf"x\.npz states [\d,]+ bytes for {what}: more than the 1,048,576"):
+        read_space(tmp_path / "x.npz", max_memory=MEGABYTE)
+    if what != "'relatent.fingerprint'":
+        assert len(read_space(tmp_path / "x.npz", max_memory=32 * MEGABYTE).vectors)
+    words = ["info", str(tmp_path / "x.npz"), "--max-memory", str(MEGABYTE)]
+    said = CliRunner().invoke(app, words)
+    assert (said.exit_code, "allow more with --max-memory" in said.stderr) == (ERROR, True)
+
+
+def test_a_header_is_not_read_before_its_length_is_known(tmp_path):
+    header = b"\x93NUMPY\x02\0" + (64 * MEGABYTE).to_bytes(4, "little") + b" " * 64 * MEGABYTE
+    with zipfile.ZipFile(tmp_path / "x.npz", "w", zipfile.ZIP_DEFLATED) as file:
+        file.writestr("vectors.npy", header)
+    tracemalloc.start()
+    with pytest.raises(FileError, match=r"x\.npz states a header of 67,108,864 bytes: expected at most 10,000"):
+        read_space(tmp_path / "x.npz")
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 16 * MEGABYTE
 
 
 @pytest.mark.parametrize(

@@ -61,6 +61,17 @@ def test_a_users_file_under_the_name_of_a_sidecar_stays(tmp_path, one, name):
     assert read_space(tmp_path / name).fingerprint.model == "one"
 
 
+@pytest.mark.parametrize("name", ["x.parquet", "x.npy", "x.vec", "x.jsonl"])
+def test_a_space_written_through_a_link_is_read_through_it(tmp_path, one, name):
+    (tmp_path / "data").mkdir()
+    (tmp_path / name).symlink_to(f"data/{name}")
+    for model in ("one", "two"):
+        written = Space(one.vectors, one.keys, fingerprint=Fingerprint(3, model=model))
+        write_space(written, tmp_path / name, overwrite=True)
+        assert {read_space(at / name).fingerprint.model for at in (tmp_path, tmp_path / "data")} == {model}
+    assert (tmp_path / name).is_symlink()
+
+
 def test_no_output_destroys_an_input(tmp_path, one):
     source, translator = tmp_path / "old.parquet", tmp_path / "t.safetensors"
     write_space(one, source)

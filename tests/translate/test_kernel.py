@@ -195,7 +195,7 @@ def test_awkward_anchors_give_finite_maps(rng, case):
         "constant target": (x, np.ones_like(y)),
     }[case]
     for goal in ("vectors", "stitching"):
-        moved = rl.Translator(goal).fit(x, y).transform(rng.normal(size=(5, x.shape[1])))
+        moved = rl.Translator(goal).fit(x, y, force=True).transform(rng.normal(size=(5, x.shape[1])))
         assert np.all(np.isfinite(moved))
         assert np.linalg.norm(moved) < 100 * (np.linalg.norm(y) + 1)
 
@@ -203,7 +203,7 @@ def test_awkward_anchors_give_finite_maps(rng, case):
 def test_repeated_anchors_do_not_fool_the_choice(rng):
     x, y = rng.normal(size=(30, 6)), rng.normal(size=(30, 4))  # no relation
     x, y = np.r_[x, x], np.r_[y, y]
-    t = rl.Translator().fit(x, y)
+    t = rl.Translator().fit(x, y, force=True)
     fresh = t.transform(rng.normal(size=(200, 6)))
     assert np.mean((fresh - y.mean(0)) ** 2) < 0.5 * np.var(y)  # it says little, rather than remember
 

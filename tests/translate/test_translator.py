@@ -109,7 +109,12 @@ def test_spaces_whose_pairs_are_unrelated_are_refused(noisy, rng, settings):
     forced = rl.Translator(**settings).fit(old, new, force=True)
     assert "no relation" in forced.fit_report_.warnings[0]
     assert rl.Translator(**settings).fit(*keyed(noisy, rng)).fit_report_.warnings == ()
-    rl.Translator(**settings).fit(old.vectors, new.vectors)  # of arrays, the summary warns
+    with pytest.warns(UserWarning, match=r"no relation: from 400 pairs.*Check that row i of X.*force=True") as warned:
+        rl.Translator(**settings).fit(old.vectors, new.vectors)
+    assert warned[0].filename == __file__
+    with pytest.warns(UserWarning, match="no relation"):
+        rl.Translator(**settings).fit(rl.Pairs.of(old.vectors, new.vectors))
+    rl.Translator(**settings).fit(old.vectors, new.vectors, force=True)
 
 
 @pytest.mark.parametrize(
@@ -176,6 +181,6 @@ def test_the_summary_shows_the_choice_and_warns(noisy, rng):
         assert words in str(chosen)
     few = rl.Translator().fit(rng.normal(size=(10, 50)), rng.normal(size=(10, 3))).summary()
     assert "10 anchors are few for 50 coordinates" in few.warnings[0]
-    shuffled = rl.Translator().fit(x, y[rng.permutation(len(y))]).summary()
+    shuffled = rl.Translator().fit(x, y[rng.permutation(len(y))], force=True).summary()
     assert "no relation" in shuffled.warnings[0]
     assert rl.Translator().fit(x, y).summary().warnings == ()

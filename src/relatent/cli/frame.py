@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import inspect
 import json
+import signal
 import sys
+import threading
 import traceback
 import warnings
 from collections.abc import Callable, Iterator
@@ -17,6 +19,7 @@ import typer
 from typer import Option
 
 from relatent._errors import message_for_command
+from relatent._schemes import public_url, without_secrets
 from relatent._terminal import plain
 
 OK = 0
@@ -144,12 +147,12 @@ def command(function: Callable[..., Any], group: typer.Typer = app) -> Callable[
         own |= {name: kind(**{f.name: given[f.name] for f in fields(kind)}) for name, kind in groups.items()}
         if bar:
             own["progress"] = False if quiet else verbose or None  # None: on a terminal only
-        with _at_work(function.__name__, not bar and not quiet), _reading(no_verify, max_memory):
+        with _terminable(), _at_work(function.__name__, not bar and not quiet), _reading(no_verify, max_memory):
             result = _result(function, own, quiet, verbose)
         if json_:
-            typer.echo(json.dumps(plain(result.to_dict()), ensure_ascii=False, indent=2))
+            typer.echo(_public(json.dumps(plain(result.to_dict()), ensure_ascii=False, indent=2), given))
         elif not quiet:
-            typer.echo(str(result))
+            typer.echo(_public(str(result), given))
         if getattr(result, "code", OK) != OK:
             raise typer.Exit(result.code)
 
@@ -159,6 +162,15 @@ def command(function: Callable[..., Any], group: typer.Typer = app) -> Callable[
     said = inspect.cleandoc(function.__doc__ or "").replace("Examples:", "\b\nExamples:")
     group.command(name=function.__name__.replace("_", "-"), help=said)(run)
     return run
+
+
+def _public(text: str, given: dict[str, Any]) -> str:
+    """Show the URLs that the command was given without their secrets. Others, such as keys, are data."""
+    words = [word for value in given.values() for word in (value if isinstance(value, list) else [value])]
+    for word in words:
+        if isinstance(word, str) and public_url(word) != word:
+            text = text.replace(word, public_url(word))
+    return text
 
 
 def _parameters(function: Callable[..., Any]) -> tuple[list[inspect.Parameter], dict[str, Any]]:
@@ -183,6 +195,24 @@ def _parameters(function: Callable[..., Any]) -> tuple[list[inspect.Parameter], 
         for name, (hint, default) in (asked | SWITCHES).items()
     ]
     return made, groups
+
+
+@contextmanager
+def _terminable() -> Iterator[None]:
+    """Let SIGTERM end a command as an error does, so that no temporary file is left; a second one is ignored."""
+    if threading.current_thread() is not threading.main_thread():  # where no handler can be set
+        yield
+        return
+
+    def stop(number: int, _: object) -> None:
+        signal.signal(number, signal.SIG_IGN)
+        raise SystemExit(128 + number)
+
+    former = signal.signal(signal.SIGTERM, stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, former)
 
 
 @contextmanager
@@ -212,16 +242,20 @@ def _reading(no_verify: bool, max_memory: int | None) -> Iterator[None]:
 def _result(function: Callable[..., Any], given: dict[str, Any], quiet: bool, verbose: bool) -> Any:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore" if quiet else "default")
-        warnings.showwarning = lambda message, *_, **__: typer.echo(
-            f"note: {message_for_command(message) if isinstance(message, Warning) else message}", err=True
+        warnings.showwarning = lambda message, *_, **__: _tell(
+            f"note: {message_for_command(message) if isinstance(message, Warning) else message}"
         )
         try:
             return function(**given)
         except EXPECTED as error:
             if verbose:
-                typer.echo(traceback.format_exc(), err=True)
-            typer.echo(f"error: {_one_line(error)}", err=True)
+                _tell(traceback.format_exc())
+            _tell(f"error: {_one_line(error)}")
             raise typer.Exit(ERROR) from None
+
+
+def _tell(text: str) -> None:
+    typer.echo(without_secrets(text), err=True)
 
 
 def _one_line(error: BaseException) -> str:

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Argument, BadParameter, Option
 
+from relatent._schemes import public_url
+
 if TYPE_CHECKING:
     from relatent.engines import Engine
     from relatent.report import Findings
@@ -29,7 +31,7 @@ def one_of(*allowed: str) -> Callable[[str | None], str | None]:
 def translator_path(path: Any) -> Any:
     """Refuse a path that cannot be a translator's, such as that of a space in the wrong place."""
     if path is not None and not str(path).endswith(".safetensors"):
-        raise BadParameter(f"{path} does not end in .safetensors, which is how a translator is saved.")
+        raise BadParameter(f"{public_url(str(path))} does not end in .safetensors, which is how a translator is saved.")
     return path
 
 

@@ -27,7 +27,9 @@ def serve(
     max_batch: Annotated[int, Option("--max-batch", help="Vectors or texts per request.")] = 2_048,
     max_body: Annotated[int, Option("--max-body", help="Bytes per request.")] = 32 * 2**20,
     max_requests: Annotated[int, Option("--max-requests", help="Requests at a time; 429 beyond.")] = 256,
-    timeout: Annotated[float, Option("--timeout", help="Seconds that the upstream may take.")] = 30.0,
+    timeout: Annotated[
+        float, Option("--timeout", help="Seconds that the upstream may take for its whole answer.")
+    ] = 30.0,
     progress: bool | None = None,
 ) -> Done:
     """Serve a translator over HTTP, alone or in front of an embedder.

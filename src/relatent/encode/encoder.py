@@ -185,7 +185,7 @@ class VectorCache:
             marks = ",".join("?" * len(some))
             with self._explained():
                 rows = self._base.execute(f"SELECT * FROM checked WHERE item IN ({marks})", some).fetchall()
-            found |= {row[0]: np.frombuffer(row[2], row[1]) for row in rows if row[3] == _checksum(*row[:3])}
+            found |= {row[0]: np.frombuffer(row[2], row[1]) for row in rows if _is_whole(*row)}
         return found
 
     def keep(self, vectors: dict[bytes, np.ndarray]) -> None:
@@ -217,10 +217,14 @@ class VectorCache:
             raise kind(f"{self.path} cannot be used ({error}): {remedy}.") from error
 
 
-def _checksum(item: Any, dtype: Any, vector: Any) -> int | None:
-    """Return the CRC-32 of a row, or None for a row whose types are wrong."""
-    if not (isinstance(item, bytes) and isinstance(dtype, str) and isinstance(vector, bytes)):
-        return None
+def _is_whole(item: Any, dtype: Any, vector: Any, crc32: Any) -> bool:
+    """Return whether a row has the types that were written, and its checksum."""
+    typed = isinstance(item, bytes) and isinstance(dtype, str) and isinstance(vector, bytes)
+    return typed and crc32 == _checksum(item, dtype, vector)
+
+
+def _checksum(item: bytes, dtype: str, vector: bytes) -> int:
+    """Return the CRC-32 of a row."""
     return zlib.crc32(vector, zlib.crc32(dtype.encode(errors="replace"), zlib.crc32(item)))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import secrets
 from collections.abc import Callable
 from pathlib import Path
@@ -19,6 +20,10 @@ BUNDLE = Path(__file__).parent / "static" / "explorer.html"
 MARK = '<script type="application/json" id="data"></script>'
 HOST = "127.0.0.1"
 HEADERS = {"Cache-Control": "no-store", "Referrer-Policy": "no-referrer", "X-Content-Type-Options": "nosniff"}
+# The policy of the built page, which names the one script that may run by its hash. As a header it also holds for
+# frames, which a policy within the page cannot forbid. Answers that are no page may do nothing.
+POLICY = re.compile(r'<meta http-equiv="Content-Security-Policy" content="([^"]+)">')
+NOTHING, NO_FRAMES = "default-src 'none'", "frame-ancestors 'none'"
 PURPOSE = "show spaces in the browser"
 TOKEN_MISSING = "Open the whole address printed by relatent explore, with its token."
 
@@ -74,7 +79,7 @@ def make_app(exploration: Exploration, token: str) -> Any:
                 response = refused.response()
             except ValueError as error:
                 response = Refused("bad_input", str(error)).response()
-            response.headers.update(HEADERS)
+            response.headers.update(HEADERS | {"Content-Security-Policy": _policy(response)})
             return response
 
         return answered
@@ -98,6 +103,12 @@ def run(exploration: Exploration, *, port: int = 0, ready: Callable[[str], None]
         grace=2,
         ready=lambda address: ready(f"{address}/?token={token}"),
     )
+
+
+def _policy(response: Any) -> str:
+    """Return the policy of an answer: that of the page it holds."""
+    found = POLICY.search(response.body.decode()) if response.media_type == "text/html" else None
+    return f"{NOTHING if found is None else found[1]}; {NO_FRAMES}"
 
 
 def _number(query: Any, name: str) -> int:

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from relatent._array import as_matrix
 from relatent._files import FileError, writing
-from relatent._terminal import Result
+from relatent._terminal import Result, plain
 from relatent.evaluate.fidelity import fidelity_report
 from relatent.evaluate.interval import Estimate
 from relatent.spaces.join import match_keys
@@ -110,7 +110,7 @@ def _first(log: Path) -> Estimate | None:
     for number, line in enumerate(log.read_text("utf8").splitlines(), start=1):
         try:
             found = json.loads(line).get("cosine")
-        except (ValueError, AttributeError):
+        except (ValueError, AttributeError, RecursionError):
             raise FileError(f"Line {number} of {log} is not an entry of a drift log: give another log.") from None
         if found is not None:
             return Estimate(**found)
@@ -120,5 +120,5 @@ def _first(log: Path) -> Estimate | None:
 def _logged(report: DriftReport, log: Path | None) -> DriftReport:
     if log is not None:
         with writing(log), log.open("a", encoding="utf8") as file:
-            file.write(json.dumps(report.to_dict()) + "\n")
+            file.write(json.dumps(plain(report.to_dict())) + "\n")
     return report

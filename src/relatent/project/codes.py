@@ -8,12 +8,12 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any, ClassVar, Literal, Self, TypeVar, get_args
 
 import numpy as np
-from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from relatent import anchors as choose
 from relatent._array import Array, as_matrix, suggest, to_numpy
+from relatent._estimator import Transformer, all_or_nothing
 from relatent._linalg import Conditioning, conditioning, pseudo_inverse, thin_svd, unit_norm
 from relatent._saved import Saved, read_saved, understood, write_saved
 from relatent.project.formulas import check_width
@@ -35,7 +35,7 @@ GOALS: tuple[str, ...] = get_args(Decoded)
 WHITENING, MEAN_SHARE = 1.0, 0.25
 
 
-class CodedTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+class CodedTransformer(Transformer):
     """What the halves and the two together share: once fitted they are one map."""
 
     codes: str
@@ -116,6 +116,7 @@ class RelativeEncoder(CodedTransformer):
         self.omega = omega
         self.seed = seed
 
+    @all_or_nothing
     def fit(self, anchors: Array | Space, y: Any = None, *, keys: Sequence[Any] | np.ndarray | None = None) -> Self:
         """Learn the codes of a space from its anchors. A space brings its own keys."""
         prepared = _Prepared.of(self, anchors, keys)
@@ -208,6 +209,7 @@ class RelativeDecoder(CodedTransformer):
         self.rescale = rescale
         self.goal = goal
 
+    @all_or_nothing
     def fit(self, anchors: Array | Space, y: Any = None, *, keys: Sequence[Any] | np.ndarray | None = None) -> Self:
         """Learn to decode into a space from its anchors, which must be those of the encoder, in the same order."""
         self._check_goal()

@@ -10,6 +10,7 @@ from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from relatent._array import Array
+from relatent._estimator import all_or_nothing
 from relatent._linalg import polar, pseudo_inverse
 from relatent._saved import Saved, read_saved, understood, write_saved
 from relatent.project.codes import CodedTransformer, Decoded, RelativeDecoder, RelativeEncoder, needs_matrix_target
@@ -78,6 +79,7 @@ class RelativeTranslator(CodedTransformer):
         self.goal = goal
         self.seed = seed
 
+    @all_or_nothing
     def fit(self, X: Array | Space, y: Array | Space) -> Self:
         """Learn from parallel anchors: row i of X and row i of y, the target's vectors, mean the same.
 

@@ -8,11 +8,11 @@ from hashlib import blake2b
 from typing import Any, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from relatent import anchors as choose
 from relatent._array import Array, array_namespace, as_matrix, like, suggest, take_rows, to_numpy
+from relatent._estimator import Transformer, all_or_nothing
 from relatent._linalg import map_rows, unit_norm
 from relatent.project.similarity import Similarity, angular, basis, cosine, inner, resolve
 from relatent.spaces.fingerprint import Fingerprint
@@ -29,7 +29,7 @@ OFF_CENTER = 0.25
 SAME_COSINE = {"l2": "none", "center+l2": "center"}
 
 
-class RelativeProjection(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+class RelativeProjection(Transformer):
     """Relative projection as an estimator: anchors are fitted, samples are transformed.
 
     Parameters
@@ -72,6 +72,7 @@ class RelativeProjection(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
         self.output = output
         self.seed = seed
 
+    @all_or_nothing
     def fit(self, X: Array | Space, y: Any = None) -> Self:
         """Take X as the anchors, or choose them from X. The keys of a space tell later which anchors they were."""
         resolve(self.similarity)

@@ -8,10 +8,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from typing import Any
-from urllib.parse import urlsplit
 
 import numpy as np
 
+from relatent._schemes import public_url
 from relatent._terminal import plain
 from relatent.decide.anchors import AnchorDiagnosis
 from relatent.decide.threshold import Thresholds
@@ -21,7 +21,6 @@ from relatent.evaluate.interval import Estimate, Report
 from relatent.evaluate.scale import NormDistribution
 from relatent.migrate import MigrationPlan, Verification
 from relatent.spaces.space import Space
-from relatent.stores import Address, is_store
 from relatent.translate.joined import FitReport
 from relatent.translate.overview import Overview
 
@@ -42,7 +41,7 @@ class SpaceFacts:
     @staticmethod
     def of(role: str, space: Space) -> SpaceFacts:
         """Describe a space. If it has no recorded fingerprint, one is measured on a sample of rows."""
-        path = None if space.path is None else without_secrets(str(space.path))
+        path = None if space.path is None else public_url(str(space.path))
         name, known = space.name or path or role, space.fingerprint
         return SpaceFacts(role, name, path, len(space), space.dim, str(space.dtype), known.model, known.id)
 
@@ -74,24 +73,7 @@ def command_line(words: Sequence[str]) -> str:
     >>> command_line(["fit", "old files/", "postgresql://ann:secret@db/shop/items"])
     "relatent fit 'old files/' postgresql://ann@db/shop/items"
     """
-    return shlex.join(["relatent", *map(without_secrets, words)])
-
-
-def without_secrets(word: str) -> str:
-    """Return an argument of a command without the password and the query string of a URL.
-
-    >>> without_secrets("--out=s3://key:secret@bucket/a.parquet?token=x")
-    '--out=s3://key@bucket/a.parquet'
-    """
-    option, equals, value = word.partition("=") if word.startswith("-") else ("", "", word)
-    if "://" not in value:
-        return word
-    if is_store(value):
-        return f"{option}{equals}{Address.parse(value)}"
-    parts = urlsplit(value)
-    user = f"{parts.username}@" if parts.username else ""
-    host = parts.netloc.rpartition("@")[2]
-    return f"{option}{equals}{parts.scheme}://{user}{host}{parts.path}"
+    return shlex.join(["relatent", *map(public_url, words)])
 
 
 @dataclass(frozen=True)
@@ -214,4 +196,4 @@ def _plain(value: Any) -> Any:
     """Return a result by its own ``to_dict``, and everything else field by field."""
     if isinstance(value, Mapping):
         return {name: _plain(one) for name, one in value.items()}
-    return value.to_dict() if hasattr(value, "to_dict") else plain(value)
+    return plain(value.to_dict() if hasattr(value, "to_dict") else value)

@@ -68,7 +68,7 @@ class Axis:
         >>> Axis.over([0.12, 0.87], 0, 100).ticks()
         [0.0, 0.2, 0.4, 0.6, 0.8, 1.0]
         """
-        low, high = min(values), max(values)
+        low, high = min(values, default=0.0), max(values, default=1.0)
         if log:
             return Axis(low, high if high > low else 10 * low, start, end)
         low, high = (min(low, 0.0), max(high, 0.0)) if zero else (low, high)

@@ -1,4 +1,4 @@
-"""The service: a translator behind HTTP paths, with limits, counts and errors as JSON, and the embedder behind it."""
+"""The service: a translator behind HTTP paths, with limits, counts and errors as JSON."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ from relatent.exports.formats import described, map_of
 from relatent.serve.metrics import Metrics, SourceWatch
 from relatent.serve.protocol import (
     EXPECT_HEADER,
+    MONITORING_PATHS,
     OPEN_PATHS,
     SPACE_HEADER,
     Settings,
@@ -34,14 +35,13 @@ from relatent.serve.protocol import (
     rows_of,
     texts_of,
 )
+from relatent.serve.upstream import Upstream
 from relatent.spaces.fingerprint import one_model
 from relatent.translate import Translator
 from relatent.translate.endpoints import Side
 
 # Requests of more bytes are processed in a thread, so that small ones do not wait for them.
 LARGE = 2**17
-# Seconds that an idle connection is kept: shorter than servers keep it, so that a request does not meet its closing.
-KEPT_IDLE = 2.0
 PURPOSE = "answer over HTTP"
 KEY_MISSING = "Send the key as 'Authorization: Bearer …'."
 log = logging.getLogger("relatent.serve")
@@ -167,7 +167,7 @@ class Service:
         try:
             if self.settings.api_key is not None and path not in OPEN_PATHS:
                 check_key(bearer(request), self.settings.api_key, KEY_MISSING, WWW_Authenticate="Bearer")
-            if self.in_progress >= self.settings.max_requests:
+            if self.in_progress >= self.settings.max_requests and path not in MONITORING_PATHS:
                 raise Refused("overloaded", f"{self.in_progress} requests are in progress: try again later.")
             self.in_progress += 1
             try:
@@ -207,11 +207,10 @@ class Service:
         self.metrics.observe("relatent_upstream_seconds", time.perf_counter() - start)
         return await self._worked(self._embedded, rows, wanted, usage, size=rows.nbytes)
 
-    def _embedded(self, rows: np.ndarray, wanted: Wanted, usage: dict[str, Any]) -> Any:
+    def _embedded(self, rows: np.ndarray, wanted: Wanted, usage: dict[str, int]) -> Any:
         vectors = encoded(self._mapped(rows, wanted), wanted.encoding)
         data = [{"object": "embedding", "index": i, "embedding": vector} for i, vector in enumerate(vectors)]
-        counts = {name: int(usage.get(name) or 0) for name in ("prompt_tokens", "total_tokens")}
-        answer = {"object": "list", "data": data, "model": self.space.model, "usage": counts}
+        answer = {"object": "list", "data": data, "model": self.space.model, "usage": usage}
         return self._json({**answer, "space": self.about_space})
 
     async def models(self, _: Any) -> Any:
@@ -284,91 +283,3 @@ class Service:
 
     def _json(self, content: dict[str, Any]) -> Any:
         return self.responses.Response(json_of(content), media_type="application/json")
-
-
-class Upstream:
-    """A client of one OpenAI-compatible embedder, with one connection per concurrent request; it checks the answers."""
-
-    def __init__(self, settings: Settings, width: int) -> None:
-        self.httpx = needs("httpx", "serve", "ask an embedder")
-        self.kept = self._client(settings, keepalive_expiry=KEPT_IDLE)
-        self.fresh = self._client(settings, max_keepalive_connections=0)
-        self.url = f"{str(settings.upstream).rstrip('/')}/embeddings"
-        self.settings, self.width = settings, width
-
-    def _client(self, settings: Settings, **limits: float) -> Any:
-        key = settings.upstream_key
-        return self.httpx.AsyncClient(
-            headers={} if key is None else {"Authorization": f"Bearer {key}"},
-            timeout=settings.upstream_timeout,
-            limits=self.httpx.Limits(max_connections=settings.max_requests, **limits),
-            trust_env=False,  # no proxy of the environment
-        )
-
-    async def embed(self, given: dict[str, Any], count: int) -> tuple[np.ndarray, dict[str, Any]]:
-        """Return one row per input, and the usage reported by the upstream."""
-        asked: dict[str, Any] = {name: given[name] for name in ("input", "model", "user") if name in given}
-        if self.settings.upstream_model is not None:
-            asked["model"] = self.settings.upstream_model
-        answer = await self._asked({**asked, "encoding_format": "float"})
-        try:
-            items = sorted(answer["data"], key=lambda item: int(item["index"]))
-            rows = rows_of([item["embedding"] for item in items], self.width, self.settings.max_rows)
-        except (KeyError, TypeError, ValueError, Refused) as error:
-            raise Refused(
-                "upstream_failed",
-                f"The upstream's answer is not rows of {self.width} finite numbers: expected the model that the "
-                "translator was fitted on.",
-            ) from error
-        if len(rows) != count:
-            raise Refused("upstream_failed", f"The upstream answered {len(rows)} vectors for {count} inputs.")
-        usage = answer.get("usage")
-        return rows, usage if isinstance(usage, dict) else {}
-
-    async def _asked(self, content: dict[str, Any]) -> dict[str, Any]:
-        try:
-            raw = await self._posted(content)
-        except self.httpx.TimeoutException as error:
-            limit = self.settings.upstream_timeout
-            raise Refused("upstream_failed", f"The upstream did not answer within {limit:g} s.") from error
-        except self.httpx.HTTPError as error:
-            raise Refused("upstream_failed", f"The upstream cannot be reached ({type(error).__name__}).") from error
-        try:
-            return object_of(raw)
-        except Refused as error:
-            raise Refused("upstream_failed", "The upstream's answer is not a JSON object.") from error
-
-    async def _posted(self, content: dict[str, Any]) -> bytes:
-        """Send a request over a kept connection, and retry it over a new one if that was closed before any answer.
-
-        An upstream may close an idle connection just as a request is sent. Texts are embedded twice at worst.
-        """
-        request = self.kept.build_request("POST", self.url, json=content)
-        try:
-            response = await self.kept.send(request, stream=True)
-        except (self.httpx.RemoteProtocolError, self.httpx.ReadError, self.httpx.WriteError):
-            response = await self.fresh.send(request, stream=True)
-        try:
-            return await self._read(response)
-        finally:
-            await response.aclose()
-
-    async def _read(self, response: Any) -> bytes:
-        """Read an answer up to the limit of size. The body of an error may contain texts and is dropped."""
-        if response.status_code == 429:
-            wait = response.headers.get("Retry-After", "")
-            known = {"Retry_After": wait} if wait.isdigit() else {}
-            raise Refused("upstream_overloaded", "The upstream is overloaded: try again later.", **known)
-        if response.status_code != 200:
-            raise Refused("upstream_failed", f"The upstream answered with status {response.status_code}.")
-        raw = bytearray()
-        async for chunk in response.aiter_bytes():
-            raw += chunk
-            if len(raw) > self.settings.max_body:
-                raise Refused("upstream_failed", f"The upstream's answer exceeds {self.settings.max_body} bytes.")
-        return bytes(raw)
-
-    async def close(self) -> None:
-        """Close all connections."""
-        await self.kept.aclose()
-        await self.fresh.aclose()

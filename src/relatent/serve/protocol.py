@@ -17,6 +17,7 @@ import numpy as np
 from relatent import __version__
 from relatent._errors import needs
 from relatent._http import ERRORS, Refused
+from relatent._schemes import public_url
 from relatent.translate.endpoints import Side
 
 LITTLE = np.dtype("<f4")
@@ -24,6 +25,8 @@ ENCODINGS = ("float", "base64")
 SPACE_HEADER, EXPECT_HEADER = "X-Relatent-Space", "X-Relatent-Expect-Space"
 # Paths that need no key.
 OPEN_PATHS = ("/health",)
+# Paths that answer also while as many requests as allowed are in progress: otherwise a loaded process looks dead.
+MONITORING_PATHS = ("/health", "/metrics")
 # Errors of any request, and of any request with a body.
 ANY_ERROR = ("internal", "overloaded")
 IN_BODY = ("bad_input", "batch_too_large", "slow_client", "space_mismatch")
@@ -33,14 +36,14 @@ _SPACE = {"$ref": "#/components/schemas/Space"}
 
 @dataclass(frozen=True)
 class Settings:
-    """Limits, names and addresses of a service. Keys are not part of its repr."""
+    """Limits, names and addresses of a service. Its repr leaves out keys, and the upstream, which may contain one."""
 
     side: Side = "source"
     normalize: bool = False
     """Whether answers are scaled to unit norm, as those of most embedders are."""
     model: str | None = None
     """Name of the model in answers; by default the model of the target."""
-    upstream: str | None = None
+    upstream: str | None = field(default=None, repr=False)
     """Address of an OpenAI-compatible embedder of the source, such as http://127.0.0.1:9000/v1."""
     upstream_model: str | None = None
     """Model to ask the upstream for; by default the model that the client names."""
@@ -56,7 +59,7 @@ class Settings:
     body_timeout: float = 15.0
     """Seconds that a client may take to send its request."""
     upstream_timeout: float = 30.0
-    """Seconds that the upstream may take to answer."""
+    """Seconds that the upstream may take for its whole answer."""
 
     def __post_init__(self) -> None:
         for name in ("max_rows", "max_body", "max_requests", "body_timeout", "upstream_timeout"):
@@ -64,7 +67,7 @@ class Settings:
                 raise ValueError(f"{name} is {getattr(self, name)}: expected more than 0.")
         if self.upstream is not None and not re.match(r"https?://[^/]", self.upstream):
             raise ValueError(
-                f"The upstream is {self.upstream!r}: expected an address such as http://127.0.0.1:9000/v1."
+                f"The upstream is {public_url(self.upstream)!r}: expected an address such as http://127.0.0.1:9000/v1."
             )
 
 
@@ -187,6 +190,8 @@ def description(dims_in: int, dim: int, settings: Settings) -> dict[str, Any]:
         "/metrics": {"get": _get("Counts and times for Prometheus.", _TEXT, media="text/plain")},
         "/openapi.json": {"get": _get("This description.", {"type": "object"})},
     }
+    for path in MONITORING_PATHS:
+        del paths[path]["get"]["responses"][str(ERRORS["overloaded"])]
     if settings.api_key is not None:
         for path, methods in paths.items():
             for method in methods.values():

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 from scipy.sparse import csr_array, issparse, vstack
-from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin, clone
+from sklearn.base import clone
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
@@ -26,6 +26,7 @@ from relatent._array import (
     take_rows,
     to_numpy,
 )
+from relatent._estimator import Transformer, all_or_nothing
 from relatent._linalg import map_rows, rows_per_chunk, unit_norm
 from relatent._saved import Saved, read_saved, understood, write_saved
 from relatent.evaluate.neighbors import Neighbors
@@ -39,7 +40,7 @@ from relatent.spaces.space import Space
 SPARSE = 8
 
 
-class ASIF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+class ASIF(Transformer):
     r"""Compare vectors of two modalities through examples that are known in both: coupled data instead of training.
 
     A vector is described by its cosines to the coupled examples of its own modality, of which only the largest
@@ -97,6 +98,7 @@ class ASIF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         self.normalize = normalize
         self.temperature = temperature
 
+    @all_or_nothing
     def fit(self, X: Array | Space, y: Array | Space) -> Self:
         """Take the coupled vectors: row i of X and row i of y, of the two modalities, belong together.
 
@@ -107,6 +109,7 @@ class ASIF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         _check_directions(X=first, Y=second)
         return self._hold(first, second)
 
+    @all_or_nothing
     def partial_fit(self, X: Array | Space, y: Array | Space) -> Self:
         """Add coupled vectors; the same as having fitted all of them at once."""
         if not hasattr(self, "source_"):

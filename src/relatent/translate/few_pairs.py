@@ -101,7 +101,7 @@ def grow_pairs(
         before, after = _held_out_ranks(sides, pairs, seed, advance)
         succeeded = _is_safe(before, after, len(y))
         grown = _joined(pairs, _grow(sides, pairs, ROUNDS, seed, advance) if succeeded else NO_MATCHES)
-    translator = Translator("retrieval").fit(x[grown.rows_x], y[grown.rows_y])
+    translator = Translator("retrieval").fit(x[grown.rows_x], y[grown.rows_y], force=True)  # the gate reports more
     told = interval(1 / before, seed=seed), interval(1 / after, seed=seed)
     return GrownPairs(grown.rows_x, grown.rows_y, grown.confidence, translator, *told, succeeded)
 

@@ -17,6 +17,7 @@ from sklearn.utils._set_output import (
 
 from relatent import anchors as choose
 from relatent._array import Array, as_matrix, random_generator, suggest, to_numpy
+from relatent._estimator import all_or_nothing
 from relatent._linalg import polar, spectrum, unit_norm
 from relatent._saved import Saved, read_saved, understood, write_saved
 from relatent.evaluate.retrieval import mean_reciprocal_rank
@@ -87,6 +88,7 @@ class Hub(ClassNamePrefixFeaturesOutMixin, _SetOutputMixin, BaseEstimator):
         self.penalty = penalty
         self.seed = seed
 
+    @all_or_nothing
     def fit(self, spaces: Mapping[str, Array | Space], y: Any = None) -> Self:
         """Learn from the anchors of each space, by name: row i means the same in all of them.
 
@@ -97,6 +99,11 @@ class Hub(ClassNamePrefixFeaturesOutMixin, _SetOutputMixin, BaseEstimator):
         if len(spaces) < 2:
             raise ValueError(f"{len(spaces)} spaces were given: expected at least 2 to bring together.")
         aligned = align(spaces)
+        if self.goal == "retrieval" and self.penalty is None and len(next(iter(aligned.vectors.values()))) < FOLDS:
+            raise ValueError(
+                f"There are fewer than {FOLDS} anchors: expected some to fit on and some to hold out, by which the "
+                "penalty is chosen. Give more, or a penalty."
+            )
         anchors = {name: _Anchors.of(name, x, PREPARATION[self.goal]) for name, x in aligned.vectors.items()}
         self.keys_ = aligned.keys
         if self.goal == "vectors":
@@ -136,7 +143,7 @@ class Hub(ClassNamePrefixFeaturesOutMixin, _SetOutputMixin, BaseEstimator):
 
     def translate(self, x: Array, source: str, target: str) -> Array:
         """Translate vectors of one space into another, through the hub."""
-        codes = self.transform(x, source)
+        codes = self._through(x, source, "into")
         return self._through(codes, target, "out")
 
     def save(self, path: str | os.PathLike[str], *, anchors: str = "none", overwrite: bool = False) -> None:

@@ -20,7 +20,7 @@ from relatent.spaces.keys import key_hashes
 from relatent.spaces.multi_vectors import MultiSpace
 from relatent.spaces.space import Space
 from relatent.translate.goals import Selection
-from relatent.translate.overview import NO_RELATION, concerns, unexplained
+from relatent.translate.overview import NO_RELATION, concerns, unexplained, unrelated
 from relatent.translate.pairs import Pairs
 
 if TYPE_CHECKING:
@@ -148,9 +148,8 @@ def _refuse_unrelated(pairs: Pairs) -> None:
     left = unexplained(pairs)
     if left >= NO_RELATION:
         error = ValueError(
-            f"The two sides show no relation: from {len(pairs):,} pairs, the best linear map leaves {left:.1%} of the "
-            "target's variance unexplained in cross-validation. The likely cause is wrong pairs: keys that do not mean "
-            "the same in both files, or rows in another order. Check the keys."
+            f"{unrelated(pairs, left)}: keys that do not mean the same in both files, or rows in another order. Check "
+            "the keys."
         )
         raise with_remedy(error, python="To fit anyway, use force=True.", command="To fit anyway, add --force.")
 

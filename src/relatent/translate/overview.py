@@ -6,8 +6,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from relatent._saved import is_saved, load
 from relatent._terminal import Result
+from relatent.spaces.sample import shuffled_rows
 from relatent.steps import Map
 from relatent.translate.pairs import Pairs
 from relatent.translate.ridge import RidgeFit, trace
@@ -19,6 +22,11 @@ if TYPE_CHECKING:
 
 # A share of the variance left unexplained from which on nothing was learned: shuffled pairs leave all of it.
 NO_RELATION = 0.999
+# One up to which no chance reaches: the best of many maps leaves a little less than all of shuffled pairs.
+RELATED = 0.9
+# Fewer pairs than this show nothing either way. To see a relation, so many of them are compared with so many shuffled
+# pairings, from which it must stand out by this many standard deviations.
+TELLING, SCREENED, SHUFFLES, CLEAR = 20, 256, 19, 4.0
 # Anchors per coordinate below which a translation loses much.
 FEW = 0.5
 
@@ -121,6 +129,43 @@ def unexplained(pairs: Pairs) -> float:
     p = pairs.normalized("iso")
     total = trace(p.summary.yy) / p.summary.n
     return RidgeFit.of(p).error(p) / total if total else 0.0
+
+
+def no_relation(pairs: Pairs) -> str | None:
+    """Return that two sides show no relation, if they do not; None where they do, or pairs are too few to tell.
+
+    A sample that clearly shows one, which takes milliseconds, spares the cross-validation that decides.
+    """
+    if len(pairs.sample) < TELLING or _clearly_related(pairs):
+        return None
+    left = unexplained(pairs)
+    return None if left < NO_RELATION else unrelated(pairs, left)
+
+
+def unrelated(pairs: Pairs, left: float) -> str:
+    """Say that two sides show no relation, from the share of variance that is left unexplained."""
+    return (
+        f"The two sides show no relation: from {len(pairs):,} pairs, the best linear map leaves {left:.1%} of the "
+        "target's variance unexplained in cross-validation. The likely cause is wrong pairs"
+    )
+
+
+def _clearly_related(pairs: Pairs) -> bool:
+    """Return whether what is close on one side is close on the other: far more than in shuffled pairings."""
+    rows = shuffled_rows(len(pairs.sample), min(len(pairs.sample), SCREENED), pairs.seed)
+    some = pairs.sample.part(rows)
+    x, y = _products(some.x), _products(some.y)
+    orders = (shuffled_rows(len(rows), len(rows), seed) for seed in range(SHUFFLES))
+    null = [float(np.vdot(x, y[np.ix_(order, order)])) for order in orders]
+    return bool(np.vdot(x, y) > np.mean(null) + CLEAR * np.std(null))
+
+
+def _products(rows: np.ndarray) -> np.ndarray:
+    """Return the inner products of centered rows, without those of a row with itself."""
+    centered = rows.astype(np.float64) - np.mean(rows, axis=0, dtype=np.float64)
+    products = centered @ centered.T
+    np.fill_diagonal(products, 0.0)
+    return np.asarray(products)
 
 
 def concerns(t: Translator, *, related: bool = False) -> list[str]:

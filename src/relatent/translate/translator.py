@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from math import isfinite
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.exceptions import NotFittedError
 from sklearn.utils import Tags
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import validate_data
 
 from relatent._array import Array, as_matrix, as_parallel, as_rows, like, to_numpy
+from relatent._estimator import Transformer, all_or_nothing
 from relatent._linalg import pseudo_inverse
 from relatent._saved import Saved, read_saved, understood, write_saved
 from relatent.spaces.space import Space
@@ -56,7 +57,7 @@ def _has_inverse(translator: Translator) -> bool:
     return hasattr(translator, "map_") and translator.map_.features is None and translator.target_map_ is None
 
 
-class Translator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+class Translator(Transformer):
     r"""Translate vectors of one space into another, from parallel anchors.
 
     Parameters
@@ -133,6 +134,7 @@ class Translator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         self.max_cost = max_cost
         self.seed = seed
 
+    @all_or_nothing
     def fit(
         self,
         X: Array | Space | Pairs,
@@ -156,7 +158,11 @@ class Translator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         Instead of arrays, X may be :class:`relatent.Pairs` that were summed up elsewhere, or X and y two spaces
         (:class:`relatent.Space`). Spaces are joined on their keys and streamed. Their fingerprints and the keys that
         were used are remembered, and ``fit_report_`` tells what was joined. Pairs of spaces that show no relation are
-        refused, unless ``force``.
+        refused, unless ``force``; for arrays a warning is issued.
+
+        Two data frames with the same labels in their index are paired by these labels, in whichever order; equal
+        indexes are paired row by row, and other labels are refused. If fitting fails, a translator that was fitted
+        before stays as it was.
 
         For two spaces: ``held_out`` is the share of keys that is not fitted on. It follows from the keys alone
         (:func:`relatent.spaces.held_out`), so it is the same in every run, file and order. ``max_pairs`` (a million)
@@ -188,9 +194,14 @@ class Translator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         refuse("without two spaces, which it is for", **joining)
         if isinstance(X, Pairs):
             refuse("beside pairs, which it cannot be told of", y=y, sample_weight=sample_weight, labels=labels)
-            return self._take_pairs(X)._solve(judge)
-        return self._take(X, y, sample_weight, size=sample_size, copy=False)._solve(judge)
+            self._take_pairs(X)._solve(judge)
+        else:
+            self._take(X, y, sample_weight, size=sample_size, copy=False)._solve(judge)
+        if not force:
+            self._warn_unrelated()
+        return self
 
+    @all_or_nothing
     def partial_fit(self, X: Array | Space, y: Array | Space, sample_weight: Array | None = None) -> Self:
         """Learn from one more chunk of parallel anchors; the translator is ready after each.
 
@@ -198,6 +209,16 @@ class Translator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         """
         check_settings(self.goal, self._settings, self.frozen_target)
         return self._take(X, y, sample_weight, size=SAMPLE_SIZE, copy=True)._solve()
+
+    def _warn_unrelated(self) -> None:
+        from relatent.translate.overview import RELATED, no_relation
+
+        # What is left of the variance in held-out pairs, perhaps by a kernel, which shows more than a linear map.
+        left = self.selection_.score if self.goal == "vectors" and self.selection_ is not None else 1.0
+        found = None if left < RELATED else no_relation(self.pairs_)
+        if found is not None:
+            advice = ": rows in another order. Check that row i of X and row i of y mean the same, or use force=True."
+            warnings.warn(found + advice, stacklevel=4)  # of whoever calls fit
 
     def _join(self, source: Space, target: Space, size: int, joining: dict[str, Any], judge: Judge | None) -> Self:
         from relatent._terminal import stages
@@ -255,7 +276,7 @@ class Translator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         pairs = Pairs.total(self.parts_)
         self.pairs_ = pairs.without_views()
         self.parts_, self.n_pairs_ = [self.pairs_], len(pairs)
-        check_pairs(pairs)
+        check_pairs(pairs, getattr(self.goal_, "MIN_PAIRS", 2))
         self.choice_ = self.goal_.choose(pairs, replace(self._settings, judge=judge))
         solved: Solution = self.goal_.solve(pairs, self.choice_)
         self.map_, self.target_map_, self.selection_ = solved.source, solved.target, self.choice_.selection
@@ -269,6 +290,10 @@ class Translator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         """
         if isinstance(X, Space):
             return self._translated(X, "source")
+        return self._mapped(X)
+
+    def _mapped(self, X: Array) -> Array:
+        """Translate rows, as an array whatever ``set_output`` says."""
         x = self._checked(X)
         if isinstance(x, np.ndarray):
             self.endpoints_.check_array(x)
@@ -290,7 +315,7 @@ class Translator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         row = vector if hasattr(vector, "ndim") else np.asarray(vector)
         if row.ndim != 1:
             raise ValueError(f"vector has shape {tuple(row.shape)}: expected 1-D, one vector. Give rows to transform.")
-        return self.transform(row[None, :])[0]
+        return self._mapped(row[None, :])[0]
 
     def transform_target(self, Y: Array | Space) -> Array | Space:
         """Prepare vectors of the target for comparison; changes them only if the goal is retrieval."""

@@ -247,6 +247,7 @@ def open_container(file: Container, options: ReadOptions) -> StoredRows:
     wanted = [*others, *(name for name in (PACKED, SUMS) if name in file.shapes)]
     for name in wanted:
         check_size(file.path, repr(name), file.shapes[name].nbytes, options)
+    check_size(file.path, "its columns together", sum(file.shapes[name].nbytes for name in wanted), options)
     arrays = {name: file.load(name) for name in wanted}
     matrix = file.matrix(layout.vector, arrays.get(SUMS))
     if options.verify and CHECKS in file.notes:

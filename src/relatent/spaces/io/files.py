@@ -22,7 +22,7 @@ from relatent.spaces.fingerprint import Fingerprint
 from relatent.spaces.io.columns import ReadOptions
 from relatent.spaces.io.folders import file_identity, list_files, open_local
 from relatent.spaces.io.formats import FormatWriter, format_of, module_of
-from relatent.spaces.io.remote import exists_remote, is_remote, open_remote, remote_identity, uploaded
+from relatent.spaces.io.remote import RemotePath, exists_remote, is_remote, open_remote, remote_identity, uploaded
 from relatent.spaces.multi_vectors import open_items
 from relatent.spaces.probe import ProbeBuilder
 from relatent.spaces.quantize import DecodedRows, Quantizer
@@ -87,18 +87,18 @@ def read_space(
         return Space.over(rows, name or rows.address.name, fingerprint, str(rows.address), reopen)
     place = _place(path)
     reopen = partial(_open, place, options)
-    called = Path(str(path)).name.split(".")[0] if name is None else name
+    called = Path(str(place)).name.split(".")[0] if name is None else name
     try:
-        return Space.over(reopen(), called, fingerprint, str(place), reopen)
+        return Space.over(reopen(), called, fingerprint, place if isinstance(place, str) else str(place), reopen)
     except FileError:  # no column of vectors; perhaps one of lists of vectors
-        several = None if isinstance(place, str) else open_items(place, options, called, fingerprint)
+        several = None if isinstance(place, RemotePath) else open_items(place, options, called, fingerprint)
         if several is None:
             raise
         return several
 
 
-def _open(place: Path | str, options: ReadOptions) -> Rows:
-    rows = open_remote(place, options) if isinstance(place, str) else open_local(place, options)
+def _open(place: Path | RemotePath, options: ReadOptions) -> Rows:
+    rows = open_remote(place, options) if isinstance(place, RemotePath) else open_local(place, options)
     quantizer = Quantizer("binary", 8 * rows.shape[1]) if options.packed else rows.layout.quantizer
     return rows if quantizer is None else DecodedRows(rows, quantizer)
 
@@ -121,7 +121,7 @@ def file_row(path: AnyPath, row: int) -> tuple[str, int]:
         if row < rows:
             return str(file), row
         row -= rows
-    return str(path), row
+    return str(place), row
 
 
 def input_identity(path: AnyPath) -> list[list[Any]]:
@@ -136,7 +136,7 @@ def input_identity(path: AnyPath) -> list[list[Any]]:
     False
     """
     place = _place(path)
-    if isinstance(place, str):
+    if isinstance(place, RemotePath):
         return remote_identity(place)
     return [[str(file.resolve()), *file_identity(file)] for file in list_files(place)]
 
@@ -194,9 +194,9 @@ def space_writer(
     place = _place(path)
     create, merge = _format(place, format)
     if quantize is not None and not create.__module__.endswith((".parquet", ".arrow")):
-        raise ValueError(f"{path} cannot hold codes with their scale: write them to Parquet or Arrow.")
+        raise ValueError(f"{place} cannot hold codes with their scale: write them to Parquet or Arrow.")
     prepare = None if merge is None else partial(merge, overwrite=overwrite)
-    begin = partial(uploaded, place) if isinstance(place, str) else partial(atomic_write, place)
+    begin: Any = partial(uploaded, place) if isinstance(place, RemotePath) else partial(atomic_write, place)
     with begin(overwrite=overwrite, prepare=prepare) as tmp:
         writer = SpaceWriter(create, tmp, fingerprint, quantize)
         try:
@@ -272,10 +272,10 @@ def check_output(path: AnyPath, *inputs: Space | AnyPath | None, overwrite: bool
     for given in inputs:
         source = given.path if isinstance(given, Space) else given
         if source is not None and _touches(place, _place(source)):
-            raise FileError(f"{path} is what is read: nothing is written in place. Write to another path.")
-    there = exists_remote(place) if isinstance(place, str) else os.path.lexists(place)
+            raise FileError(f"{place} is what is read: nothing is written in place. Write to another path.")
+    there = exists_remote(place) if isinstance(place, RemotePath) else os.path.lexists(place)
     if there and not overwrite:
-        raise exists_already(path)
+        raise exists_already(place)
 
 
 def _refuse_store(path: AnyPath) -> None:
@@ -288,18 +288,20 @@ def _refuse_store(path: AnyPath) -> None:
         raise with_remedy(FileError(problem), **remedies)
 
 
-def _place(path: AnyPath) -> Path | str:
-    """Return a local path as such, one with file:// too, and a remote one as text."""
-    return str(path) if is_remote(path) else Path(str(path).removeprefix("file://"))
+def _place(path: AnyPath) -> Path | RemotePath:
+    """Return a local path as such, one with file:// too, and a remote one as its URL."""
+    if isinstance(path, RemotePath):
+        return path
+    return RemotePath(str(path)) if is_remote(path) else Path(str(path).removeprefix("file://"))
 
 
-def _format(path: Path | str, format: str | None) -> tuple[Create, Callable[..., None] | None]:
+def _format(path: Path | RemotePath, format: str | None) -> tuple[Create, Callable[..., None] | None]:
     """Find what writes a path, and what merges its sidecars with those of the file that it replaces, if it has any."""
     if format == "datasets":
         return module_of("arrow").FolderWriter, None
     if format is not None:
         raise ValueError(f"There is no format {format!r} for folders.{suggest(format, ['datasets'])}")
-    if str(path).endswith("/") or not Path(path).suffix:
+    if str(path).endswith("/") or not Path(str(path)).suffix:
         return module_of("parquet").FolderWriter, None
     if str(path).endswith(".gz"):
         raise FileError(f"{path} cannot be written compressed: leave out .gz.")
@@ -314,9 +316,9 @@ def _bare(chunk: Chunk) -> Chunk:
     return replace(chunk, others=chunk.others.select(names), layout=layout)
 
 
-def _touches(path: Path | str, source: Path | str) -> bool:
+def _touches(path: Path | RemotePath, source: Path | RemotePath) -> bool:
     """Return whether a path is what is read, a folder around it, or a file among those read."""
-    if isinstance(path, str) or isinstance(source, str):
+    if isinstance(path, RemotePath) or isinstance(source, RemotePath):
         return str(path).rstrip("/") == str(source).rstrip("/")
     there, read = path.resolve(), source.resolve()
     if path.exists() and source.exists() and path.samefile(source):

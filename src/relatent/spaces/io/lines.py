@@ -53,6 +53,8 @@ def scan_text(path: Path, verify: bool = True) -> TextFile:
     found = _scanned(path)
     beside = sidecar_path(path)
     if not beside.exists():
+        beside = sidecar_path(path.resolve())  # of a link, what is beside its target
+    if not beside.exists():
         return found
     versions = _versions(beside)
     same = [v for v in versions if (v["size"], v["crc"]) == (found.size, found.crc)]

@@ -9,10 +9,11 @@ import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import Any, Self
 
 from relatent._errors import needs
 from relatent._files import FileError, exists_already, no_file, readable
+from relatent._schemes import public_url
 from relatent.spaces.chunks import Rows
 from relatent.spaces.io.columns import ReadOptions
 from relatent.spaces.io.folders import GLOB, join_files, visible
@@ -20,6 +21,27 @@ from relatent.spaces.io.formats import format_of, module_of
 from relatent.spaces.io.formats.npy import IDS
 from relatent.spaces.io.formats.parquet import MANIFEST, check_manifest
 from relatent.spaces.io.lines import SUFFIX
+
+
+class RemotePath(str):
+    """The text of a URL as it may be shown, in messages, reports and names; ``url`` is the whole, to open it.
+
+    >>> path = RemotePath("https://me:password@host/old.parquet?X-Amz-Signature=x")
+    >>> str(path), path.url.endswith("=x")
+    ('https://host/old.parquet', True)
+    """
+
+    url: str
+
+    def __new__(cls, url: str) -> Self:
+        """Keep both."""
+        path = super().__new__(cls, public_url(url))
+        path.url = url
+        return path
+
+    def __getnewargs__(self) -> tuple[str]:
+        """Keep the whole URL in a pickle: it goes to workers."""
+        return (self.url,)
 
 
 def is_remote(path: Any) -> bool:
@@ -31,37 +53,46 @@ def is_remote(path: Any) -> bool:
     return "://" in str(path) and not str(path).startswith("file://")
 
 
-def exists_remote(path: str) -> bool:
+def exists_remote(path: RemotePath) -> bool:
     """Return whether something is at a remote path."""
-    fs, inside = _at(path, "find")
-    return bool(fs.exists(inside))
-
-
-def remote_identity(path: str) -> list[list[Any]]:
-    """Return the files at a remote path, each with what changes when it is written again."""
-    fs, inside = _at(path, "find")
-    return [[name, fs.ukey(name)] for name in _names(fs, inside, path)]
-
-
-def open_remote(path: str, options: ReadOptions) -> Rows:
-    """Open remote files: Parquet is read in place, other formats are fetched to a folder that goes with the rows."""
-    fs, inside = _at(path, "read")
     with readable(path):
-        names = _names(fs, inside, path)
+        fs, inside = _at(path, "find")
+        return bool(fs.exists(inside))
+
+
+def remote_identity(path: RemotePath) -> list[list[Any]]:
+    """Return the files at a remote path, each with what changes when it is written again."""
+    with readable(path):
+        fs, inside = _at(path, "find")
+        return [[name, fs.ukey(name)] for name in _names(fs, inside, path)]
+
+
+def open_remote(path: RemotePath, options: ReadOptions) -> Rows:
+    """Open remote files: Parquet is read in place, other formats are fetched to a folder that goes with the rows."""
+    with readable(path):
+        fs, inside = _at(path, "read")
+        files = [_Remote(fs, name, _shown(fs, name, inside, path)) for name in _names(fs, inside, path)]
         manifest = f"{inside.rstrip('/')}/{MANIFEST}"
         if options.verify and fs.isdir(inside) and fs.exists(manifest):
-            files = {name.removeprefix(inside).strip("/"): _Remote(fs, name) for name in names}
-            check_manifest(path, fs.cat_file(manifest).decode(errors="replace"), files)
-        return join_files([_open_one(fs, name, options) for name in names], names)
+            named = {file.name.removeprefix(inside).strip("/"): file for file in files}
+            check_manifest(path, fs.cat_file(manifest).decode(errors="replace"), named)
+        return join_files([_open_one(file, options) for file in files], [file.path for file in files])
 
 
-def _at(path: str, why: str) -> tuple[Any, str]:
-    fs, inside = needs("fsspec.core", "remote", f"{why} {path}").url_to_fs(path)
+def _at(path: RemotePath, why: str) -> tuple[Any, str]:
+    fs, inside = needs("fsspec.core", "remote", f"{why} {path}").url_to_fs(path.url)
     return fs, str(inside)
 
 
-def _names(fs: Any, inside: str, path: str) -> list[str]:
-    if any(mark in inside for mark in GLOB):
+def _shown(fs: Any, name: str, inside: str, path: RemotePath) -> str:
+    """Return the name of a file at a path as it may be shown."""
+    if name.startswith(inside):
+        return path + name.removeprefix(inside)
+    return public_url(str(fs.unstrip_protocol(name)))
+
+
+def _names(fs: Any, inside: str, path: RemotePath) -> list[str]:
+    if any(mark in path for mark in GLOB):  # a question mark in the URL begins its options
         asked = PurePosixPath(inside).parts
         found = [name for name in fs.glob(inside) if visible(PurePosixPath(name), asked)]
     elif fs.isdir(inside):
@@ -74,35 +105,37 @@ def _names(fs: Any, inside: str, path: str) -> list[str]:
     return sorted(found)
 
 
-def _open_one(fs: Any, name: str, options: ReadOptions) -> Rows:
-    kind = format_of(name)
+def _open_one(file: _Remote, options: ReadOptions) -> Rows:
+    kind = format_of(file.path)
     if kind == "parquet":
-        rows: Rows = module_of(kind).open_rows(_Remote(fs, name), options)
+        rows: Rows = module_of(kind).open_rows(file, options)
         return rows
-    folder = Path(tempfile.mkdtemp(prefix="relatent-"))
-    base = PurePosixPath(name)
-    beside = (str(base.with_name(base.stem + end)) for end in IDS) if kind == "npy" else (name + SUFFIX,)
-    for other in (name, *(other for other in beside if fs.exists(other))):
-        fs.get_file(other, str(folder / PurePosixPath(other).name))
-    rows = module_of(kind).open_rows(folder / base.name, options)
+    folder, fs = Path(tempfile.mkdtemp(prefix="relatent-")), file.fs
+    base, local = PurePosixPath(file.name), folder / PurePosixPath(file.path).name
+    fs.get_file(file.name, str(local))
+    beside = (str(base.with_name(base.stem + end)) for end in IDS) if kind == "npy" else (file.name + SUFFIX,)
+    for other in beside:
+        if fs.exists(other):
+            fs.get_file(other, str(folder / PurePosixPath(other).name))
+    rows = module_of(kind).open_rows(local, options)
     weakref.finalize(rows, shutil.rmtree, folder, ignore_errors=True)
     return rows
 
 
 class _Remote:
-    """A remote file that is opened again for each pass."""
+    """A remote file that is opened again for each pass; ``path`` is its name as it may be shown."""
 
-    def __init__(self, fs: Any, name: str) -> None:
-        self._fs, self.path = fs, name
+    def __init__(self, fs: Any, name: str, shown: str) -> None:
+        self.fs, self.name, self.path = fs, name, shown
 
     def open(self, mode: str = "rb") -> Any:
         """Open for reading."""
-        return self._fs.open(self.path, mode)
+        return self.fs.open(self.name, mode)
 
 
 @contextmanager
 def uploaded(
-    path: str, *, overwrite: bool = False, prepare: Callable[[Path, Path], None] | None = None
+    path: RemotePath, *, overwrite: bool = False, prepare: Callable[[Path, Path], None] | None = None
 ) -> Iterator[Path]:
     """Yield a local path to write to, and upload the result: the remote :func:`relatent._files.atomic_write`.
 
@@ -121,7 +154,7 @@ def uploaded(
         _land(fs, folder, inside, None if replace else path)
 
 
-def _may_replace(fs: Any, inside: str, path: str, overwrite: bool) -> bool:
+def _may_replace(fs: Any, inside: str, path: RemotePath, overwrite: bool) -> bool:
     if not fs.exists(inside):
         return False
     if fs.isdir(inside) and fs.find(inside):
@@ -140,7 +173,7 @@ def _fetched(fs: Any, inside: str, folder: Path) -> Path:
     return folder / PurePosixPath(inside).name
 
 
-def _land(fs: Any, folder: Path, inside: str, new: str | None) -> None:
+def _land(fs: Any, folder: Path, inside: str, new: RemotePath | None) -> None:
     """Upload files under hidden names and move them; a path that is to be ``new`` must be free until then."""
     parent, name = str(PurePosixPath(inside).parent), PurePosixPath(inside).name
     tmp = f"{parent}/.relatent-{secrets.token_hex(4)}.part"

@@ -196,7 +196,7 @@ def smoothed(scores: np.ndarray) -> np.ndarray:
 
 
 class Solver(Protocol):
-    """What each goal's module offers."""
+    """What each goal's module offers; and ``MIN_PAIRS``, where that is more than 2."""
 
     def needs(self, settings: Settings) -> tuple[bool, bool]:
         """Return whether the full scatter of the source and of the target is needed."""
@@ -247,12 +247,13 @@ def _check_numbers(penalty: float | None, bank_size: int) -> None:
         raise ValueError(f"bank_size is {bank_size}: expected a whole number, 0 for no bank.")
 
 
-def check_pairs(pairs: Pairs) -> None:
-    """Refuse pairs that show nothing: fewer than two, or of one source vector."""
-    if len(pairs) < 2:
+def check_pairs(pairs: Pairs, least: int = 2) -> None:
+    """Refuse pairs that show nothing: fewer than ``least``, or of one source vector."""
+    if len(pairs) < least:
+        why = ", and to hold some of them out, by which a ranking is chosen" if least > 2 else ""
         raise ValueError(
-            f"n_samples={len(pairs)}: too few pairs of anchors to show how two spaces relate. Give at least 2, and "
-            "for a good translation about as many as the spaces have coordinates."
+            f"n_samples={len(pairs)}: too few pairs of anchors to show how two spaces relate{why}. Give at least "
+            f"{least}, and for a good translation about as many as the spaces have coordinates."
         )
     x = pairs.sample.all_x
     # Two different rows are enough; only rows that begin alike are compared to the end.

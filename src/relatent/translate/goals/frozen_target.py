@@ -70,6 +70,9 @@ NEARLY_ALL = 0.99
 OTHERS = [("standard", "orthogonal"), ("l2", "orthogonal"), ("center+l2", "orthogonal without mean")]
 UNIT = "l2"
 
+# Two to fit on and one to hold out.
+MIN_PAIRS = 3
+
 
 @dataclass(frozen=True)
 class FrozenChoice(Choice):

@@ -18,6 +18,8 @@ from relatent.translate.pairs import MANY, NormalizedPairs, Pairs
 
 # What is tried where the user keeps the default normalization: for likelihood ratios, and for rotations.
 NORMALIZATIONS, ROTATED = ("iso", "center+l2"), ("l2", "center+l2")
+# Two to fit on and one to hold out.
+MIN_PAIRS = 3
 PENALTIES = tuple(float(p) for p in np.logspace(-3, 1, 9))
 # What wins most often where anchors are few.
 EXPECTED = (NORMALIZATIONS[1], PENALTIES[7])

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from io import BytesIO
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -33,6 +34,8 @@ from relatent.spaces.io.arrays import (
 from relatent.spaces.io.columns import ReadOptions, with_key
 
 IDS = (".keys.parquet", ".ids.npy", ".keys.npy", "_ids.npy", "_keys.npy", ".ids.txt", ".keys.txt", "_ids.txt")
+# NumPy's own limit.
+MAX_HEADER = 10_000
 # The arrays of a file of ours, in order. All but the vectors are bytes or checksums.
 PARTS = ("vector", PACKED, SUMS, "note")
 
@@ -53,8 +56,13 @@ def open_rows(path: Path, options: ReadOptions) -> Rows:
 def read_header(path: Path, file: BinaryIO | Any) -> tuple[tuple[int, ...], bool, np.dtype]:
     """Read the header of an array: its shape, whether it is stored by columns, and its dtype."""
     version = np.lib.format.read_magic(file)
-    read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-    shape, fortran, dtype = read(file)
+    first = version == (1, 0)
+    length = file.read(2 if first else 4)
+    stated = int.from_bytes(length, "little")
+    if stated > MAX_HEADER:  # NumPy reads it before it looks at its length
+        raise FileError(f"{path} states a header of {stated:,} bytes: expected at most {MAX_HEADER:,}. Get a new copy.")
+    read = np.lib.format.read_array_header_1_0 if first else np.lib.format.read_array_header_2_0
+    shape, fortran, dtype = read(BytesIO(length + file.read(stated)))
     if any(n < 0 for n in shape):
         raise FileError(f"{path} states the shape {shape}: it is damaged. Get a new copy.")
     return shape, fortran, dtype

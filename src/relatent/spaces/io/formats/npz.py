@@ -81,6 +81,8 @@ class _Members:
             sums=sums,
         )
         matrix.check_length(self._path.stat().st_size if stored else header.info.file_size)
+        if not stored:  # a few bytes may stand for gigabytes, and a reader may want all of them
+            check_size(self._path, "its vectors", header.shape.nbytes, self._options)
         return matrix
 
     def _begin(self, info: zipfile.ZipInfo) -> int:
