@@ -175,6 +175,10 @@ class Store(Checks, ABC):
         with self._session() as session:
             return self._count(session, self._find(session.roles, of), shard or Shard())
 
+    def unfilled(self, of: Field) -> int:
+        """Count the items that have no vector in a field."""
+        return 0
+
     def shards(self, rows: int) -> list[Shard]:
         """Cut the items into shards of about ``rows`` rows, which together hold every key that there can be."""
         with self._session() as session:
@@ -200,8 +204,9 @@ class Store(Checks, ABC):
         """Return the items of a field in order of their keys, as chunks of at most ``rows`` rows.
 
         The chunk's other columns are the key and the payload columns that are named (None: all). The view is one of a
-        moment where the store can do so. A row that cannot be read (a null or broken vector) is an error that names its
-        key, unless ``unreadable`` is told of it; then it is left out.
+        moment where the store can do so. An item without a vector is left out (:meth:`unfilled` counts them). A vector
+        that cannot be read (it is not finite, or of another dimension) is an error that names its key, unless
+        ``unreadable`` is told of it; then it is left out.
         """
 
         def skip(key: Any, reason: str) -> None:

@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
 
 from relatent._errors import StoreError
-from relatent.stores.base import Form, Found, Purpose, Rows, Scan, Session, Shard, Store, read_ahead
+from relatent.steps import Step
+from relatent.stores.base import Form, Found, Purpose, Rows, Scan, Session, Shard, Store, Writer, read_ahead
 from relatent.stores.fields import NUMERIC_METRICS, Field, Roles, busy
-from relatent.stores.pgvector import wire
-from relatent.stores.pgvector.table import OPERATOR_CLASSES, Queries, find_table, index_classes, read_roles, write_roles
+from relatent.stores.pgvector import locks, wire
+from relatent.stores.pgvector.follow import Follow, keep_items, keep_no_items, share
+from relatent.stores.pgvector.table import OPERATOR_CLASSES, Queries, check_rows_shown, find_table, index_classes
+from relatent.stores.pgvector.view import is_writable, make_writable, read_roles, write_roles
 
+T = TypeVar("T")
 SNAPSHOT = "ISOLATION LEVEL REPEATABLE READ READ ONLY"
 # The largest vectors of each type that an HNSW index takes.
 MAX_INDEXED = {"float32": 2_000, "float16": 4_000, "bit": 64_000}
@@ -56,13 +60,14 @@ class PgvectorStore(Store):
     chunk_bytes = 8 * 2**20
 
     def _open(self) -> None:
-        self._connections = wire.Connections(self.address)
+        self._connections, self._moment = wire.Connections(self.address), ""
         self._closing.callback(self._connections.close)
         with self._connections.transaction(SNAPSHOT) as cursor:
             self._find_table(cursor)
 
     def _find_table(self, cursor: Any) -> None:
         self._table = find_table(cursor, self.address)
+        check_rows_shown(cursor, self._table, self.address)
         self._queries = Queries(self._table)
         self._own = self._own_field(cursor) if self._table.has_vector else None
 
@@ -80,14 +85,23 @@ class PgvectorStore(Store):
     @contextmanager
     def _session(self, purpose: Purpose = "read") -> Iterator[Transaction]:
         """Begin a transaction. That of a scan has its own connection: what is written meanwhile is not part of it."""
-        settings = "" if purpose == "write" else SNAPSHOT
-        with self._connections.transaction(settings, another=purpose == "scan") as cursor:
+        writes = purpose == "write"
+        settings, wait = ("", locks.DDL_WAIT) if writes else (SNAPSHOT, 0)
+        with self._connections.transaction(settings, another=purpose == "scan", wait=wait) as cursor:
+            if self._moment and not writes:
+                cursor.execute(f"SET TRANSACTION SNAPSHOT '{self._moment}'")
             yield Transaction(read_roles(cursor, self._table, self._own), self._table.key.name, cursor)
 
     # Rows ------------------------------------------------------------------------------------------------------------
 
     def _count(self, session: Transaction, of: Field, shard: Shard) -> int:
         return int(session.cursor.execute(self._queries.count(of, shard)).fetchone()[0])
+
+    def unfilled(self, of: Field) -> int:
+        """Count the items that have no vector in a field."""
+        with self._session() as session:
+            field = self._find(session.roles, of)
+            return int(session.cursor.execute(self._queries.unfilled(field)).fetchone()[0])
 
     def _bounds(self, session: Transaction, rows: int) -> list[Any]:
         return [self._plain(key) for (key,) in session.cursor.execute(self._queries.bounds(rows)).fetchall()]
@@ -120,8 +134,7 @@ class PgvectorStore(Store):
         others = pa.table({name: pa.array(values, kind.arrow) for (name, values), kind in columns})
         bad = [row for row, dim in enumerate(page.dims) if dim != of.dim]
         for row in bad:
-            reason = "it is null" if page.dims[row] is None else "it has another dimension than the first"
-            asked.skip(page.columns[self._table.key.name][row], reason)
+            asked.skip(page.columns[self._table.key.name][row], "it has another dimension than the first")
         if bad:
             others = others.filter(pa.array([dim == of.dim for dim in page.dims]))
         return others, wire.decode(of.dtype, of.dim, page.vectors)
@@ -135,22 +148,26 @@ class PgvectorStore(Store):
         """Make the table of new vectors, and the view that shows the served ones."""
         for statement in self._queries.create(new):
             session.cursor.execute(statement)
+        share(session.cursor, self._table, self._table.beside(new.name))
         self._write_roles(session, replace(session.roles, new=new))
 
     def _write(self, session: Transaction, new: Field, keys: pa.Array, vectors: np.ndarray) -> None:
-        """Copy new rows in; where some are there already, copy all over them. The server need not wait for its disk."""
+        """Copy new rows in; where some are there already, copy all over them, or only the others if the field follows.
+
+        The server need not wait for its disk.
+        """
         table, cursor = self._table, session.cursor
         self._check_keys(keys, pa.int64() if table.key.arrow == pa.int64() else pa.large_string())
         possible = wire.possible_keys(table.key.type, keys)
         if not possible.all():
             keys, vectors = keys.filter(pa.array(possible)), vectors[possible]
         rows, place = wire.copy_rows(table.key.type, new.dtype, keys, vectors), table.beside(new.name)
-        cursor.execute("SET LOCAL synchronous_commit = off")
+        cursor.execute(f"SET LOCAL synchronous_commit = off; SET LOCAL lock_timeout = {locks.ROW_WAIT}")
         try:
             with cursor.connection.transaction():
                 wire.copy_in(cursor, place, rows)
         except wire.psycopg().errors.UniqueViolation:
-            wire.copy_over(cursor, place, rows)
+            wire.copy_over(cursor, place, rows, replace=not self._follows(session))
 
     def flush(self) -> None:
         """Commit something that the server has to wait for: with it, all that was committed before is on the disk."""
@@ -158,7 +175,10 @@ class PgvectorStore(Store):
             cursor.execute("SELECT pg_logical_emit_message(true, 'relatent', 'flush')")
 
     def _remove_orphans(self, session: Transaction, new: Field) -> int:
-        return int(session.cursor.execute(self._queries.delete_orphans(new)).rowcount)
+        """Lock what looks like an orphan, and look again: an item of this key may have come meanwhile."""
+        cursor, served = session.cursor, session.roles.served
+        found = [key for (key,) in cursor.execute(self._queries.lock_orphans(new, served)).fetchall()]
+        return int(cursor.execute(self._queries.delete_orphans(new, served, found)).rowcount)
 
     def _build_index(self, session: Transaction, of: Field) -> None:
         """Build an HNSW index of the new vectors, for their metric. The table's own indexes are its owner's."""
@@ -187,15 +207,117 @@ class PgvectorStore(Store):
         """Return minus the distance, which of inner products is minus the product; of cosines, 1 minus it."""
         return (1.0 if of.metric == "cosine" else 0.0) - distances
 
+    # While others write ----------------------------------------------------------------------------------------------
+
+    def follow(self, new: Field, steps: Sequence[Step], back: Sequence[Step]) -> str | None:
+        """Have triggers translate what is written, inside the database (:mod:`relatent.stores.pgvector.follow`).
+
+        Where they were not there before, the new field is emptied: what it held may have changed since.
+        """
+        return self._patiently(partial(self._follow, new, steps, back))
+
+    def _follow(self, new: Field, steps: Sequence[Step], back: Sequence[Step]) -> str | None:
+        with self._session("write") as session:
+            roles = session.roles
+            if roles.old is None:
+                self._new(roles, new)
+            follow = Follow(self._table, roles.first, self._find(roles, new))
+            reason = follow.install(session.cursor, steps, back, switched=roles.old is not None)
+            if reason is None and not is_writable(session.cursor, self._table):
+                make_writable(session.cursor, self._table, roles)
+            return reason
+
+    def follows(self) -> bool:
+        """Return whether the triggers are there and enabled."""
+        with self._session() as session:
+            return self._follows(session)
+
+    def _follows(self, session: Transaction) -> bool:
+        follow = Follow.of(self._table, session.roles)
+        return follow is not None and follow.is_on(session.cursor)
+
+    def written_since(self) -> Mapping[Writer, pa.Array]:
+        """Return the keys that the triggers have logged since the switch."""
+        with self._session() as session:
+            follow = Follow.of(self._table, session.roles)
+            if follow is None or not follow.is_on(session.cursor):
+                return {}
+            rows = follow.written(session.cursor)
+        kind = pa.int64() if self._table.key.arrow == pa.int64() else pa.large_string()
+        models: tuple[Writer, ...] = ("old", "new")
+        return {model: pa.array([self._plain(key) for by, key in rows if by == model], kind) for model in models}
+
+    @contextmanager
+    def at_one_moment(self) -> Iterator[None]:
+        """Have all that is read inside share one snapshot, which a connection of its own keeps."""
+        if self._moment:
+            yield
+            return
+        with self._connections.transaction(SNAPSHOT, another=True) as cursor:
+            self._moment = cursor.execute("SELECT pg_export_snapshot()").fetchone()[0]
+            try:
+                yield
+            finally:
+                self._moment = ""
+
+    def only_in(self, of: Field, other: Field, shard: Shard | None = None) -> pa.Array:
+        """Return the keys that have a vector in one field and none in another, found by the server."""
+        with self._session() as session:
+            one, two = self._find(session.roles, of), self._find(session.roles, other)
+            found = session.cursor.execute(self._queries.only_in(one, two, shard or Shard())).fetchall()
+        kind = pa.int64() if self._table.key.arrow == pa.int64() else pa.large_string()
+        return pa.array([self._plain(key) for (key,) in found], kind)
+
+    def _patiently(self, work: Callable[[], T], tries: int = locks.TRIES) -> T:
+        """Do something that needs locks, and try again where others have them."""
+        return locks.patiently(work, self._holders, tries)
+
+    def _holders(self) -> list[str]:
+        with self._session() as session:
+            beside = [self._table.beside(name) for name in ("served", *session.roles.fields)]
+            return locks.holders(session.cursor, [name.as_string() for name in (self._table.base, *beside)])
+
+    def add(self, new: Field) -> Field:
+        """Add an empty field, as every store does."""
+        return self._patiently(partial(super().add, new))
+
+    def write(self, into: Field, keys: pa.Array, vectors: np.ndarray) -> None:
+        """Set vectors, as every store does; who writes to the same items is let go first."""
+        self._patiently(partial(super().write, into, keys, vectors), locks.ROW_TRIES)
+
+    def remove_orphans(self, of: Field) -> int:
+        """Remove the vectors of items that are gone, or that have no vector any more."""
+        return self._patiently(partial(super().remove_orphans, of))
+
     # Cutover ---------------------------------------------------------------------------------------------------------
+
+    def switch(self) -> None:
+        """Serve the new field, as every store does."""
+        self._patiently(super().switch)
+
+    def switch_back(self) -> None:
+        """Serve the old field again, as every store does."""
+        self._patiently(super().switch_back)
+
+    def drop_new(self) -> None:
+        """Remove the new field, as every store does."""
+        self._patiently(super().drop_new)
+
+    def drop_old(self) -> None:
+        """Remove the old field, as every store does."""
+        self._patiently(super().drop_old)
 
     def _write_roles(self, session: Transaction, roles: Roles) -> None:
         """Have the view show what is served, in the transaction."""
         write_roles(session.cursor, self._table, session.roles, roles)
+        follow = Follow.of(self._table, session.roles)
+        if roles.second is not None and follow is not None and follow.is_on(session.cursor):
+            follow.note_switch(session.cursor, roles.old is not None)
 
     def _drop_new(self, session: Transaction, new: Field) -> None:
         """Drop the table of new vectors. The view stays, for those who read it, and shows the table."""
         self._write_roles(session, replace(session.roles, new=None))
+        Follow(self._table, session.roles.first, new).remove(session.cursor)
         session.cursor.execute(self._queries.drop(new))
 
     def _drop_old(self, session: Transaction, old: Field) -> None:
@@ -203,9 +325,14 @@ class PgvectorStore(Store):
 
         PostgreSQL refuses where something else needs the column, and then nothing is dropped.
         """
+        cursor, served, writable = session.cursor, session.roles.served, is_writable(session.cursor, self._table)
+        Follow(self._table, old, served).remove(cursor)
+        keep_no_items(cursor, self._table, old)
+        if writable:
+            keep_items(cursor, self._table, served)
+        cursor.execute(self._queries.drop(old))
+        self._find_table(cursor)
         self._write_roles(session, session.roles.finished())
-        session.cursor.execute(self._queries.drop(old))
-        self._find_table(session.cursor)
 
     @contextmanager
     def lock(self) -> Iterator[None]:

@@ -1,0 +1,57 @@
+"""Waiting for locks without making others wait: not long, many times, and then by name."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from relatent._errors import StoreError
+from relatent.stores.pgvector.wire import Blocked
+
+T = TypeVar("T")
+# Milliseconds to wait for a lock that stops others, such as one to replace a view: who comes later waits as long.
+DDL_WAIT = 1_000
+# Milliseconds to wait for a row: less than what the server waits before it breaks a deadlock, so that it never has to.
+ROW_WAIT = 200
+TRIES = 10
+ROW_TRIES = 60
+MAX_PAUSE = 2.0
+
+
+def patiently(work: Callable[[], T], holders: Callable[[], list[str]], tries: int = TRIES) -> T:
+    """Do something that needs locks; where others have them, try again, a little later each time."""
+    for attempt in range(tries):
+        try:
+            return work()
+        except Blocked as error:
+            if attempt == tries - 1:
+                raise _given_up(error, holders(), tries) from None
+            time.sleep(min(MAX_PAUSE, 0.05 * 1.6**attempt) * random.uniform(0.5, 1))  # noqa: S311 (it is no secret)
+    raise AssertionError
+
+
+def _given_up(error: Blocked, holders: list[str], tries: int) -> StoreError:
+    listed = "; ".join(holders) or "none is left now"
+    return StoreError(
+        f"{error} It was tried {tries} times, and nothing is changed. Sessions that hold locks: {listed}. Wait until they "
+        "end their transactions, or end one with SELECT pg_terminate_backend(pid), and run it again."
+    )
+
+
+def holders(cursor: Any, names: list[str]) -> list[str]:
+    """Return who holds locks on tables, and what they ran last."""
+    cursor.execute(
+        "SELECT DISTINCT a.pid, coalesce(a.usename, ''), coalesce(a.state, ''), "
+        "coalesce(extract(epoch FROM now() - a.xact_start)::int, 0), left(a.query, 120) "
+        "FROM pg_locks l JOIN pg_stat_activity a ON a.pid = l.pid "
+        "WHERE l.granted AND a.pid <> pg_backend_pid() AND l.database = (SELECT oid FROM pg_database "
+        "WHERE datname = current_database()) AND l.relation IN (SELECT to_regclass(n)::oid FROM unnest(%s::text[]) n) "
+        "ORDER BY 4 DESC",
+        (names,),
+    )
+    return [
+        f"pid {pid} of {user} ({state} for {seconds} s: {' '.join(query.split())})"
+        for pid, user, state, seconds, query in cursor.fetchall()
+    ]
