@@ -162,7 +162,8 @@ class PgvectorStore(Store):
         if not possible.all():
             keys, vectors = keys.filter(pa.array(possible)), vectors[possible]
         rows, place = wire.copy_rows(table.key.type, new.dtype, keys, vectors), table.beside(new.name)
-        cursor.execute(f"SET LOCAL synchronous_commit = off; SET LOCAL lock_timeout = {locks.ROW_WAIT}")
+        cursor.execute("SET LOCAL synchronous_commit = off")
+        cursor.execute(f"SET LOCAL lock_timeout = {locks.ROW_WAIT}")
         try:
             with cursor.connection.transaction():
                 wire.copy_in(cursor, place, rows)
