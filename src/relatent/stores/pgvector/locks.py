@@ -55,3 +55,30 @@ def holders(cursor: Any, names: list[str]) -> list[str]:
         f"pid {pid} of {user} ({state} for {seconds} s: {' '.join(query.split())})"
         for pid, user, state, seconds, query in cursor.fetchall()
     ]
+
+
+class Concurrently:
+    """A cursor outside of transactions whose indexes are built while others write."""
+
+    def __init__(self, cursor: Any) -> None:
+        self._cursor = cursor
+
+    def execute(self, statement: Any, values: Any = None) -> Any:
+        """Run a statement; an index is created concurrently."""
+        if not isinstance(statement, str):
+            statement = statement.as_string(self._cursor).replace("CREATE INDEX ", "CREATE INDEX CONCURRENTLY ", 1)
+        return self._cursor.execute(statement, values)
+
+    def drop_broken(self, place: Any) -> None:
+        """Drop what is left of an index whose building was killed."""
+        self._cursor.execute(
+            "SELECT format('DROP INDEX CONCURRENTLY %%I.%%I', n.nspname, c.relname) FROM pg_index i "
+            "JOIN pg_class c ON c.oid = i.indexrelid JOIN pg_namespace n ON n.oid = c.relnamespace "
+            "WHERE i.indrelid = to_regclass(%s) AND NOT i.indisvalid",
+            (place.as_string(),),
+        )
+        for (statement,) in self._cursor.fetchall():
+            self._cursor.execute(statement)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._cursor, name)

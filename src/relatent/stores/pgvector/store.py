@@ -290,6 +290,18 @@ class PgvectorStore(Store):
         """Remove the vectors of items that are gone, or that have no vector any more."""
         return self._patiently(partial(super().remove_orphans, of))
 
+    def build_index(self, of: Field) -> None:
+        """Build an index, as every store does; while triggers write to the field, without stopping them."""
+        if not self.follows():
+            self._patiently(partial(super().build_index, of))
+            return
+        with self._session() as session:
+            roles, field = session.roles, self._find(session.roles, of)
+        with self._connections.another() as connection:
+            cursor = locks.Concurrently(connection.cursor(binary=True))
+            cursor.drop_broken(self._table.beside(field.name))
+            self._build_index(Transaction(roles, self._table.key.name, cursor), field)
+
     # Cutover ---------------------------------------------------------------------------------------------------------
 
     def switch(self) -> None:

@@ -135,7 +135,7 @@ BEGIN
     {update}
   END IF;
   IF NOT FOUND THEN RETURN NULL; END IF;
-  IF TG_OP = 'INSERT' OR ROW(NEW.{vector}) OPERATOR(pg_catalog.*<>) ROW(OLD.{vector}) THEN
+  IF TG_OP = 'INSERT' OR pg_catalog.record_image_ne(ROW(NEW.{vector}), ROW(OLD.{vector})) THEN
     {put}
   END IF;
   RETURN NEW;
@@ -164,7 +164,7 @@ def _insertion(table: Table, columns: list[Written], own: Any, shown: bool, give
 def _update(table: Table, columns: list[Written], own: Any, shown: bool) -> Any:
     """Change what is changed, and leave the rest as it is now, which may be newer than what the view has shown."""
     psql = psycopg().sql
-    change = "{0} = CASE WHEN ROW(NEW.{0}) OPERATOR(pg_catalog.*<>) ROW(OLD.{0}) THEN {1} ELSE b.{0} END"
+    change = "{0} = CASE WHEN pg_catalog.record_image_ne(ROW(NEW.{0}), ROW(OLD.{0})) THEN {1} ELSE b.{0} END"
     settable = [c for c in columns if not c.generated and c.identity != "a"]
     sets = [sql(change).format(c.quoted, sql("NEW.{}").format(c.quoted)) for c in settable]
     if own is not None:
