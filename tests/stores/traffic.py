@@ -92,8 +92,12 @@ class Application:
             self._done.set()
             for thread in started:
                 thread.join()
-        assert self.errors == []
+        if self.errors:
+            raise self.errors[0]
         assert self.written > 0
+
+    def stop(self) -> None:
+        self._done.set()
 
     def _run(self, seed: int) -> None:
         chosen = random.Random(seed)

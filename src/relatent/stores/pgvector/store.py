@@ -18,13 +18,23 @@ from relatent.stores.base import Form, Found, Purpose, Rows, Scan, Session, Shar
 from relatent.stores.fields import NUMERIC_METRICS, Field, Roles, busy
 from relatent.stores.pgvector import locks, wire
 from relatent.stores.pgvector.follow import Follow, keep_items, keep_no_items, share
-from relatent.stores.pgvector.table import OPERATOR_CLASSES, Queries, check_rows_shown, find_table, index_classes
+from relatent.stores.pgvector.into import Into, restore_required
+from relatent.stores.pgvector.table import (
+    OPERATOR_CLASSES,
+    Queries,
+    check_rows_shown,
+    column_note,
+    find_table,
+    index_classes,
+)
 from relatent.stores.pgvector.view import is_writable, make_writable, read_roles, write_roles
 
 T = TypeVar("T")
 SNAPSHOT = "ISOLATION LEVEL REPEATABLE READ READ ONLY"
 # The largest vectors of each type that an HNSW index takes.
 MAX_INDEXED = {"float32": 2_000, "float16": 4_000, "bit": 64_000}
+# Rows that are put into the table in one transaction.
+INTO_ROWS = 500
 # What advisory locks of relatent are known by, beside the table's number.
 LOCK_CLASS = 0x7E1A
 LOCK_KEYS = "%s, %s::int8::bit(32)::int4"
@@ -78,9 +88,11 @@ class PgvectorStore(Store):
             dim = (cursor.execute(self._queries.dimension()).fetchone() or (0,))[0]
         classes = index_classes(cursor, table)
         known = [name for name, end in OPERATOR_CLASSES.items() if any(found.endswith(end) for found in classes)]
-        usual = "hamming" if table.dtype == "bit" else "cosine"
+        noted = column_note(cursor, table)
+        usual = noted.get("metric", "hamming" if table.dtype == "bit" else "cosine")
         dtype: Any = table.dtype
-        return Field(table.vector.name, dim, dtype, (*known, usual)[0])  # type: ignore[arg-type]
+        metric: Any = (*known, usual)[0]
+        return Field(table.vector.name, dim, dtype, metric, noted.get("provenance", {}))
 
     @contextmanager
     def _session(self, purpose: Purpose = "read") -> Iterator[Transaction]:
@@ -331,6 +343,7 @@ class PgvectorStore(Store):
         """Drop the table of new vectors. The view stays, for those who read it, and shows the table."""
         self._write_roles(session, replace(session.roles, new=None))
         Follow(self._table, session.roles.first, new).remove(session.cursor)
+        Into(self._table, new).remove(session.cursor)
         session.cursor.execute(self._queries.drop(new))
 
     def _drop_old(self, session: Transaction, old: Field) -> None:
@@ -341,11 +354,48 @@ class PgvectorStore(Store):
         cursor, served, writable = session.cursor, session.roles.served, is_writable(session.cursor, self._table)
         Follow(self._table, old, served).remove(cursor)
         keep_no_items(cursor, self._table, old)
+        Into(self._table, served).remove(cursor)
         if writable:
             keep_items(cursor, self._table, served)
         cursor.execute(self._queries.drop(old))
         self._find_table(cursor)
         self._write_roles(session, session.roles.finished())
+
+    def replace_old(self, advance: Callable[[int], None] | None = None) -> None:
+        """Put the served vectors into the table, under the name of its vector column (:mod:`.into`).
+
+        While others write; what triggers of the table do at an update they do not do for this, if this user may say so.
+        """
+        roles = self.roles()
+        if not self._table.holds(roles.served):
+            self._put_into(Into(self._table, roles.served), advance)
+        elif roles.new is not None or roles.old is not None:
+            self._old(roles)
+        with self._connections.transaction() as cursor:
+            statements = restore_required(cursor, self._table)
+        for statement in statements:
+            self._patiently(partial(self._run, lambda cursor, one=statement: cursor.execute(one)))
+
+    def _put_into(self, into: Into, advance: Callable[[int], None] | None) -> None:
+        self._patiently(partial(self._run, into.begin))
+        for shard in self.shards(INTO_ROWS):
+            done = self._patiently(partial(self._run, lambda cursor, at=shard: into.fill(cursor, at)), locks.ROW_TRIES)
+            if advance is not None:
+                advance(done)
+        with self._connections.another() as connection:
+            into.build_index(connection)
+        self._patiently(partial(self._end_into, into))
+
+    def _run(self, work: Callable[[Any], T]) -> T:
+        with self._connections.transaction(wait=locks.DDL_WAIT) as cursor:
+            return work(cursor)
+
+    def _end_into(self, into: Into) -> None:
+        with self._session("write") as session:
+            field = into.end(session.cursor, session.roles)
+            self._find_table(session.cursor)
+            self._write_roles(session, Roles(field))
+            session.cursor.execute(self._queries.drop(into.served))
 
     @contextmanager
     def lock(self) -> Iterator[None]:

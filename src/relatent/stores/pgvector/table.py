@@ -17,6 +17,8 @@ from relatent.stores.fields import Field
 from relatent.stores.pgvector.wire import KEY_TYPES, VECTOR_TYPES, psycopg
 
 MARK = "relatent"
+# The comment of a column that is being filled, and that is none of the table's yet.
+UNFINISHED = "relatent: being filled"
 # PostgreSQL cuts longer names.
 MAX_NAME_BYTES = 63
 # What the note calls the column that the view shows the served vectors as.
@@ -139,7 +141,7 @@ class Queries:
     def count(self, of: Field, shard: Shard) -> Any:
         """Count the vectors of a field."""
         place, vector = self._place(of)
-        return _sql("SELECT count({}) FROM {} WHERE {}").format(vector, place, self._within(shard))
+        return _sql("SELECT count({}) FROM {} WHERE {}").format(vector, place, self.within(shard))
 
     def bounds(self, rows: int) -> Any:
         """Select every n-th key but the first, in order."""
@@ -154,7 +156,7 @@ class Queries:
         tables = ("b",) if self._table.holds(of) else ("b", "f")
         version = " || ' ' || ".join(f"concat_ws(' ', {t}.tableoid, {t}.ctid, {t}.xmin)" for t in tables)
         query = _sql("SELECT count(*), sum(hashtextextended({}, 0))::text FROM {} WHERE {}")
-        return query.format(_sql(version), place, self._within(shard))
+        return query.format(_sql(version), place, self.within(shard))
 
     def page(self, asked: Scan, names: list[str], after: Any) -> Any:
         """Select rows behind a key as one row: dimensions, the vectors of the field's dimension, other columns.
@@ -172,7 +174,7 @@ class Queries:
         behind = _sql("true") if after is None else _sql("{} > {}").format(self._key, sql.Literal(after))
         inner = _sql(
             "SELECT {} FROM {} WHERE {} AND {} AND {} IS NOT NULL ORDER BY {} FETCH FIRST {} ROWS WITH TIES"
-        ).format(_sql(", ").join(listed), place, self._within(asked.shard), behind, vector, self._key, asked.rows)
+        ).format(_sql(", ").join(listed), place, self.within(asked.shard), behind, vector, self._key, asked.rows)
         joined = _sql("string_agg({}(vector), '') FILTER (WHERE dims = {})").format(
             _sql(f"{VECTOR_TYPES[of.dtype]}_send"), of.dim
         )
@@ -238,7 +240,7 @@ class Queries:
         ).format(
             self._key,
             place,
-            self._within(shard),
+            self.within(shard),
             vector,
             elsewhere,
             psycopg().sql.Identifier("c", self._table.key.name),
@@ -288,7 +290,8 @@ class Queries:
         joined = _sql("{} {} JOIN {} {} ON {}.key = {}").format(self._base, b, self._table.beside(of.name), n, n, key)
         return joined, sql.Identifier(beside, "vector")
 
-    def _within(self, shard: Shard) -> Any:
+    def within(self, shard: Shard) -> Any:
+        """Return the condition that a row of the table b belongs to a shard."""
         bounds = [
             _sql("{} {} {}").format(self._key, _sql(sign), psycopg().sql.Literal(bound))
             for sign, bound in ((">=", shard.low), ("<", shard.high))
@@ -306,14 +309,15 @@ def find_table(cursor: Any, address: Address) -> Table:
     oid, schema, name, kind = _relation(cursor, address)
     cursor.execute(
         "SELECT a.attname, t.typname, a.atttypmod, a.attnum FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid "
-        "WHERE a.attrelid = %s AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum",
-        (oid,),
+        "WHERE a.attrelid = %s AND a.attnum > 0 AND NOT a.attisdropped "
+        "AND col_description(a.attrelid, a.attnum) IS DISTINCT FROM %s ORDER BY a.attnum",
+        (oid, UNFINISHED),
     )
     columns = tuple(Column(*row) for row in cursor.fetchall())
     key = _key(cursor, address, oid, columns)
     noted: Any = (read_note(cursor, schema, name) or {}).get(COLUMN)
     own = noted is None or noted["name"] in {column.name for column in columns}
-    vector = _vector(address, columns) if own else Column(**noted)
+    vector = _vector(address, columns, noted and noted["name"]) if own else Column(**noted)
     others = tuple(column for column in columns if column != vector)
     unique = _is_unique(cursor, address, psycopg().sql.Identifier(schema, name), oid, key)
     position = vector.number if noted is None else int(noted["number"])
@@ -334,6 +338,12 @@ def check_rows_shown(cursor: Any, table: Table, address: Address) -> None:
             f"{address} has row-level security, which views of PostgreSQL before 15 do not keep: expected version 15 or "
             "later. Upgrade the server, or migrate a copy of the table."
         )
+
+
+def column_note(cursor: Any, table: Table) -> dict[str, Any]:
+    """Read what is noted of the vector column in its comment: the field that it was before it came into the table."""
+    cursor.execute("SELECT col_description(%s, %s)", (table.oid, table.vector.number))
+    return read_mark(cursor.fetchone()[0]) or {}
 
 
 def index_classes(cursor: Any, table: Table) -> list[str]:
@@ -407,11 +417,11 @@ def _is_unique(cursor: Any, address: Address, table: Any, oid: int, key: Column)
     return bool(unique)
 
 
-def _vector(address: Address, columns: tuple[Column, ...]) -> Column:
+def _vector(address: Address, columns: tuple[Column, ...], noted: str | None) -> Column:
     every = {column.name: column for column in columns if column.type in VECTOR_TYPES.values()}
     if not every:
         raise StoreError(f"{address} has no column of type vector, halfvec or bit.")
-    given = address.options.get("vector")
+    given = address.options.get("vector") or noted
     if given is not None and given not in every:
         raise StoreError(f"{given!r} is no vector column of {address}; such are: {', '.join(every)}.")
     usual = [name for name in VECTOR_NAMES if name in every]
@@ -442,9 +452,15 @@ def read_note(cursor: Any, schema: str, table: str) -> dict[str, Any] | None:
     text, absent = cursor.fetchone()
     if absent:
         return None
+    found = read_mark(text)
+    if found is None:
+        raise StoreError(f"{name} is there and was not made by relatent: rename it, since its name is needed.")
+    return found
+
+
+def read_mark(text: str | None) -> dict[str, Any] | None:
+    """Read the note of relatent in a comment; None where it is someone else's."""
     try:
         return dict(json.loads(text or "")[MARK])
-    except (ValueError, KeyError, TypeError) as error:
-        raise StoreError(
-            f"{name} is there and was not made by relatent: rename it, since its name is needed."
-        ) from error
+    except (ValueError, KeyError, TypeError):
+        return None
