@@ -321,7 +321,7 @@ def _some(store: Any, n: int) -> tuple[Any, np.ndarray]:
 
 
 def test_a_reader_that_holds_the_view_is_named_and_stops_no_one_for_long(sql, url, monkeypatch):
-    monkeypatch.setattr(locks, "DDL_WAIT", 50)
+    monkeypatch.setattr(locks, "WAIT", 20)
     monkeypatch.setattr(locks, "MAX_PAUSE", 0.01)
     with open_store(url) as store, psycopg.connect(server().conninfo) as idle:
         store.add(NEW)

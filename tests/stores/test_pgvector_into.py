@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -127,24 +128,28 @@ def test_a_table_in_parts(sql, url):  # noqa: F811
     assert found == [(True,)]
 
 
-def write_both(rows: int, state: dict[str, str]) -> Any:
-    """Write with the old model to the table, and with the new one through the view, once it shows new vectors."""
-    old = traffic.write_old(rows)
+def write_new(rows: int, record: dict[int, str | None]) -> Any:
+    """Write with the new model through the view, each thread to items of its own, and record what they are then."""
 
     def write(connection: psycopg.Connection[Any], chosen: random.Random, seed: int) -> None:
-        if state["model"] == "old" or state["model"] == "both" and chosen.random() < 0.5:
-            old(connection, chosen, seed)
-            return
-        kind, key, fresh = chosen.choice(["insert", "update", "delete", "key"]), chosen.randint(1, rows), chosen.randint(1, 10**9)
-        vector = traffic.drawn(chosen, 6)
+        kind = chosen.choice(["insert", "update", "delete", "key"])
+        key, fresh, vector = 3 * chosen.randint(1, rows // 3) - seed, next(traffic.FRESH), traffic.drawn(chosen, 6)
         if kind == "insert":
-            connection.execute("INSERT INTO app.items__served (id, title, embedding) VALUES (%s, 'v', %s)", (fresh, vector))
+            statement, values = "INSERT INTO app.items__served (id, title, embedding) VALUES (%s, 'v', %s)", (fresh, vector)
+            record[fresh] = vector
         elif kind == "update":
-            connection.execute("UPDATE app.items__served SET embedding = %s, title = 'v' WHERE id = %s", (vector, key))
+            statement, values = "UPDATE app.items__served SET embedding = %s WHERE id = %s", (vector, key)
         elif kind == "key":
-            connection.execute("UPDATE app.items__served SET id = %s WHERE id = %s", (fresh, key))
+            statement, values = "UPDATE app.items__served SET id = %s WHERE id = %s", (fresh, key)
         else:
-            connection.execute("DELETE FROM app.items__served WHERE id = %s", (key,))
+            statement, values = "DELETE FROM app.items__served WHERE id = %s", (key,)
+        found = connection.execute(statement, values).rowcount
+        if kind == "update" and found:
+            record[key] = vector
+        elif kind == "key" and found:
+            record[fresh], record[key] = record.get(key), None
+        elif kind == "delete":
+            record[key] = None
 
     return write
 
@@ -153,46 +158,46 @@ def test_a_journey_under_traffic(sql):  # noqa: F811
     """Every row is right at each stop and at the end, and no transaction of the application fails."""
     rows = 3000
     url = traffic.make_items(rows)
-    state = {"model": "old"}
-
-    def stop(model: str) -> None:
-        state["model"] = model
-
     with open_store(url) as store:
-        with traffic.Application(rows, write_both(rows, state)).running():
+        with traffic.Application(rows, traffic.write_old(rows)).running() as application:
             store.add(NEW)
             assert store.follow(NEW, STEPS, traffic.BACK) is None
             traffic.fill(store)
             store.build_index(NEW)
-        check(sql)
-        store.switch()
-        with traffic.Application(rows, write_both(rows, {"model": "both"})).running():
-            wait(sql, store, 150)
-        since = store.written_since()
-        assert len(since["old"]) > 0
-        assert len(since["new"]) > 0
-        _check_both(sql, since["new"].to_pylist())
-        store.switch_back()
-        with traffic.Application(rows, write_both(rows, {"model": "old"})).running():
-            wait(sql, store, 20)
+            store.switch()
+            application.wait(100)
+        assert len(store.written_since()["old"]) > 0
+        _check_both(sql, [])
+        record = dict(sql("SELECT id, embedding::text FROM app.items__served"))
+        with traffic.Application(rows, write_new(rows, record)).running() as application:
+            application.wait(200)
+        _check_served(sql, record)
         _check_both(sql, store.written_since()["new"].to_pylist())
-        store.switch()
-        with traffic.Application(rows, write_both(rows, {"model": "new"})).running() as application:
-            into_table = into.Into(store._table, NEW)
-            store._run(into_table.begin)
-            for shard in store.shards(300):
-                store._patiently(lambda at=shard: store._run(lambda cursor: into_table.fill(cursor, at)), 60)
-            with store._connections.another() as connection:
-                into_table.build_index(connection)
-            application.stop()
-        served = sql("SELECT id, embedding::text FROM app.items__served ORDER BY id")
-        store.replace_old()
-    assert sql("SELECT id, embedding::text FROM app.items WHERE embedding IS NOT NULL ORDER BY id") == served
+        with traffic.Application(rows, traffic.write_old(rows)).running() as application:
+            store.switch_back()
+            application.wait(100)
+            store.switch()
+        _check_both(sql, store.written_since()["new"].to_pylist())
+        record = dict(sql("SELECT id, embedding::text FROM app.items__served"))
+        with traffic.Application(rows, write_new(rows, record)).running() as application:
+            store.replace_old()
+            application.wait(100)
+        _check_served(sql, record)
+        assert store.served.provenance == NEW.provenance
+    view, table = (
+        sql(f"SELECT id, embedding::text FROM app.{place} WHERE embedding IS NOT NULL ORDER BY id")
+        for place in ("items__served", "items")
+    )
+    assert view == table
 
 
-def wait(sql: Any, store: Any, n: int) -> None:  # noqa: F811
-    while sum(map(len, store.written_since().values())) < n:
-        sql("SELECT pg_sleep(0.05)")
+def _check_served(sql: Any, record: dict[int, str | None]) -> None:  # noqa: F811
+    """The view shows what was written last to each item."""
+    served = dict(sql("SELECT id, embedding::text FROM app.items__served WHERE embedding IS NOT NULL"))
+    wanted = {key: vector for key, vector in record.items() if vector is not None}
+    assert served.keys() == wanted.keys()
+    found, expected = (np.stack([numbers(rows[key]) for key in wanted]) for rows in (served, wanted))
+    np.testing.assert_allclose(found, expected, atol=1e-6)
 
 
 def _check_both(sql: Any, new: list[int]) -> None:  # noqa: F811
@@ -204,5 +209,47 @@ def _check_both(sql: Any, new: list[int]) -> None:  # noqa: F811
     by_new = set(new)
     for wanted, steps, given, found in ((False, STEPS, 1, 2), (True, traffic.BACK, 2, 1)):
         some = [row for row in rows if (row[0] in by_new) == wanted]
+        if not some:
+            continue
         expected = run(steps, np.stack([numbers(row[given]) for row in some]))
         np.testing.assert_allclose(np.stack([numbers(row[found]) for row in some]), expected, atol=1e-4)
+
+
+def test_a_rehearsal_on_the_first_rows_leaves_nothing(sql, url):  # noqa: F811
+    sql("CREATE INDEX ON app.items USING hnsw (embedding vector_l2_ops) WITH (m = 8)")
+    sql("ALTER TABLE app.items ADD n serial, ADD size int GENERATED ALWAYS AS (length(title)) STORED")
+    sql("UPDATE app.items SET embedding = NULL WHERE id = 2")
+    before = _objects(sql)
+    with open_store(url) as store:
+        with store.rehearsal(20) as there:
+            with open_store(there) as small:
+                assert small.count(small.served) == 20
+                assert small.served.metric == "l2"
+                migrate(small)
+                small.build_index(NEW)
+                small.switch()
+                small.switch_back()
+                small.switch()
+            assert len(_objects(sql)) > len(before)
+        assert _objects(sql) == before
+        migrate(store)
+        store.build_index(NEW)
+        store.switch()
+        store.drop_old()
+        before = _objects(sql)
+        with pytest.raises(RuntimeError), store.rehearsal(20) as there, open_store(there) as small:  # noqa: PT012
+            assert (small.served.name, small.served.dim, small.served.provenance) == ("embedding", 6, NEW.provenance)
+            assert small.count(small.served) == 20
+            migrate(small, NEXT, ONWARD, RETURN)
+            raise RuntimeError
+        assert _objects(sql) == before
+        with pytest.raises(StoreError, match="taken"):
+            store.add(replace(NEW, name="rehearsal"))
+
+
+def _objects(sql: Any) -> list[Any]:  # noqa: F811
+    return sql(
+        "SELECT relname FROM pg_class WHERE relnamespace = 'app'::regnamespace "
+        "UNION ALL SELECT proname FROM pg_proc WHERE pronamespace = 'app'::regnamespace "
+        "UNION ALL SELECT tgname FROM pg_trigger WHERE tgrelid = 'app.items'::regclass ORDER BY 1"
+    )

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -17,6 +19,7 @@ from relatent.stores import Field, Store
 
 DIM, NEW_DIM = 4, 6
 NEW = Field("new", NEW_DIM, "float32", "cosine", {"model": "b"})
+FRESH = itertools.count(1_000_000)
 RNG = np.random.default_rng(0)
 MATRIX = RNG.normal(size=(DIM, NEW_DIM)).astype(np.float32)
 OFFSET = RNG.normal(size=NEW_DIM).astype(np.float32)
@@ -96,8 +99,11 @@ class Application:
             raise self.errors[0]
         assert self.written > 0
 
-    def stop(self) -> None:
-        self._done.set()
+    def wait(self, n: int) -> None:
+        """Return once so many more writes are done."""
+        until = self.written + n
+        while self.written < until and not self.errors:
+            time.sleep(0.01)
 
     def _run(self, seed: int) -> None:
         chosen = random.Random(seed)
@@ -119,7 +125,7 @@ def write_old(rows: int) -> Callable[[psycopg.Connection[Any], random.Random, in
 
     def write(connection: psycopg.Connection[Any], chosen: random.Random, seed: int) -> None:
         kind = chosen.choice(["insert", "update", "update", "null", "delete", "key", "many", "title"])
-        key, fresh = chosen.randint(1, rows), chosen.randint(1, 10**9)
+        key, fresh = chosen.randint(1, rows), next(FRESH)
         if kind == "insert":
             connection.execute(
                 "INSERT INTO app.items VALUES (%s, 'new', %s) ON CONFLICT (id) DO NOTHING", (fresh, drawn(chosen))

@@ -23,7 +23,7 @@ from relatent.stores.pgvector.follow import (
     sql,
 )
 from relatent.stores.pgvector.locks import Concurrently
-from relatent.stores.pgvector.table import MARK, UNFINISHED, Queries, Table, name_beside, read_mark
+from relatent.stores.pgvector.table import MARK, UNFINISHED, Queries, Table, indexes_beside, name_beside, read_mark
 
 # What the note in a column's comment calls that the column is to be NOT NULL, and what its owner had noted.
 REQUIRED, COMMENT = "required", "comment"
@@ -106,7 +106,7 @@ class Into:
         """Build indexes like those beside the table; for a table in parts, in each part first."""
         with connection.cursor() as cursor:
             leaves, partitioned = _leaves(cursor, self.table)
-            indexes = _indexes(cursor, self.table.beside(self.served.name))
+            indexes = indexes_beside(cursor, self.table, self.served)
             building = Concurrently(cursor)
             for number, definition in enumerate(indexes):
                 for at, leaf in enumerate(leaves):
@@ -119,19 +119,15 @@ class Into:
     def _index(self, number: int, end: str = "into") -> str:
         return name_beside(self.table.name, f"{self.table.vector.name}__{end}" + (f"_{number}" if number else ""))
 
-    def _indexed(self, place: Any, name: str, definition: tuple[str, str, list[str] | None]) -> Any:
-        method, operators, options = definition
-        made = sql("CREATE INDEX IF NOT EXISTS {} ON {} USING {} ({} {}){}")
-        given = sql(f" WITH ({', '.join(options)})" if options else "")
-        name = wire.psycopg().sql.Identifier(name)
-        return made.format(name, place, sql(method), self.column, sql(operators), given)
+    def _indexed(self, place: Any, name: str, definition: str) -> Any:
+        made = sql("CREATE INDEX IF NOT EXISTS {} ON {} USING {}")
+        return made.format(wire.psycopg().sql.Identifier(name), place, sql(definition).format(self.column))
 
     def end(self, cursor: Any, roles: Roles) -> Field:
         """Have the column take the place of the old one; return the field that it is. The view is not changed yet."""
         base, psql = self.table.base, wire.psycopg().sql
         name = psql.Identifier(self.table.vector.name)
         note = _column_note(cursor, self.table, replace(self.served, name=self.table.vector.name))
-        cursor.execute(sql("LOCK TABLE {} IN ACCESS EXCLUSIVE MODE").format(base))
         if roles.old is not None:
             Follow(self.table, roles.old, self.served).remove(cursor)
             keep_no_items(cursor, self.table, roles.old)
@@ -140,7 +136,7 @@ class Into:
         drop_triggers(cursor, self.table, self.table.place(self.served), self._trigger)
         cursor.execute(sql("DROP FUNCTION {}()").format(self.table.beside(self._trigger)))
         cursor.execute(sql("ALTER TABLE {} RENAME {} TO {}").format(base, self.column, name))
-        for number, _ in enumerate(_indexes(cursor, self.table.beside(self.served.name))):
+        for number, _ in enumerate(indexes_beside(cursor, self.table, self.served)):
             old, new = (
                 psql.Identifier(self.table.schema, self._index(number)),
                 psql.Identifier(self._index(number, "hnsw")),
@@ -212,15 +208,3 @@ def _leaves(cursor: Any, table: Table) -> tuple[list[Any], bool]:
         (table.oid,),
     )
     return [wire.psycopg().sql.Identifier(*row) for row in cursor.fetchall()], True
-
-
-def _indexes(cursor: Any, place: Any) -> list[tuple[str, str, list[str] | None]]:
-    """Return the method, operators and options of the indexes of the vectors of a table beside."""
-    cursor.execute(
-        "SELECT m.amname, o.opcname, c.reloptions FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid "
-        "JOIN pg_am m ON m.oid = c.relam JOIN pg_opclass o ON o.oid = i.indclass[0] "
-        "JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = i.indkey[0] "
-        "WHERE i.indrelid = to_regclass(%s) AND a.attname = 'vector' AND i.indisvalid ORDER BY c.oid",
-        (place.as_string(),),
-    )
-    return list(cursor.fetchall())

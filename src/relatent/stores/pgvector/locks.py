@@ -11,31 +11,28 @@ from relatent._errors import StoreError
 from relatent.stores.pgvector.wire import Blocked
 
 T = TypeVar("T")
-# Milliseconds to wait for a lock that stops others, such as one to replace a view: who comes later waits as long.
-DDL_WAIT = 1_000
-# Milliseconds to wait for a row: less than what the server waits before it breaks a deadlock, so that it never has to.
-ROW_WAIT = 200
-TRIES = 10
-ROW_TRIES = 60
+# Milliseconds to wait for a lock: who comes later waits as long.
+WAIT = 200
+TRIES = 30
 MAX_PAUSE = 2.0
 
 
-def patiently(work: Callable[[], T], holders: Callable[[], list[str]], tries: int = TRIES) -> T:
+def patiently(work: Callable[[], T], holders: Callable[[], list[str]]) -> T:
     """Do something that needs locks; where others have them, try again, a little later each time."""
-    for attempt in range(tries):
+    for attempt in range(TRIES):
         try:
             return work()
         except Blocked as error:
-            if attempt == tries - 1:
-                raise _given_up(error, holders(), tries) from None
-            time.sleep(min(MAX_PAUSE, 0.05 * 1.6**attempt) * random.uniform(0.5, 1))  # noqa: S311 (it is no secret)
+            if attempt == TRIES - 1:
+                raise _given_up(error, holders()) from None
+            time.sleep(min(MAX_PAUSE, 0.05 * 1.5**attempt) * random.uniform(0.5, 1))  # noqa: S311 (it is no secret)
     raise AssertionError
 
 
-def _given_up(error: Blocked, holders: list[str], tries: int) -> StoreError:
+def _given_up(error: Blocked, holders: list[str]) -> StoreError:
     listed = "; ".join(holders) or "none is left now"
     return StoreError(
-        f"{error} It was tried {tries} times, and nothing is changed. Sessions that hold locks: {listed}. Wait until they "
+        f"{error} It was tried {TRIES} times, and nothing is changed. Sessions that hold locks: {listed}. Wait until they "
         "end their transactions, or end one with SELECT pg_terminate_backend(pid), and run it again."
     )
 

@@ -19,6 +19,7 @@ from relatent.stores.fields import NUMERIC_METRICS, Field, Roles, busy
 from relatent.stores.pgvector import locks, wire
 from relatent.stores.pgvector.follow import Follow, keep_items, keep_no_items, share
 from relatent.stores.pgvector.into import Into, restore_required
+from relatent.stores.pgvector.rehearse import REHEARSAL, rehearsed
 from relatent.stores.pgvector.table import (
     OPERATOR_CLASSES,
     Queries,
@@ -98,7 +99,7 @@ class PgvectorStore(Store):
     def _session(self, purpose: Purpose = "read") -> Iterator[Transaction]:
         """Begin a transaction. That of a scan has its own connection: what is written meanwhile is not part of it."""
         writes = purpose == "write"
-        settings, wait = ("", locks.DDL_WAIT) if writes else (SNAPSHOT, 0)
+        settings, wait = ("", locks.WAIT) if writes else (SNAPSHOT, 0)
         with self._connections.transaction(settings, another=purpose == "scan", wait=wait) as cursor:
             if self._moment and not writes:
                 cursor.execute(f"SET TRANSACTION SNAPSHOT '{self._moment}'")
@@ -154,7 +155,7 @@ class PgvectorStore(Store):
     # The new field ---------------------------------------------------------------------------------------------------
 
     def _taken(self, session: Transaction) -> list[str]:
-        return [self._table.vector.name, "served"]
+        return [self._table.vector.name, "served", REHEARSAL]
 
     def _add(self, session: Transaction, new: Field) -> None:
         """Make the table of new vectors, and the view that shows the served ones."""
@@ -175,7 +176,6 @@ class PgvectorStore(Store):
             keys, vectors = keys.filter(pa.array(possible)), vectors[possible]
         rows, place = wire.copy_rows(table.key.type, new.dtype, keys, vectors), table.beside(new.name)
         cursor.execute("SET LOCAL synchronous_commit = off")
-        cursor.execute(f"SET LOCAL lock_timeout = {locks.ROW_WAIT}")
         try:
             with cursor.connection.transaction():
                 wire.copy_in(cursor, place, rows)
@@ -281,9 +281,15 @@ class PgvectorStore(Store):
         kind = pa.int64() if self._table.key.arrow == pa.int64() else pa.large_string()
         return pa.array([self._plain(key) for (key,) in found], kind)
 
-    def _patiently(self, work: Callable[[], T], tries: int = locks.TRIES) -> T:
+    @contextmanager
+    def rehearsal(self, rows: int) -> Iterator[str]:
+        """Make a table of the first rows, `items__rehearsal`; it is dropped at the end with all beside it."""
+        with rehearsed(self._connections, self._table, self.served, self.address, rows) as url:
+            yield url
+
+    def _patiently(self, work: Callable[[], T]) -> T:
         """Do something that needs locks, and try again where others have them."""
-        return locks.patiently(work, self._holders, tries)
+        return locks.patiently(work, self._holders)
 
     def _holders(self) -> list[str]:
         with self._session() as session:
@@ -296,7 +302,7 @@ class PgvectorStore(Store):
 
     def write(self, into: Field, keys: pa.Array, vectors: np.ndarray) -> None:
         """Set vectors, as every store does; who writes to the same items is let go first."""
-        self._patiently(partial(super().write, into, keys, vectors), locks.ROW_TRIES)
+        self._patiently(partial(super().write, into, keys, vectors))
 
     def remove_orphans(self, of: Field) -> int:
         """Remove the vectors of items that are gone, or that have no vector any more."""
@@ -339,8 +345,14 @@ class PgvectorStore(Store):
         if roles.second is not None and follow is not None and follow.is_on(session.cursor):
             follow.note_switch(session.cursor, roles.old is not None)
 
+    def _lock_tables(self, session: Transaction) -> None:
+        """Lock the view and with it the tables that it shows, in the order in which who reads it does."""
+        for relation in (self._table.beside("served"), self._table.base):
+            session.cursor.execute(self._queries.lock(relation))
+
     def _drop_new(self, session: Transaction, new: Field) -> None:
         """Drop the table of new vectors. The view stays, for those who read it, and shows the table."""
+        self._lock_tables(session)
         self._write_roles(session, replace(session.roles, new=None))
         Follow(self._table, session.roles.first, new).remove(session.cursor)
         Into(self._table, new).remove(session.cursor)
@@ -352,6 +364,7 @@ class PgvectorStore(Store):
         PostgreSQL refuses where something else needs the column, and then nothing is dropped.
         """
         cursor, served, writable = session.cursor, session.roles.served, is_writable(session.cursor, self._table)
+        self._lock_tables(session)
         Follow(self._table, old, served).remove(cursor)
         keep_no_items(cursor, self._table, old)
         Into(self._table, served).remove(cursor)
@@ -379,7 +392,7 @@ class PgvectorStore(Store):
     def _put_into(self, into: Into, advance: Callable[[int], None] | None) -> None:
         self._patiently(partial(self._run, into.begin))
         for shard in self.shards(INTO_ROWS):
-            done = self._patiently(partial(self._run, lambda cursor, at=shard: into.fill(cursor, at)), locks.ROW_TRIES)
+            done = self._patiently(partial(self._run, lambda cursor, at=shard: into.fill(cursor, at)))
             if advance is not None:
                 advance(done)
         with self._connections.another() as connection:
@@ -387,11 +400,12 @@ class PgvectorStore(Store):
         self._patiently(partial(self._end_into, into))
 
     def _run(self, work: Callable[[Any], T]) -> T:
-        with self._connections.transaction(wait=locks.DDL_WAIT) as cursor:
+        with self._connections.transaction(wait=locks.WAIT) as cursor:
             return work(cursor)
 
     def _end_into(self, into: Into) -> None:
         with self._session("write") as session:
+            self._lock_tables(session)
             field = into.end(session.cursor, session.roles)
             self._find_table(session.cursor)
             self._write_roles(session, Roles(field))

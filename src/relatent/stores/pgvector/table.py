@@ -256,6 +256,22 @@ class Queries:
         query = _sql("SELECT count(*) FROM {} b WHERE NOT EXISTS (SELECT FROM {} n WHERE n.key = {})")
         return query.format(self._base, self._table.beside(of.name), self._key)
 
+    def first_rows(self, of: Field, names: list[str], place: Any, rows: int) -> Any:
+        """Copy the first rows that have a vector of a field, with other columns, to a table like this one."""
+        sql, (source, vector) = psycopg().sql, self._place(of)
+        names = [name for name in names if name != self._table.vector.name]
+        listed = [sql.Identifier(name) for name in [*names, self._table.vector.name]]
+        values = [*(sql.Identifier("b", name) for name in names), vector]
+        return _sql(
+            "INSERT INTO {} ({}) OVERRIDING SYSTEM VALUE SELECT {} FROM {} WHERE {} IS NOT NULL ORDER BY {} LIMIT {}"
+        ).format(
+            place, _sql(", ").join(listed), _sql(", ").join(values), source, vector, self._key, sql.Literal(rows)
+        )
+
+    def lock(self, relation: Any) -> Any:
+        """Lock a table, or a view and the tables that it shows, for changes of their columns and triggers."""
+        return _sql("LOCK TABLE {} IN ACCESS EXCLUSIVE MODE").format(relation)
+
     def drop(self, field: Field) -> Any:
         """Drop the table's own vector column, or the table beside it that holds a field."""
         if self._table.holds(field):
@@ -352,6 +368,19 @@ def index_classes(cursor: Any, table: Table) -> list[str]:
         "SELECT o.opcname FROM pg_index i JOIN pg_opclass o ON o.oid = i.indclass[0] "
         "WHERE i.indrelid = %s AND i.indkey[0] = %s",
         (table.oid, table.vector.number),
+    )
+    return [row[0] for row in cursor.fetchall()]
+
+
+def indexes_beside(cursor: Any, table: Table, of: Field) -> list[str]:
+    """Return the indexes of a field beside the table, as they are created, with a place for another column's name."""
+    cursor.execute(
+        "SELECT m.amname || ' ({} ' || o.opcname || ')' || coalesce(' WITH (' || array_to_string(c.reloptions, ', ') "
+        "|| ')', '') FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid JOIN pg_am m ON m.oid = c.relam "
+        "JOIN pg_opclass o ON o.oid = i.indclass[0] "
+        "JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = i.indkey[0] "
+        "WHERE i.indrelid = to_regclass(%s) AND a.attname = 'vector' AND i.indisvalid ORDER BY c.oid",
+        (table.beside(of.name).as_string(),),
     )
     return [row[0] for row in cursor.fetchall()]
 

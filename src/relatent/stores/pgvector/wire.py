@@ -49,7 +49,7 @@ class Connections:
     def transaction(self, settings: str = "", *, another: bool = False, wait: int = 0) -> Iterator[Any]:
         """Yield a cursor in a transaction of the main connection, or of another one, for what stays open.
 
-        It waits for a lock for so many milliseconds at most, unless that is 0.
+        It waits for a lock for that many milliseconds at most, unless that is 0.
         """
         with (
             self._reporting(),
@@ -60,7 +60,7 @@ class Connections:
             if settings:  # such as the isolation
                 cursor.execute(f"SET TRANSACTION {settings}")
             if wait:
-                cursor.execute(f"SET LOCAL lock_timeout = {wait}")
+                wait_for_locks(cursor, wait)
             yield cursor
 
     def _lasting(self) -> Any:
@@ -106,6 +106,17 @@ class Connections:
             if isinstance(error, (errors.errors.LockNotAvailable, errors.errors.DeadlockDetected)):
                 raise Blocked(f"{self._address}: {said}.") from None
             raise StoreError(f"{self._address}: {said.rstrip('.')}. {_remedy(error)}") from None
+
+
+def wait_for_locks(cursor: Any, milliseconds: int) -> None:
+    """Wait no longer for a lock in this transaction: less than what the server waits before it looks for deadlocks.
+
+    Then it is this transaction that steps back, and never one of an application.
+    """
+    shortest = "extract(epoch FROM current_setting('deadlock_timeout')::interval) * 1000 / 4"
+    cursor.execute(
+        f"SELECT set_config('lock_timeout', greatest(1, least(%s::int, {shortest}))::int::text, true)", (milliseconds,)
+    )
 
 
 def _remedy(error: Exception) -> str:
