@@ -11,8 +11,8 @@ What belongs to a field ``new`` of ``items`` that follows the vectors of ``items
 ``items__new__item``    triggers on ``items``: what is deleted there has no vector
 ======================  =============================================================================
 
-Each works on what the table holds when it runs, not on what it is told of, so that their order does not matter. They run
-with the rights of who made them: an application needs none on what stands beside its table.
+Each works on what the table holds when it runs, not on what it is told of, so that their order does not matter. They
+run with the rights of who made them: an application needs none on what stands beside its table.
 """
 
 from __future__ import annotations
@@ -301,7 +301,7 @@ def _trigger_names(table: Table, name: str) -> list[Any]:
 def make_function(
     cursor: Any, table: Table, name: str, body: str, takes: Any = None, returns: Any = None, kind: str = ""
 ) -> None:
-    """Make a function, or change what it does. It runs with the rights of its owner, and names mean what they do now."""
+    """Make a function, or change what it does. It has the rights of its owner, and names mean what they do now."""
     psql, (schema, _) = wire.psycopg().sql, extension(cursor)
     cursor.execute(
         sql(

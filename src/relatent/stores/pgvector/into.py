@@ -73,7 +73,7 @@ class Into:
             drop_triggers(cursor, self.table, place, self._trigger)
             make_triggers(cursor, self.table, place, self._trigger, ("INSERT", "DELETE"), place.vector)
 
-    def fill(self, cursor: Any, shard: Shard) -> int:
+    def fill(self, shard: Shard, cursor: Any) -> int:
         """Set the vectors of a shard that are not set; return how many.
 
         The rows are locked first, so that the vectors that are read then are those of now.
@@ -160,14 +160,14 @@ class Into:
 
 def _column_note(cursor: Any, table: Table, field: Field) -> dict[str, Any]:
     """Return the note for the comment of the column: the field, what its owner had noted, and if it was NOT NULL."""
-    found = (None, False)
+    comment, required = "", False
     if table.has_vector:
         cursor.execute(
-            "SELECT col_description(attrelid, attnum), attnotnull FROM pg_attribute WHERE attrelid = %s AND attnum = %s",
+            "SELECT col_description(attrelid, attnum), attnotnull FROM pg_attribute "
+            "WHERE attrelid = %s AND attnum = %s",
             (table.oid, table.vector.number),
         )
-        found = cursor.fetchone()
-    comment, required = found
+        comment, required = cursor.fetchone()
     if read_mark(comment) is not None:
         comment = json.loads(comment).get(COMMENT)
     return {MARK: plain_field(field), REQUIRED: required, COMMENT: comment}

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from relatent._errors import StoreError
-from relatent.stores.pgvector.wire import Blocked
+from relatent.stores.pgvector.wire import BlockedError
 
 T = TypeVar("T")
 # Milliseconds to wait for a lock: who comes later waits as long.
@@ -22,18 +22,18 @@ def patiently(work: Callable[[], T], holders: Callable[[], list[str]]) -> T:
     for attempt in range(TRIES):
         try:
             return work()
-        except Blocked as error:
+        except BlockedError as error:
             if attempt == TRIES - 1:
                 raise _given_up(error, holders()) from None
-            time.sleep(min(MAX_PAUSE, 0.05 * 1.5**attempt) * random.uniform(0.5, 1))  # noqa: S311 (it is no secret)
+            time.sleep(min(MAX_PAUSE, 0.05 * 1.5**attempt) * random.uniform(0.5, 1))
     raise AssertionError
 
 
-def _given_up(error: Blocked, holders: list[str]) -> StoreError:
+def _given_up(error: BlockedError, holders: list[str]) -> StoreError:
     listed = "; ".join(holders) or "none is left now"
     return StoreError(
-        f"{error} It was tried {TRIES} times, and nothing is changed. Sessions that hold locks: {listed}. Wait until they "
-        "end their transactions, or end one with SELECT pg_terminate_backend(pid), and run it again."
+        f"{error} It was tried {TRIES} times, and nothing is changed. Sessions that hold locks: {listed}. Wait until "
+        "they end their transactions, or end one with SELECT pg_terminate_backend(pid), and run it again."
     )
 
 

@@ -1,4 +1,4 @@
-"""A small table beside a table, for a rehearsal: its first rows, with the served vectors and an index of the same kind."""
+"""A small table beside a table, for a rehearsal: its first rows, the served vectors, and an index of the same kind."""
 
 from __future__ import annotations
 
@@ -71,7 +71,8 @@ def make(cursor: Any, table: Table, served: Field, rows: int) -> None:
 def _given(cursor: Any, table: Table) -> list[str]:
     """Return the columns that can be copied: what is generated comes by itself."""
     cursor.execute(
-        "SELECT attname FROM pg_attribute WHERE attrelid = %s AND attnum > 0 AND NOT attisdropped AND attgenerated = ''",
+        "SELECT attname FROM pg_attribute "
+        "WHERE attrelid = %s AND attnum > 0 AND NOT attisdropped AND attgenerated = ''",
         (table.oid,),
     )
     names = {row[0] for row in cursor.fetchall()}
@@ -86,7 +87,9 @@ def drop(cursor: Any, table: Table, address: Address) -> None:
     if absent:
         return
     if read_mark(comment) is None:
-        raise StoreError(f"{place.as_string()} is there and was not made by relatent: rename it, since its name is needed.")
+        raise StoreError(
+            f"{place.as_string()} is there and was not made by relatent: rename it, since its name is needed."
+        )
     found = find_table(cursor, address)
     note = read_note(cursor, found.schema, found.name)
     if note is not None:

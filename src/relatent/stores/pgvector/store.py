@@ -310,11 +310,14 @@ class PgvectorStore(Store):
 
     def build_index(self, of: Field) -> None:
         """Build an index, as every store does; while triggers write to the field, without stopping them."""
-        if not self.follows():
-            self._patiently(partial(super().build_index, of))
-            return
-        with self._session() as session:
+        self._patiently(partial(self._build_or_follow, of))
+
+    def _build_or_follow(self, of: Field) -> None:
+        with self._session("write") as session:
             roles, field = session.roles, self._find(session.roles, of)
+            if not self._follows(session):
+                self._build_index(session, field)
+                return
         with self._connections.another() as connection:
             cursor = locks.Concurrently(connection.cursor(binary=True))
             cursor.drop_broken(self._table.beside(field.name))
@@ -387,12 +390,12 @@ class PgvectorStore(Store):
         with self._connections.transaction() as cursor:
             statements = restore_required(cursor, self._table)
         for statement in statements:
-            self._patiently(partial(self._run, lambda cursor, one=statement: cursor.execute(one)))
+            self._patiently(partial(self._run, partial(_execute, statement)))
 
     def _put_into(self, into: Into, advance: Callable[[int], None] | None) -> None:
         self._patiently(partial(self._run, into.begin))
         for shard in self.shards(INTO_ROWS):
-            done = self._patiently(partial(self._run, lambda cursor, at=shard: into.fill(cursor, at)))
+            done = self._patiently(partial(self._run, partial(into.fill, shard)))
             if advance is not None:
                 advance(done)
         with self._connections.another() as connection:
@@ -423,6 +426,10 @@ class PgvectorStore(Store):
             finally:  # a lost connection has lost the lock, too
                 with suppress(wire.psycopg().Error):
                     connection.execute(f"SELECT pg_advisory_unlock({LOCK_KEYS})", lock)
+
+
+def _execute(statement: Any, cursor: Any) -> None:
+    cursor.execute(statement)
 
 
 def _locked(connection: Any, lock: tuple[int, int]) -> bool:

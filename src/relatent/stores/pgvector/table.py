@@ -264,9 +264,7 @@ class Queries:
         values = [*(sql.Identifier("b", name) for name in names), vector]
         return _sql(
             "INSERT INTO {} ({}) OVERRIDING SYSTEM VALUE SELECT {} FROM {} WHERE {} IS NOT NULL ORDER BY {} LIMIT {}"
-        ).format(
-            place, _sql(", ").join(listed), _sql(", ").join(values), source, vector, self._key, sql.Literal(rows)
-        )
+        ).format(place, _sql(", ").join(listed), _sql(", ").join(values), source, vector, self._key, sql.Literal(rows))
 
     def lock(self, relation: Any) -> Any:
         """Lock a table, or a view and the tables that it shows, for changes of their columns and triggers."""
@@ -351,8 +349,8 @@ def check_rows_shown(cursor: Any, table: Table, address: Address) -> None:
         )
     if guarded and cursor.connection.info.server_version < INVOKER_VERSION:
         raise StoreError(
-            f"{address} has row-level security, which views of PostgreSQL before 15 do not keep: expected version 15 or "
-            "later. Upgrade the server, or migrate a copy of the table."
+            f"{address} has row-level security, which views of PostgreSQL before 15 do not keep: expected version 15 "
+            "or later. Upgrade the server, or migrate a copy of the table."
         )
 
 
@@ -459,7 +457,7 @@ def _vector(address: Address, columns: tuple[Column, ...], noted: str | None) ->
     return every[given or next(iter([*usual, *every]))]
 
 
-# What stands beside a table, and the note in the comment of its view ----------------------------------------------------------------
+# What stands beside a table, and the note in the comment of its view -------------------------------------------------
 
 
 def name_beside(table: str, what: str) -> str:

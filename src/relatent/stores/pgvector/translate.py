@@ -1,7 +1,7 @@
 """A map's steps as a function of the database: from a vector to a vector, with nothing but pgvector.
 
-Matrices stand in a table, one row of the transposed matrix as one vector, so that a coordinate of the product is one inner
-product. A vector that fits on a page is read where it lies, without a copy; longer ones are cut into parts.
+Matrices stand in a table, one row of the transposed matrix as one vector, so that a coordinate of the product is one
+inner product. A vector that fits on a page is read where it lies, without a copy; longer ones are cut into parts.
 """
 
 from __future__ import annotations

@@ -77,6 +77,7 @@ class Written:
 
     @property
     def quoted(self) -> Any:
+        """Its name, quoted."""
         return psycopg().sql.Identifier(self.name)
 
 

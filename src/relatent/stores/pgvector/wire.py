@@ -29,7 +29,7 @@ IS_UUID = r"^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$"
 IS_TEXT = r"^[^\x00]*$"
 
 
-class Blocked(StoreError):
+class BlockedError(StoreError):
     """Another session has had a lock for too long: what was begun is undone, and can be tried again."""
 
 
@@ -104,7 +104,7 @@ class Connections:
             if self._address.password:
                 said = said.replace(self._address.password, "…")
             if isinstance(error, (errors.errors.LockNotAvailable, errors.errors.DeadlockDetected)):
-                raise Blocked(f"{self._address}: {said}.") from None
+                raise BlockedError(f"{self._address}: {said}.") from None
             raise StoreError(f"{self._address}: {said.rstrip('.')}. {_remedy(error)}") from None
 
 
@@ -165,7 +165,9 @@ def read_pages(
             return
         after = page.columns[key][-1]
         if after is None:  # the next page would be the first again
-            raise StoreError(f"The column {key!r} has rows without a key: expected a column that is unique and not null.")
+            raise StoreError(
+                f"The column {key!r} has rows without a key: expected a column that is unique and not null."
+            )
 
 
 def decode(dtype: str, dim: int, values: bytes) -> np.ndarray:
@@ -201,8 +203,7 @@ def copy_over(cursor: Any, place: Any, rows: Rows, *, replace: bool = True) -> N
     cursor.execute(
         sql.SQL(
             "INSERT INTO {} SELECT DISTINCT ON (key) key, vector FROM relatent_rows ORDER BY key, row DESC "
-            "ON CONFLICT (key) DO "
-            + ("UPDATE SET vector = excluded.vector" if replace else "NOTHING")
+            "ON CONFLICT (key) DO " + ("UPDATE SET vector = excluded.vector" if replace else "NOTHING")
         ).format(place)
     )
 

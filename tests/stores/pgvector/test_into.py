@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import random
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import psycopg
 import pytest
-from tests.stores import traffic
-from tests.stores.test_pgvector_follow import sql, url  # noqa: F401 (fixtures)
-from tests.stores.test_pgvector_view import GIVEN, NEXT, ONWARD, RETURN, migrate
-from tests.stores.traffic import NEW, STEPS, check, numbers, run
+from tests.stores.pgvector import traffic
+from tests.stores.pgvector.test_view import GIVEN, NEXT, ONWARD, RETURN, migrate
+from tests.stores.pgvector.traffic import NEW, STEPS, numbers, run
 
 from relatent.stores import StoreError, open_store
-from relatent.stores.pgvector import into, store as store_module
+from relatent.stores.pgvector import into
+from relatent.stores.pgvector import store as store_module
 
 
-def test_the_served_vectors_come_into_the_table_under_the_old_name(sql, url):  # noqa: F811
+def test_the_served_vectors_come_into_the_table_under_the_old_name(sql, url):
     sql("ALTER TABLE app.items ALTER embedding SET NOT NULL")
     sql("COMMENT ON COLUMN app.items.embedding IS 'of the shop'")
     told: list[int] = []
@@ -60,7 +61,7 @@ def test_the_served_vectors_come_into_the_table_under_the_old_name(sql, url):  #
 
 
 @pytest.mark.parametrize("step", ["begin", "fill", "build_index", "end", "restore_required"])
-def test_killed_at_any_step_it_is_completed_by_another_call(sql, url, monkeypatch, step):  # noqa: F811
+def test_killed_at_any_step_it_is_completed_by_another_call(sql, url, monkeypatch, step):
     monkeypatch.setattr(store_module, "INTO_ROWS", 20)
     sql("ALTER TABLE app.items ALTER embedding SET NOT NULL")
     with open_store(url) as store:
@@ -79,10 +80,8 @@ def test_killed_at_any_step_it_is_completed_by_another_call(sql, url, monkeypatc
             raise KeyboardInterrupt
 
         broken.setattr(place, step, killed)
-        try:
+        with suppress(KeyboardInterrupt):
             store.replace_old()
-        except KeyboardInterrupt:
-            pass
         assert sql("SELECT id, embedding::text FROM app.items__served ORDER BY id") == expected
     with open_store(url) as store:
         store.replace_old()
@@ -91,8 +90,10 @@ def test_killed_at_any_step_it_is_completed_by_another_call(sql, url, monkeypatc
     assert sql(required) == [(True,)]
 
 
-def test_what_was_begun_is_removed_when_the_field_is_dropped_instead(sql, url):  # noqa: F811
-    columns = "SELECT attname FROM pg_attribute WHERE attrelid = 'app.items'::regclass AND attnum > 0 AND NOT attisdropped"
+def test_what_was_begun_is_removed_when_the_field_is_dropped_instead(sql, url):
+    columns = (
+        "SELECT attname FROM pg_attribute WHERE attrelid = 'app.items'::regclass AND attnum > 0 AND NOT attisdropped"
+    )
     with open_store(url) as store:
         migrate(store)
         store.switch()
@@ -103,7 +104,7 @@ def test_what_was_begun_is_removed_when_the_field_is_dropped_instead(sql, url): 
     assert sql(columns) == [("id",), ("title",), ("embedding",)]
 
 
-def test_there_must_be_something_to_replace(sql, url):  # noqa: F811
+def test_there_must_be_something_to_replace(sql, url):
     with open_store(url) as store:
         store.replace_old()  # it is in the table already
         store.add(NEW)
@@ -111,7 +112,7 @@ def test_there_must_be_something_to_replace(sql, url):  # noqa: F811
             store.replace_old()
 
 
-def test_a_table_in_parts(sql, url):  # noqa: F811
+def test_a_table_in_parts(sql, url):
     sql("ALTER TABLE app.items RENAME TO first")
     sql("CREATE TABLE app.items (id int PRIMARY KEY, title text, embedding vector(4)) PARTITION BY RANGE (id)")
     for low in (0, 1000):
@@ -135,7 +136,10 @@ def write_new(rows: int, record: dict[int, str | None]) -> Any:
         kind = chosen.choice(["insert", "update", "delete", "key"])
         key, fresh, vector = 3 * chosen.randint(1, rows // 3) - seed, next(traffic.FRESH), traffic.drawn(chosen, 6)
         if kind == "insert":
-            statement, values = "INSERT INTO app.items__served (id, title, embedding) VALUES (%s, 'v', %s)", (fresh, vector)
+            statement, values = (
+                "INSERT INTO app.items__served (id, title, embedding) VALUES (%s, 'v', %s)",
+                (fresh, vector),
+            )
             record[fresh] = vector
         elif kind == "update":
             statement, values = "UPDATE app.items__served SET embedding = %s WHERE id = %s", (vector, key)
@@ -154,7 +158,7 @@ def write_new(rows: int, record: dict[int, str | None]) -> Any:
     return write
 
 
-def test_a_journey_under_traffic(sql):  # noqa: F811
+def test_a_journey_under_traffic(sql):
     """Every row is right at each stop and at the end, and no transaction of the application fails."""
     rows = 3000
     url = traffic.make_items(rows)
@@ -191,7 +195,7 @@ def test_a_journey_under_traffic(sql):  # noqa: F811
     assert view == table
 
 
-def _check_served(sql: Any, record: dict[int, str | None]) -> None:  # noqa: F811
+def _check_served(sql: Any, record: dict[int, str | None]) -> None:
     """The view shows what was written last to each item."""
     served = dict(sql("SELECT id, embedding::text FROM app.items__served WHERE embedding IS NOT NULL"))
     wanted = {key: vector for key, vector in record.items() if vector is not None}
@@ -200,7 +204,7 @@ def _check_served(sql: Any, record: dict[int, str | None]) -> None:  # noqa: F81
     np.testing.assert_allclose(found, expected, atol=1e-6)
 
 
-def _check_both(sql: Any, new: list[int]) -> None:  # noqa: F811
+def _check_both(sql: Any, new: list[int]) -> None:
     """Each row of one model is the translation of the other: there, and for those of the new model, back."""
     rows = sql(
         "SELECT id, b.embedding::text, n.vector::text FROM app.items b FULL JOIN app.items__new n ON n.key = b.id "
@@ -215,7 +219,7 @@ def _check_both(sql: Any, new: list[int]) -> None:  # noqa: F811
         np.testing.assert_allclose(np.stack([numbers(row[found]) for row in some]), expected, atol=1e-4)
 
 
-def test_a_rehearsal_on_the_first_rows_leaves_nothing(sql, url):  # noqa: F811
+def test_a_rehearsal_on_the_first_rows_leaves_nothing(sql, url):
     sql("CREATE INDEX ON app.items USING hnsw (embedding vector_l2_ops) WITH (m = 8)")
     sql("ALTER TABLE app.items ADD n serial, ADD size int GENERATED ALWAYS AS (length(title)) STORED")
     sql("UPDATE app.items SET embedding = NULL WHERE id = 2")
@@ -247,7 +251,7 @@ def test_a_rehearsal_on_the_first_rows_leaves_nothing(sql, url):  # noqa: F811
             store.add(replace(NEW, name="rehearsal"))
 
 
-def _objects(sql: Any) -> list[Any]:  # noqa: F811
+def _objects(sql: Any) -> list[Any]:
     return sql(
         "SELECT relname FROM pg_class WHERE relnamespace = 'app'::regnamespace "
         "UNION ALL SELECT proname FROM pg_proc WHERE pronamespace = 'app'::regnamespace "

@@ -48,9 +48,7 @@ def make_items(rows: int, columns: str = "") -> str:
     with psycopg.connect(server().conninfo, autocommit=True) as connection:
         connection.execute("DROP SCHEMA IF EXISTS app CASCADE")
         connection.execute("CREATE SCHEMA app")
-        connection.execute(
-            f"CREATE TABLE app.items (id int PRIMARY KEY, title text, embedding vector({DIM}){columns})"
-        )
+        connection.execute(f"CREATE TABLE app.items (id int PRIMARY KEY, title text, embedding vector({DIM}){columns})")
         with connection.cursor().copy("COPY app.items (id, title, embedding) FROM STDIN") as copy:
             for key, vector in enumerate(np.random.default_rng(1).normal(size=(rows, DIM)).astype(np.float32), 1):
                 copy.write_row((key, f"t{key}", literal(vector)))
@@ -140,9 +138,7 @@ def write_old(rows: int) -> Callable[[psycopg.Connection[Any], random.Random, in
             mine = [n for n in range(1, rows + 1) if n % 3 == seed]  # each thread its own, in any order
             with connection.transaction():
                 for one in chosen.sample(mine, min(20, len(mine))):
-                    connection.execute(
-                        "UPDATE app.items SET embedding = %s WHERE id = %s", (drawn(chosen), one)
-                    )
+                    connection.execute("UPDATE app.items SET embedding = %s WHERE id = %s", (drawn(chosen), one))
         else:
             vector = None if kind == "null" else drawn(chosen)
             connection.execute("UPDATE app.items SET embedding = %s WHERE id = %s", (vector, key))

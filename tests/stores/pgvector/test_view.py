@@ -7,10 +7,9 @@ import threading
 import numpy as np
 import psycopg
 import pytest
-from tests.stores import traffic
+from tests.stores.pgvector import traffic
+from tests.stores.pgvector.traffic import BACK, NEW, STEPS, check, fill, numbers, run
 from tests.stores.postgres import server
-from tests.stores.test_pgvector_follow import sql, url  # noqa: F401 (fixtures)
-from tests.stores.traffic import BACK, NEW, STEPS, check, fill, numbers, run
 
 from relatent.steps import Step
 from relatent.stores import Field, open_store
@@ -27,7 +26,7 @@ def migrate(store, new=NEW, steps=STEPS, back=BACK) -> None:
     fill(store, new, steps)
 
 
-def test_before_the_switch_the_view_passes_old_vectors_on(sql, url):  # noqa: F811
+def test_before_the_switch_the_view_passes_old_vectors_on(sql, url):
     with open_store(url) as store:
         migrate(store)
         sql("INSERT INTO app.items__served VALUES (1001, 'a', '[1,2,3,4]')")
@@ -39,7 +38,7 @@ def test_before_the_switch_the_view_passes_old_vectors_on(sql, url):  # noqa: F8
         assert store.written_since() == {"old": pytest.approx([]), "new": pytest.approx([])}
 
 
-def test_after_the_switch_an_item_and_its_new_vector_are_one_statement(sql, url):  # noqa: F811
+def test_after_the_switch_an_item_and_its_new_vector_are_one_statement(sql, url):
     sql("ALTER TABLE app.items ALTER embedding SET NOT NULL")
     with open_store(url) as store:
         migrate(store)
@@ -73,7 +72,7 @@ def test_after_the_switch_an_item_and_its_new_vector_are_one_statement(sql, url)
         assert store.written_since()["new"].to_pylist() == []
 
 
-def test_a_null_vector_and_one_of_another_dimension(sql, url):  # noqa: F811
+def test_a_null_vector_and_one_of_another_dimension(sql, url):
     with open_store(url) as store:
         migrate(store)
         store.switch()
@@ -86,7 +85,7 @@ def test_a_null_vector_and_one_of_another_dimension(sql, url):  # noqa: F811
 
 
 @pytest.mark.parametrize("kind", ["ALWAYS", "BY DEFAULT"])
-def test_defaults_identities_and_generated_columns_work_through_the_view(sql, url, kind):  # noqa: F811
+def test_defaults_identities_and_generated_columns_work_through_the_view(sql, url, kind):
     sql("DROP TABLE app.items CASCADE")
     sql(
         f"CREATE TABLE app.items (id int GENERATED {kind} AS IDENTITY PRIMARY KEY, title text DEFAULT '50%s {{}}', "
@@ -110,7 +109,7 @@ def test_defaults_identities_and_generated_columns_work_through_the_view(sql, ur
         assert store.count(NEW) == 8
 
 
-def test_two_changes_of_one_item_at_once_are_both_kept(sql, url):  # noqa: F811
+def test_two_changes_of_one_item_at_once_are_both_kept(sql, url):
     sql("ALTER TABLE app.items ADD note text")
     with open_store(url) as store:
         migrate(store)
@@ -125,7 +124,7 @@ def test_two_changes_of_one_item_at_once_are_both_kept(sql, url):  # noqa: F811
     assert sql("SELECT title, note FROM app.items WHERE id = 1") == [("x", "y")]
 
 
-def test_after_the_old_column_is_dropped_the_view_stays_writable_and_another_migration_follows(sql, url):  # noqa: F811
+def test_after_the_old_column_is_dropped_the_view_stays_writable_and_another_migration_follows(sql, url):
     with open_store(url) as store:
         migrate(store)
         store.switch()
@@ -166,7 +165,7 @@ def test_after_the_old_column_is_dropped_the_view_stays_writable_and_another_mig
         assert sql("SELECT count(*) FROM app.items__next") == [(0,)]
 
 
-def _check_next(sql) -> None:  # noqa: F811
+def _check_next(sql) -> None:
     rows = sql("SELECT key, vector::text FROM app.items__new ORDER BY key")
     found = sql("SELECT key, vector::text FROM app.items__next ORDER BY key")
     assert [key for key, _ in rows] == [key for key, _ in found]
@@ -174,7 +173,7 @@ def _check_next(sql) -> None:  # noqa: F811
     np.testing.assert_allclose(np.stack([numbers(text) for _, text in found]), expected, atol=1e-4)
 
 
-def test_rights_on_the_view_survive_a_change_of_its_type(sql, url):  # noqa: F811
+def test_rights_on_the_view_survive_a_change_of_its_type(sql, url):
     sql("GRANT SELECT ON app.items TO pg_monitor")
     half = Field("new", 6, "float16", "l2")
     with open_store(url) as store:
@@ -188,18 +187,23 @@ def test_rights_on_the_view_survive_a_change_of_its_type(sql, url):  # noqa: F81
         assert store.count(half) == 1
 
 
-def test_the_index_is_built_while_the_application_writes(sql, url):  # noqa: F811
+def test_the_index_is_built_while_the_application_writes(sql, url):
     rows = 1500
     url = traffic.make_items(rows)
     with open_store(url) as store:
         migrate(store)
-        with psycopg.connect(server().conninfo) as writer, traffic.Application(rows, traffic.write_old(rows)).running(2):
+        with (
+            psycopg.connect(server().conninfo) as writer,
+            traffic.Application(rows, traffic.write_old(rows)).running(2),
+        ):
             writer.execute("UPDATE app.items SET title = 'x' WHERE id = -1")
             writer.commit()
             store.build_index(NEW)
             store.build_index(NEW)
         assert sql("SELECT indisvalid FROM pg_index WHERE indexrelid = 'app.items__new__hnsw'::regclass") == [(True,)]
         check(sql)
-        sql("UPDATE pg_index SET indisvalid = false WHERE indexrelid = 'app.items__new__hnsw'::regclass")  # as if killed
+        sql(
+            "UPDATE pg_index SET indisvalid = false WHERE indexrelid = 'app.items__new__hnsw'::regclass"
+        )  # as if killed
         store.build_index(NEW)
         assert sql("SELECT indisvalid FROM pg_index WHERE indexrelid = 'app.items__new__hnsw'::regclass") == [(True,)]
