@@ -317,6 +317,8 @@ def make_function(
             psql.Literal(body),
         )
     )
+    if returns is None:  # or who may create a table could run it by a trigger of their own
+        cursor.execute(sql("REVOKE EXECUTE ON FUNCTION {}() FROM PUBLIC").format(table.beside(name)))
 
 
 def share(cursor: Any, table: Table, place: Any) -> None:

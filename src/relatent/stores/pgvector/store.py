@@ -349,7 +349,12 @@ class PgvectorStore(Store):
             follow.note_switch(session.cursor, roles.old is not None)
 
     def _lock_tables(self, session: Transaction) -> None:
-        """Lock the view and with it the tables that it shows, in the order in which who reads it does."""
+        """Lock the view and with it the tables that it shows, in the order in which who reads it does.
+
+        Where there are no triggers, none is dropped, and this user may not have the right to lock the table.
+        """
+        if not is_writable(session.cursor, self._table):
+            return
         for relation in (self._table.beside("served"), self._table.base):
             session.cursor.execute(self._queries.lock(relation))
 
