@@ -60,7 +60,7 @@ class PgvectorStore(Store):
             "postgresql://user@host/database/table",
             "a table beside, `table__field`",
             "a view replaced in one transaction",
-            "reads the view `table__served` in place of the table",
+            "reads and writes the view `table__served` in place of the table",
             "the vector column of the table; the new vectors stay in `table__field`, and the view stays",
         ),
     )
