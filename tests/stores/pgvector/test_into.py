@@ -15,8 +15,7 @@ from tests.stores.pgvector.test_view import GIVEN, NEXT, ONWARD, RETURN, migrate
 from tests.stores.pgvector.traffic import NEW, STEPS, numbers, run
 
 from relatent.stores import StoreError, open_store
-from relatent.stores.pgvector import into
-from relatent.stores.pgvector import store as store_module
+from relatent.stores.pgvector import into, live
 
 
 def test_the_served_vectors_come_into_the_table_under_the_old_name(sql, url):
@@ -62,7 +61,7 @@ def test_the_served_vectors_come_into_the_table_under_the_old_name(sql, url):
 
 @pytest.mark.parametrize("step", ["begin", "fill", "build_index", "end", "restore_required"])
 def test_killed_at_any_step_it_is_completed_by_another_call(sql, url, monkeypatch, step):
-    monkeypatch.setattr(store_module, "INTO_ROWS", 20)
+    monkeypatch.setattr(live, "INTO_ROWS", 20)
     sql("ALTER TABLE app.items ALTER embedding SET NOT NULL")
     with open_store(url) as store:
         migrate(store)
@@ -70,7 +69,7 @@ def test_killed_at_any_step_it_is_completed_by_another_call(sql, url, monkeypatc
         store.switch()
         expected = sql("SELECT id, embedding::text FROM app.items__served ORDER BY id")
     with open_store(url) as store, monkeypatch.context() as broken:
-        place: Any = into.Into if hasattr(into.Into, step) else store_module
+        place: Any = into.Into if hasattr(into.Into, step) else live
         before, calls = getattr(place, step), []
 
         def killed(*given: Any) -> Any:

@@ -11,7 +11,7 @@ from typing import Any
 from relatent._errors import StoreError
 from relatent.stores.address import Address
 from relatent.stores.fields import Field, Roles, plain_field
-from relatent.stores.pgvector.follow import Follow, keep_no_items, sql
+from relatent.stores.pgvector.follow import Follow, keep_no_items
 from relatent.stores.pgvector.table import (
     MARK,
     Queries,
@@ -22,6 +22,7 @@ from relatent.stores.pgvector.table import (
     read_mark,
     read_note,
 )
+from relatent.stores.pgvector.triggers import sql
 from relatent.stores.pgvector.view import WRITE
 from relatent.stores.pgvector.wire import VECTOR_TYPES, Connections, psycopg
 
