@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from typing import Any
 
 import numpy as np
@@ -13,7 +15,7 @@ from tests.stores.postgres import server
 
 from relatent.steps import Step
 from relatent.stores import Field, StoreError, open_store
-from relatent.stores.pgvector import locks
+from relatent.stores.pgvector import locks, table
 
 
 def rng(*shape: int) -> np.ndarray:
@@ -167,13 +169,20 @@ def test_a_trigger_of_the_table_that_writes_again_is_followed_too(sql, url):
     )
     for name in ("a_first", "zz_last"):
         sql(f"CREATE TRIGGER {name} AFTER INSERT ON app.items FOR EACH ROW EXECUTE FUNCTION app.again()")
+        sql(
+            f"CREATE TRIGGER {name}_key AFTER UPDATE ON app.items FOR EACH ROW WHEN (OLD.id <> NEW.id) "
+            "EXECUTE FUNCTION app.again()"
+        )
     with open_store(url) as store:
         store.add(NEW)
         store.follow(NEW, STEPS, BACK)
         sql("INSERT INTO app.items VALUES (1001, 'a', '[1,2,3,4]')")
         fill(store)
-    assert sql("SELECT embedding::text FROM app.items WHERE id = 1001") == [("[3,4,5,6]",)]
-    check(sql)
+        assert sql("SELECT embedding::text FROM app.items WHERE id = 1001") == [("[3,4,5,6]",)]
+        check(sql)
+        sql("UPDATE app.items SET id = 1002 WHERE id = 1001")
+        assert sql("SELECT embedding::text FROM app.items WHERE id = 1002") == [("[5,6,7,8]",)]
+        check(sql)
 
 
 def test_the_application_needs_no_rights_on_what_stands_beside(sql, url):
@@ -416,3 +425,60 @@ def test_keys_of_every_type_are_followed(sql, url, kind, keys):
         assert store.written_since()["new"].to_pylist() == [keys[0]]
         store.replace_old()
         assert store.count(store.served) == 4
+
+
+def test_a_table_of_another_server_is_not_followed(sql, url):
+    sql("CREATE EXTENSION IF NOT EXISTS postgres_fdw")
+    sql("DROP SERVER IF EXISTS far CASCADE")
+    sql(f"CREATE SERVER far FOREIGN DATA WRAPPER postgres_fdw OPTIONS (host '{server().socket}', dbname 'postgres')")
+    sql("CREATE USER MAPPING FOR postgres SERVER far OPTIONS (user 'postgres')")
+    sql(
+        "CREATE FOREIGN TABLE app.far_items (id int NOT NULL, title text, embedding vector(4)) SERVER far "
+        "OPTIONS (schema_name 'app', table_name 'items')"
+    )
+    with open_store(server().url("app.far_items", key="id")) as store:
+        store.add(NEW)
+        assert "another server" in store.follow(NEW, STEPS, BACK)
+        fill(store)
+        store.switch()
+        assert store.count(store.served) == 50
+        store.switch_back()
+        store.drop_new()
+    sql("DROP SERVER far CASCADE")
+
+
+def test_what_comes_by_replication_is_followed(sql, url):
+    with open_store(url) as store:
+        store.add(NEW)
+        store.follow(NEW, STEPS, BACK)
+        sql("SET session_replication_role = replica")
+        sql("INSERT INTO app.items VALUES (1001, 'a', '[1,2,3,4]')")
+        fill(store)
+        sql("UPDATE app.items SET embedding = '[4,3,2,1]' WHERE id = 3")
+        assert check(sql) == 51
+
+
+def test_row_level_security_needs_views_that_keep_it(sql, url, monkeypatch):
+    monkeypatch.setattr(table, "INVOKER_VERSION", 10**9)
+    open_store(url).close()
+    sql("ALTER TABLE app.items ENABLE ROW LEVEL SECURITY")
+    with pytest.raises(StoreError, match="before 15"):
+        open_store(url)
+
+
+def test_a_write_waits_for_the_application_and_never_makes_it_fail(sql, url):
+    """A transaction that holds new vectors and wants more: the filling steps back, again and again, until it ends."""
+    with open_store(url) as store, psycopg.connect(server().conninfo) as application:
+        store.add(NEW)
+        store.follow(NEW, STEPS, BACK)
+        chunk = next(store.scan(store.served))
+        application.execute("UPDATE app.items SET embedding = '[1,1,1,1]' WHERE id = 50")
+        filling = threading.Thread(target=store.write, args=(NEW, chunk.keys, run(STEPS, chunk.vectors)))
+        filling.start()
+        for key in (49, 30, 1):
+            time.sleep(0.3)
+            application.execute("UPDATE app.items SET embedding = '[2,2,2,2]' WHERE id = %s", (key,))
+        assert filling.is_alive()
+        application.commit()
+        filling.join()
+    assert check(sql) == 50

@@ -89,6 +89,23 @@ def test_killed_at_any_step_it_is_completed_by_another_call(sql, url, monkeypatc
     assert sql(required) == [(True,)]
 
 
+def test_the_triggers_of_the_table_do_not_run_for_rows_that_only_move(sql, url):
+    sql("ALTER TABLE app.items ADD changed timestamptz DEFAULT now()")
+    sql(
+        "CREATE FUNCTION app.touch() RETURNS trigger LANGUAGE plpgsql AS "
+        "$$BEGIN NEW.changed := clock_timestamp(); RETURN NEW; END$$"
+    )
+    sql("CREATE TRIGGER touch BEFORE UPDATE ON app.items FOR EACH ROW EXECUTE FUNCTION app.touch()")
+    before = sql("SELECT id, changed FROM app.items ORDER BY id")
+    with open_store(url) as store:
+        migrate(store)
+        store.switch()
+        store.replace_old()
+        assert sql("SELECT id, changed FROM app.items ORDER BY id") == before
+        sql(f"UPDATE app.items__served SET embedding = '{GIVEN}' WHERE id = 1")
+        assert sql("SELECT changed FROM app.items__served WHERE id = 1")[0] > before[0][1:]
+
+
 def test_what_was_begun_is_removed_when_the_field_is_dropped_instead(sql, url):
     columns = (
         "SELECT attname FROM pg_attribute WHERE attrelid = 'app.items'::regclass AND attnum > 0 AND NOT attisdropped"
@@ -157,6 +174,7 @@ def write_new(rows: int, record: dict[int, str | None]) -> Any:
     return write
 
 
+@pytest.mark.stores
 def test_a_journey_under_traffic(sql):
     """Every row is right at each stop and at the end, and no transaction of the application fails."""
     rows = 3000

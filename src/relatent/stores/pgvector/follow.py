@@ -132,7 +132,7 @@ class Follow:
     def note_switch(self, cursor: Any, switched: bool) -> None:
         """Have the triggers log from now on what is written with the old model, or not."""
         names = self._names(cursor) | {
-            "noted": sql("INSERT INTO {log} VALUES (the_key, 'old', now()) ON CONFLICT (key) DO NOTHING").format(
+            "noted": sql("INSERT INTO {log} VALUES (relatent_key, 'old', now()) ON CONFLICT (key) DO NOTHING").format(
                 log=self._name("log")
             )
             if switched
@@ -190,32 +190,33 @@ class Follow:
 
 
 FOLLOW = """#variable_conflict use_column
-DECLARE the_key {new}.key%TYPE; done boolean; moved {type};
+DECLARE relatent_key {new}.key%TYPE; relatent_vector {type};
 BEGIN
   IF TG_OP = 'TRUNCATE' THEN
     TRUNCATE {new}, {log};
     RETURN NULL;
   END IF;
   IF TG_OP = 'UPDATE' AND OLD.{key} IS DISTINCT FROM NEW.{key} THEN
-    DELETE FROM {new} WHERE key = OLD.{key} RETURNING vector INTO moved;
+    DELETE FROM {new} WHERE key = OLD.{key} RETURNING vector INTO relatent_vector;
     DELETE FROM {log} WHERE key = NEW.{key};
     UPDATE {log} SET key = NEW.{key} WHERE key = OLD.{key};
-    the_key := OLD.{key};
-    INSERT INTO {new} (key, vector) SELECT the_key, {to}(b.{given}) FROM {source} b
-      WHERE b.{key} = the_key AND {to}(b.{given}) IS NOT NULL ON CONFLICT (key) DO NOTHING;
-    IF moved IS NOT NULL AND OLD.{given} IS NOT DISTINCT FROM NEW.{given} THEN
-      INSERT INTO {new} (key, vector) VALUES (NEW.{key}, moved)
+    relatent_key := OLD.{key};
+    INSERT INTO {new} (key, vector) SELECT relatent_key, {to}(b.{given}) FROM {source} b
+      WHERE b.{key} = relatent_key AND {to}(b.{given}) IS NOT NULL ON CONFLICT (key) DO NOTHING;
+    IF relatent_vector IS NOT NULL AND EXISTS (SELECT FROM {source} b
+      WHERE b.{key} = NEW.{key} AND b.{given} IS NOT DISTINCT FROM OLD.{given}) THEN
+      INSERT INTO {new} (key, vector) VALUES (NEW.{key}, relatent_vector)
         ON CONFLICT (key) DO UPDATE SET vector = excluded.vector;
       RETURN NULL;
     END IF;
   END IF;
-  the_key := CASE WHEN TG_OP = 'DELETE' THEN OLD.{key} ELSE NEW.{key} END;
-  SELECT {to}(b.{given}) INTO moved FROM {source} b WHERE b.{key} = the_key;
-  DELETE FROM {log} WHERE key = the_key;
-  IF moved IS NULL THEN
-    DELETE FROM {new} WHERE key = the_key;
+  relatent_key := CASE WHEN TG_OP = 'DELETE' THEN OLD.{key} ELSE NEW.{key} END;
+  SELECT {to}(b.{given}) INTO relatent_vector FROM {source} b WHERE b.{key} = relatent_key;
+  DELETE FROM {log} WHERE key = relatent_key;
+  IF relatent_vector IS NULL THEN
+    DELETE FROM {new} WHERE key = relatent_key;
   ELSE
-    INSERT INTO {new} (key, vector) VALUES (the_key, moved)
+    INSERT INTO {new} (key, vector) VALUES (relatent_key, relatent_vector)
       ON CONFLICT (key) DO UPDATE SET vector = excluded.vector;
     {noted};
   END IF;
@@ -223,7 +224,7 @@ BEGIN
 END"""
 
 ITEM = """#variable_conflict use_column
-DECLARE moved {type};
+DECLARE relatent_vector {type};
 BEGIN
   IF TG_OP = 'TRUNCATE' THEN
     TRUNCATE {new};
@@ -233,8 +234,8 @@ BEGIN
     BEGIN
       UPDATE {new} SET key = NEW.{key} WHERE key = OLD.{key};
     EXCEPTION WHEN unique_violation THEN
-      DELETE FROM {new} WHERE key = OLD.{key} RETURNING vector INTO moved;
-      UPDATE {new} SET vector = moved WHERE key = NEW.{key};
+      DELETE FROM {new} WHERE key = OLD.{key} RETURNING vector INTO relatent_vector;
+      UPDATE {new} SET vector = relatent_vector WHERE key = NEW.{key};
     END;
   END IF;
   RETURN NULL;

@@ -28,6 +28,8 @@ def make_triggers(cursor: Any, table: Table, place: Place, name: str, rows: tupl
                 trigger, event, place.relation, each, table.beside(name)
             )
         )
+        # Also for what comes by logical replication.
+        cursor.execute(sql("ALTER TABLE {} ENABLE ALWAYS TRIGGER {}").format(place.relation, trigger))
 
 
 def drop_triggers(cursor: Any, table: Table, place: Place, name: str) -> None:
