@@ -169,7 +169,7 @@ class Queries:
             for column in self._table.payload(names)
         ]
         labels = [sql.Identifier(f"column {i}") for i in range(len(values))]
-        dims = _sql("length({})" if of.dtype == "bit" else "vector_dims({})").format(vector)
+        dims = _sql("{}({})").format(_sql(_dims(of.dtype)), vector)
         listed = [_sql("{} AS vector, {} AS dims").format(vector, dims), *map(_sql("{} AS {}").format, values, labels)]
         behind = _sql("true") if after is None else _sql("{} > {}").format(self._key, sql.Literal(after))
         inner = _sql(
@@ -189,12 +189,15 @@ class Queries:
         place, vector = self._place(of)
         cast = _sql("{}::{}({})").format(psycopg().sql.Literal(asked), _sql(VECTOR_TYPES[of.dtype]), of.dim)
         distance = _sql("{} {} {}").format(vector, _sql(OPERATORS[of.metric]), cast)
-        query = _sql("SELECT {}, {} FROM {} WHERE {} IS NOT NULL ORDER BY {} LIMIT {}")
-        return query.format(self._key, distance, place, vector, distance, k)
+        known = _sql("{} IS NOT NULL").format(vector)
+        if self._table.holds(of) and self._table.vector.size < 0:  # of any dimension: what has another has no distance
+            known = _sql("{}({}) = {}").format(_sql(_dims(of.dtype)), vector, of.dim)
+        query = _sql("SELECT {}, {} FROM {} WHERE {} ORDER BY {} LIMIT {}")
+        return query.format(self._key, distance, place, known, distance, k)
 
     def dimension(self) -> Any:
         """Select the dimension of any vector of the table's own column."""
-        dims = _sql("length" if self._table.vector.type == "bit" else "vector_dims")
+        dims = _sql(_dims(self._table.dtype))
         vector = psycopg().sql.Identifier(self._table.vector.name)
         return _sql("SELECT {}({}) FROM {} WHERE {} IS NOT NULL LIMIT 1").format(dims, vector, self._base, vector)
 
@@ -312,6 +315,11 @@ class Queries:
             if bound is not None
         ]
         return _sql(" AND ").join([_sql("true"), *bounds])
+
+
+def _dims(dtype: str) -> str:
+    """Return the function that counts the coordinates of a vector."""
+    return "length" if dtype == "bit" else "vector_dims"
 
 
 def _sql(text: str) -> Any:
