@@ -126,6 +126,13 @@ def test_there_must_be_something_to_replace(sql, url):
         store.add(NEW)
         with pytest.raises(StoreError, match="no old field"):
             store.replace_old()
+        store.follow(NEW, STEPS, traffic.BACK)
+        store.switch()
+        store.drop_old()
+        store.add(NEXT)
+        with pytest.raises(StoreError, match="no old field"):  # it would take the next field away
+            store.replace_old()
+        assert store.new == NEXT
 
 
 def test_a_table_in_parts(sql, url):

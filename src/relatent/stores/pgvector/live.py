@@ -186,10 +186,10 @@ class Live(Store):
         While others write; what triggers of the table do at an update they do not do for this, if this user may say so.
         """
         roles = self.roles()
+        if roles.new is not None:
+            self._old(roles)
         if not self._table.holds(roles.served):
             self._put_into(Into(self._table, roles.served), advance)
-        elif roles.new is not None or roles.old is not None:
-            self._old(roles)
         with self._connections.transaction() as cursor:
             statements = restore_required(cursor, self._table)
         for statement in statements:

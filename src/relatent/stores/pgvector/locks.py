@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
 from relatent._errors import StoreError
@@ -76,6 +76,10 @@ class Concurrently:
         )
         for (statement,) in self._cursor.fetchall():
             self._cursor.execute(statement)
+
+    def __iter__(self) -> Iterator[Any]:
+        """Return the rows of the last statement."""
+        return iter(self._cursor)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._cursor, name)

@@ -45,7 +45,9 @@ def rehearsed(connections: Connections, table: Table, served: Field, address: Ad
 
 
 def _options(address: Address, table: Table) -> dict[str, str]:
-    return {**address.options, "key": table.key.name, "vector": table.vector.name}
+    """Return what the URL needs beside the name: a password that was given has to be in it."""
+    given = {**address.options, "key": table.key.name, "vector": table.vector.name}
+    return given | ({"password": address.password} if address.password else {})
 
 
 def make(cursor: Any, table: Table, served: Field, rows: int) -> None:
