@@ -148,7 +148,7 @@ def test_a_table_in_parts(sql, url):
         store.replace_old()
         assert store.count(store.served) == 50
         assert store.served.metric == "cosine"
-    found = sql("SELECT indisvalid FROM pg_index WHERE indexrelid = 'app.items__embedding__hnsw'::regclass")
+    found = sql("SELECT indisvalid FROM pg_index WHERE indexrelid = 'app.items__embedding__index'::regclass")
     assert found == [(True,)]
 
 

@@ -132,7 +132,7 @@ class Into:
         for number, _ in enumerate(indexes_beside(cursor, self.table, self.served)):
             old, new = (
                 psql.Identifier(self.table.schema, self._index(number)),
-                psql.Identifier(self._index(number, "hnsw")),
+                psql.Identifier(self._index(number, "index")),
             )
             cursor.execute(sql("ALTER INDEX {} RENAME TO {}").format(old, new))
         cursor.execute(sql("COMMENT ON COLUMN {}.{} IS {}").format(base, name, psql.Literal(json.dumps(note))))
