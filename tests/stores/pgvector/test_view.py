@@ -207,3 +207,20 @@ def test_the_index_is_built_while_the_application_writes(sql, url):
         )  # as if killed
         store.build_index(NEW)
         assert sql("SELECT indisvalid FROM pg_index WHERE indexrelid = 'app.items__new__hnsw'::regclass") == [(True,)]
+
+
+def test_merge_through_the_view(sql, url):
+    """ON CONFLICT needs an index, which a view has not; MERGE does without, from PostgreSQL 17 on."""
+    if sql("SELECT current_setting('server_version_num')::int < 170000")[0][0]:
+        pytest.skip("a server without MERGE into views")
+    merge = (
+        "MERGE INTO app.items__served s USING (VALUES (1, '{0}'::vector), (1001, '{0}'::vector)) v(id, embedding) "
+        "ON s.id = v.id WHEN MATCHED THEN UPDATE SET embedding = v.embedding "
+        "WHEN NOT MATCHED THEN INSERT (id, embedding) VALUES (v.id, v.embedding)"
+    )
+    with open_store(url) as store:
+        migrate(store)
+        store.switch()
+        sql(merge.format(GIVEN))
+        assert store.written_since()["new"].to_pylist() == [1, 1001]
+        assert sql("SELECT embedding::text FROM app.items__served WHERE id IN (1, 1001)") == [(GIVEN,)] * 2
