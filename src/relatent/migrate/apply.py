@@ -162,13 +162,14 @@ def _follow(store: Store, side: StoredSide, plan: Plan) -> str | None:
 
 
 def _caught_up(passes: Passes, max_passes: int, fresh: bool) -> CaughtUp:
-    """Follow what has changed since it was copied, if the store does not.
+    """Follow what has changed since it was copied; a store that follows by itself only lacks what was never copied.
 
     A field that was added by this run has nothing of deleted items unless a shard has changed.
     """
-    follows = passes.store.follows()
-    removed = passes.remove_orphans() if follows or not fresh else 0  # what was deleted between read and write
-    return CaughtUp(removed=removed) + (CaughtUp() if follows else passes.catch_up(max_passes))
+    if passes.store.follows():
+        return CaughtUp(passes.fill_in(), passes.remove_orphans())
+    removed = 0 if fresh else passes.remove_orphans()
+    return CaughtUp(removed=removed) + passes.catch_up(max_passes)
 
 
 def _postponed(work: Work) -> bool:

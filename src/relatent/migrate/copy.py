@@ -326,6 +326,18 @@ class Passes:
         self.copy([Job(number) for number in range(len(self.plan.shards)) if number not in known], "shards")
         return len(done)
 
+    def fill_in(self) -> int:
+        """Copy the shards in which a store that follows still lacks new vectors; return how many there were."""
+        if not len(self.store.only_in(self.plan.served, self.plan.field)):
+            return 0
+        lacking = [
+            Job(number)
+            for number, shard in enumerate(self.plan.shards)
+            if len(self.store.only_in(self.plan.served, self.plan.field, shard))
+        ]
+        self.copy(lacking, "shards that lack rows")
+        return len(lacking)
+
     def catch_up(self, max_passes: int) -> CaughtUp:
         """Copy what has changed until a pass finds no change.
 

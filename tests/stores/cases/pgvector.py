@@ -47,7 +47,8 @@ class Pgvector(Case):
         self._run(url, "DELETE FROM {} WHERE id = ANY({})", sql.Literal(keys))
 
     def spoil(self, url: str, key: Any) -> bool:
-        self._run(url, "UPDATE {} SET embedding = NULL WHERE id = {}", sql.Literal(key))
+        self._run(url, "ALTER TABLE {} ALTER embedding TYPE vector")
+        self._run(url, "UPDATE {} SET embedding = '[1,2]' WHERE id = {}", sql.Literal(key))
         return True
 
     def ask(self, url: str, query: np.ndarray, k: int, served: Field) -> list[Any]:

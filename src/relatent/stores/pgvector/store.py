@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -13,21 +13,26 @@ import numpy as np
 import pyarrow as pa
 
 from relatent._errors import StoreError
-from relatent.stores.base import Effort, Form, Found, Purpose, Rows, Scan, Session, Shard, Store, read_ahead
+from relatent.stores.base import Effort, Form, Found, Purpose, Rows, Scan, Shard, read_ahead
 from relatent.stores.fields import NUMERIC_METRICS, Field, Roles, busy
-from relatent.stores.pgvector import wire
+from relatent.stores.pgvector import locks, wire
+from relatent.stores.pgvector.follow import Follow, keep_items, keep_no_items
+from relatent.stores.pgvector.into import Into
+from relatent.stores.pgvector.live import SNAPSHOT, Live, Transaction
+from relatent.stores.pgvector.rehearse import REHEARSAL
 from relatent.stores.pgvector.table import (
     OPERATOR_CLASSES,
     Index,
     Queries,
+    check_rows_shown,
+    column_note,
     find_table,
     index_classes,
-    read_roles,
     vector_indexes,
-    write_roles,
 )
+from relatent.stores.pgvector.triggers import share
+from relatent.stores.pgvector.view import is_writable, read_roles, write_roles
 
-SNAPSHOT = "ISOLATION LEVEL REPEATABLE READ READ ONLY"
 # The largest vectors of each type that an HNSW index takes.
 MAX_INDEXED = {"float32": 2_000, "float16": 4_000, "bit": 64_000}
 # The setting of each kind of index that makes it examine more, with pgvector's default and largest value.
@@ -40,14 +45,7 @@ LOCK_KEYS = "%s, %s::int8::bit(32)::int4"
 LOCK_WAIT = 2.0
 
 
-@dataclass(frozen=True)
-class Transaction(Session):
-    """A transaction, in which the roles were read."""
-
-    cursor: Any
-
-
-class PgvectorStore(Store):
+class PgvectorStore(Live):
     """A table with a vector column (:mod:`relatent.stores.pgvector`)."""
 
     schemes = ("postgresql", "postgres")
@@ -58,7 +56,7 @@ class PgvectorStore(Store):
             "postgresql://user@host/database/table",
             "a table beside, `table__field`",
             "a view replaced in one transaction",
-            "reads the view `table__served` in place of the table",
+            "reads and writes the view `table__served` in place of the table",
             "the vector column of the table; the new vectors stay in `table__field`, and the view stays",
         ),
     )
@@ -69,13 +67,14 @@ class PgvectorStore(Store):
     chunk_bytes = 8 * 2**20
 
     def _open(self) -> None:
-        self._connections = wire.Connections(self.address)
+        self._connections, self._moment = wire.Connections(self.address), ""
         self._closing.callback(self._connections.close)
         with self._connections.transaction(SNAPSHOT) as cursor:
             self._find_table(cursor)
 
     def _find_table(self, cursor: Any) -> None:
         self._table = find_table(cursor, self.address)
+        check_rows_shown(cursor, self._table, self.address)
         self._queries = Queries(self._table)
         self._own = self._own_field(cursor) if self._table.has_vector else None
 
@@ -86,15 +85,20 @@ class PgvectorStore(Store):
             dim = (cursor.execute(self._queries.dimension()).fetchone() or (0,))[0]
         classes = index_classes(cursor, table)
         known = [name for name, end in OPERATOR_CLASSES.items() if any(found.endswith(end) for found in classes)]
-        usual = "hamming" if table.dtype == "bit" else "cosine"
+        noted = column_note(cursor, table)
+        usual = noted.get("metric", "hamming" if table.dtype == "bit" else "cosine")
         dtype: Any = table.dtype
-        return Field(table.vector.name, dim, dtype, (*known, usual)[0])  # type: ignore[arg-type]
+        metric: Any = (*known, usual)[0]
+        return Field(table.vector.name, dim, dtype, metric, noted.get("provenance", {}))
 
     @contextmanager
     def _session(self, purpose: Purpose = "read") -> Iterator[Transaction]:
         """Begin a transaction. That of a scan has its own connection: what is written meanwhile is not part of it."""
-        settings = "" if purpose == "write" else SNAPSHOT
-        with self._connections.transaction(settings, another=purpose == "scan") as cursor:
+        writes = purpose == "write"
+        settings, wait = ("", locks.WAIT) if writes else (SNAPSHOT, 0)
+        with self._connections.transaction(settings, another=purpose == "scan", wait=wait) as cursor:
+            if self._moment and not writes:
+                cursor.execute(f"SET TRANSACTION SNAPSHOT '{self._moment}'")
             yield Transaction(read_roles(cursor, self._table, self._own), self._table.key.name, cursor)
 
     # Rows ------------------------------------------------------------------------------------------------------------
@@ -102,11 +106,14 @@ class PgvectorStore(Store):
     def _count(self, session: Transaction, of: Field, shard: Shard) -> int:
         return int(session.cursor.execute(self._queries.count(of, shard)).fetchone()[0])
 
+    def unfilled(self, of: Field) -> int:
+        """Count the items that have no vector in a field."""
+        with self._session() as session:
+            field = self._find(session.roles, of)
+            return int(session.cursor.execute(self._queries.unfilled(field)).fetchone()[0])
+
     def _bounds(self, session: Transaction, rows: int) -> list[Any]:
         return [self._plain(key) for (key,) in session.cursor.execute(self._queries.bounds(rows)).fetchall()]
-
-    def _plain(self, key: Any) -> Any:
-        return str(key) if self._table.key.type == "uuid" else key
 
     def state(self, shard: Shard) -> str | None:
         """Return a sum over the versions of the rows: every change of a row gives it another version.
@@ -133,8 +140,7 @@ class PgvectorStore(Store):
         others = pa.table({name: pa.array(values, kind.arrow) for (name, values), kind in columns})
         bad = [row for row, dim in enumerate(page.dims) if dim != of.dim]
         for row in bad:
-            reason = "it is null" if page.dims[row] is None else "it has another dimension than the first"
-            asked.skip(page.columns[self._table.key.name][row], reason)
+            asked.skip(page.columns[self._table.key.name][row], "it has another dimension than the first")
         if bad:
             others = others.filter(pa.array([dim == of.dim for dim in page.dims]))
         return others, wire.decode(of.dtype, of.dim, page.vectors)
@@ -142,16 +148,20 @@ class PgvectorStore(Store):
     # The new field ---------------------------------------------------------------------------------------------------
 
     def _taken(self, session: Transaction) -> list[str]:
-        return [self._table.vector.name, "served"]
+        return [self._table.vector.name, "served", REHEARSAL]
 
     def _add(self, session: Transaction, new: Field) -> None:
         """Make the table of new vectors, and the view that shows the served ones."""
         for statement in self._queries.create(new):
             session.cursor.execute(statement)
+        share(session.cursor, self._table, self._table.beside(new.name))
         self._write_roles(session, replace(session.roles, new=new))
 
     def _write(self, session: Transaction, new: Field, keys: pa.Array, vectors: np.ndarray) -> None:
-        """Copy new rows in; where some are there already, copy all over them. The server need not wait for its disk."""
+        """Copy new rows in; where some are there already, copy all over them, or only the others if the field follows.
+
+        The server need not wait for its disk.
+        """
         table, cursor = self._table, session.cursor
         self._check_keys(keys, pa.int64() if table.key.arrow == pa.int64() else pa.large_string())
         possible = wire.possible_keys(table.key.type, keys)
@@ -163,7 +173,7 @@ class PgvectorStore(Store):
             with cursor.connection.transaction():
                 wire.copy_in(cursor, place, rows)
         except wire.psycopg().errors.UniqueViolation:
-            wire.copy_over(cursor, place, rows)
+            wire.copy_over(cursor, place, rows, replace=not self._follows(session))
 
     def flush(self) -> None:
         """Commit something that the server has to wait for: with it, all that was committed before is on the disk."""
@@ -171,7 +181,11 @@ class PgvectorStore(Store):
             cursor.execute("SELECT pg_logical_emit_message(true, 'relatent', 'flush')")
 
     def _remove_orphans(self, session: Transaction, new: Field, kept: frozenset[Any]) -> int:
-        return int(session.cursor.execute(self._queries.delete_orphans(new)).rowcount)
+        """Lock what looks like an orphan, and look again: an item of this key may have come meanwhile."""
+        cursor, served = session.cursor, session.roles.served
+        keys = (key for (key,) in cursor.execute(self._queries.lock_orphans(new, served)).fetchall())
+        found = [key for key in keys if self._plain(key) not in kept]
+        return int(cursor.execute(self._queries.delete_orphans(new, served, found)).rowcount)
 
     def _build_index(self, session: Transaction, of: Field) -> None:
         """Build an index of the new vectors like that of the served ones. The table's own indexes are its owner's."""
@@ -221,10 +235,16 @@ class PgvectorStore(Store):
     def _write_roles(self, session: Transaction, roles: Roles) -> None:
         """Have the view show what is served, in the transaction."""
         write_roles(session.cursor, self._table, session.roles, roles)
+        follow = Follow.of(self._table, session.roles)
+        if roles.second is not None and follow is not None and follow.is_on(session.cursor):
+            follow.note_switch(session.cursor, roles.old is not None)
 
     def _drop_new(self, session: Transaction, new: Field) -> None:
         """Drop the table of new vectors. The view stays, for those who read it, and shows the table."""
+        self._lock_tables(session)
         self._write_roles(session, replace(session.roles, new=None))
+        Follow(self._table, session.roles.first, new).remove(session.cursor)
+        Into(self._table, new).remove(session.cursor)
         session.cursor.execute(self._queries.drop(new))
 
     def _drop_old(self, session: Transaction, old: Field) -> None:
@@ -232,9 +252,16 @@ class PgvectorStore(Store):
 
         PostgreSQL refuses where something else needs the column, and then nothing is dropped.
         """
+        cursor, served, writable = session.cursor, session.roles.served, is_writable(session.cursor, self._table)
+        self._lock_tables(session)
+        Follow(self._table, old, served).remove(cursor)
+        keep_no_items(cursor, self._table, old)
+        Into(self._table, served).remove(cursor)
+        if writable:
+            keep_items(cursor, self._table, served)
+        cursor.execute(self._queries.drop(old))
+        self._find_table(cursor)
         self._write_roles(session, session.roles.finished())
-        session.cursor.execute(self._queries.drop(old))
-        self._find_table(session.cursor)
 
     @contextmanager
     def lock(self) -> Iterator[None]:

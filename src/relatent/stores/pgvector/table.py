@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
@@ -13,10 +13,12 @@ from relatent._errors import StoreError
 from relatent.spaces.io.columns import VECTOR_NAMES
 from relatent.stores.address import Address
 from relatent.stores.base import Scan, Shard
-from relatent.stores.fields import Field, Roles
+from relatent.stores.fields import Field
 from relatent.stores.pgvector.wire import KEY_TYPES, VECTOR_TYPES, psycopg
 
 MARK = "relatent"
+# The comment of a column that is being filled, and that is none of the table's yet.
+UNFINISHED = "relatent: being filled"
 # PostgreSQL cuts longer names.
 MAX_NAME_BYTES = 63
 # What the note calls the column that the view shows the served vectors as.
@@ -24,6 +26,8 @@ COLUMN = "column"
 # pgvector's operator of each metric, and how the names of its operator classes end.
 OPERATORS = {"cosine": "<=>", "inner": "<#>", "l2": "<->", "hamming": "<~>"}
 OPERATOR_CLASSES = {"cosine": "cosine_ops", "inner": "ip_ops", "l2": "l2_ops", "hamming": "hamming_ops"}
+# The first version of PostgreSQL in which a view can have the rights of its reader.
+INVOKER_VERSION = 150_000
 # PostgreSQL's letter for a table of another server.
 FOREIGN = "f"
 # Arrow's type of a column; what is not here is read as PostgreSQL writes it.
@@ -61,6 +65,15 @@ class Column:
 
 
 @dataclass(frozen=True)
+class Place:
+    """Where vectors stand: a relation, and its columns of keys and vectors, quoted."""
+
+    relation: Any
+    key: Any
+    vector: Any
+
+
+@dataclass(frozen=True)
 class Table:
     """A table, the columns that matter, and all others.
 
@@ -77,10 +90,26 @@ class Table:
     has_vector: bool
     is_foreign: bool
     """Whether it stands on another server, so that nothing is known of the versions of its rows."""
+    is_unique: bool
+    """Whether an index of its own makes the keys unique at once."""
+    position: int
+    """Where the view has the vectors among the columns."""
 
     def holds(self, field: Field) -> bool:
         """Return whether a field is the table's own column."""
         return self.has_vector and field.name == self.vector.name
+
+    @property
+    def base(self) -> Any:
+        """Its name, with the schema, quoted."""
+        return psycopg().sql.Identifier(self.schema, self.name)
+
+    def place(self, field: Field) -> Place:
+        """Return where the vectors of a field stand."""
+        named = psycopg().sql.Identifier
+        if self.holds(field):
+            return Place(self.base, named(self.key.name), named(self.vector.name))
+        return Place(self.beside(field.name), named("key"), named("vector"))
 
     @property
     def dtype(self) -> str:
@@ -116,13 +145,13 @@ class Queries:
     def __init__(self, table: Table) -> None:
         sql = psycopg().sql
         self._table = table
-        self._base = sql.Identifier(table.schema, table.name)
+        self._base = table.base
         self._key = sql.Identifier("b", table.key.name)
 
     def count(self, of: Field, shard: Shard) -> Any:
         """Count the vectors of a field."""
         place, vector = self._place(of)
-        return _sql("SELECT count({}) FROM {} WHERE {}").format(vector, place, self._within(shard))
+        return _sql("SELECT count({}) FROM {} WHERE {}").format(vector, place, self.within(shard))
 
     def bounds(self, rows: int) -> Any:
         """Select every n-th key but the first, in order."""
@@ -134,10 +163,10 @@ class Queries:
     def state(self, of: Field, shard: Shard) -> Any:
         """Count the rows of a shard, and add up hashes of where they stand and which transaction wrote them."""
         place, _ = self._place(of)
-        tables = ("b",) if self._table.holds(of) else ("b", "n")
+        tables = ("b",) if self._table.holds(of) else ("b", "f")
         version = " || ' ' || ".join(f"concat_ws(' ', {t}.tableoid, {t}.ctid, {t}.xmin)" for t in tables)
         query = _sql("SELECT count(*), sum(hashtextextended({}, 0))::text FROM {} WHERE {}")
-        return query.format(_sql(version), place, self._within(shard))
+        return query.format(_sql(version), place, self.within(shard))
 
     def page(self, asked: Scan, names: list[str], after: Any) -> Any:
         """Select rows behind a key as one row: dimensions, the vectors of the field's dimension, other columns.
@@ -150,12 +179,12 @@ class Queries:
             for column in self._table.payload(names)
         ]
         labels = [sql.Identifier(f"column {i}") for i in range(len(values))]
-        dims = _sql("length({})" if of.dtype == "bit" else "vector_dims({})").format(vector)
+        dims = _sql("{}({})").format(_sql(_dims(of.dtype)), vector)
         listed = [_sql("{} AS vector, {} AS dims").format(vector, dims), *map(_sql("{} AS {}").format, values, labels)]
         behind = _sql("true") if after is None else _sql("{} > {}").format(self._key, sql.Literal(after))
-        inner = _sql("SELECT {} FROM {} WHERE {} AND {} ORDER BY {} FETCH FIRST {} ROWS WITH TIES").format(
-            _sql(", ").join(listed), place, self._within(asked.shard), behind, self._key, asked.rows
-        )
+        inner = _sql(
+            "SELECT {} FROM {} WHERE {} AND {} AND {} IS NOT NULL ORDER BY {} FETCH FIRST {} ROWS WITH TIES"
+        ).format(_sql(", ").join(listed), place, self.within(asked.shard), behind, vector, self._key, asked.rows)
         joined = _sql("string_agg({}(vector), '') FILTER (WHERE dims = {})").format(
             _sql(f"{VECTOR_TYPES[of.dtype]}_send"), of.dim
         )
@@ -170,12 +199,15 @@ class Queries:
         place, vector = self._place(of)
         cast = _sql("{}::{}({})").format(psycopg().sql.Literal(asked), _sql(VECTOR_TYPES[of.dtype]), of.dim)
         distance = _sql("{} {} {}").format(vector, _sql(OPERATORS[of.metric]), cast)
-        query = _sql("SELECT {}, {} FROM {} WHERE {} IS NOT NULL ORDER BY {} LIMIT {}")
-        return query.format(self._key, distance, place, vector, distance, k)
+        known = _sql("{} IS NOT NULL").format(vector)
+        if self._table.holds(of) and self._table.vector.size < 0:  # of any dimension: what has another has no distance
+            known = _sql("{}({}) = {}").format(_sql(_dims(of.dtype)), vector, of.dim)
+        query = _sql("SELECT {}, {} FROM {} WHERE {} ORDER BY {} LIMIT {}")
+        return query.format(self._key, distance, place, known, distance, k)
 
     def dimension(self) -> Any:
         """Select the dimension of any vector of the table's own column."""
-        dims = _sql("length" if self._table.vector.type == "bit" else "vector_dims")
+        dims = _sql(_dims(self._table.dtype))
         vector = psycopg().sql.Identifier(self._table.vector.name)
         return _sql("SELECT {}({}) FROM {} WHERE {} IS NOT NULL LIMIT 1").format(dims, vector, self._base, vector)
 
@@ -201,10 +233,61 @@ class Queries:
         )
         return [built, _sql("ANALYZE {}").format(place)]
 
-    def delete_orphans(self, of: Field) -> Any:
-        """Delete the vectors of keys that the table does not have."""
-        query = _sql("DELETE FROM {} n WHERE NOT EXISTS (SELECT FROM {} b WHERE {} = n.key)")
-        return query.format(self._table.beside(of.name), self._base, self._key)
+    def lock_orphans(self, of: Field, served: Field) -> Any:
+        """Select and lock the keys of vectors that look like orphans; those that others have locked are in use."""
+        query = _sql("SELECT n.key FROM {} n WHERE {} FOR UPDATE SKIP LOCKED")
+        return query.format(self._table.beside(of.name), self._is_orphan(served))
+
+    def delete_orphans(self, of: Field, served: Field, keys: list[Any]) -> Any:
+        """Delete the vectors of these keys that are orphans now: the table has no served vector of them."""
+        query = _sql("DELETE FROM {} n WHERE n.key = ANY({}) AND {}")
+        key = _sql(self._table.key.type)
+        listed = _sql("{}::{}[]").format(psycopg().sql.Literal([str(key) for key in keys]), key)
+        return query.format(self._table.beside(of.name), listed, self._is_orphan(served))
+
+    def _is_orphan(self, served: Field) -> Any:
+        place, vector = self._place(served)
+        query = _sql("NOT EXISTS (SELECT FROM {} WHERE {} = n.key AND {} IS NOT NULL)")
+        return query.format(place, self._key, vector)
+
+    def only_in(self, of: Field, other: Field, shard: Shard) -> Any:
+        """Select the keys of a shard that have a vector in one field and none in another."""
+        (place, vector), (elsewhere, theirs) = self._place(of), self._place(other, "c", "o")
+        return _sql(
+            "SELECT {} FROM {} WHERE {} AND {} IS NOT NULL AND NOT EXISTS "
+            "(SELECT FROM {} WHERE {} = {} AND {} IS NOT NULL) ORDER BY 1"
+        ).format(
+            self._key,
+            place,
+            self.within(shard),
+            vector,
+            elsewhere,
+            psycopg().sql.Identifier("c", self._table.key.name),
+            self._key,
+            theirs,
+        )
+
+    def unfilled(self, of: Field) -> Any:
+        """Count the items that have no vector in a field."""
+        if self._table.holds(of):
+            vector = psycopg().sql.Identifier(self._table.vector.name)
+            return _sql("SELECT count(*) FROM {} WHERE {} IS NULL").format(self._base, vector)
+        query = _sql("SELECT count(*) FROM {} b WHERE NOT EXISTS (SELECT FROM {} n WHERE n.key = {})")
+        return query.format(self._base, self._table.beside(of.name), self._key)
+
+    def first_rows(self, of: Field, names: list[str], place: Any, rows: int) -> Any:
+        """Copy the first rows that have a vector of a field, with other columns, to a table like this one."""
+        sql, (source, vector) = psycopg().sql, self._place(of)
+        names = [name for name in names if name != self._table.vector.name]
+        listed = [sql.Identifier(name) for name in [*names, self._table.vector.name]]
+        values = [*(sql.Identifier("b", name) for name in names), vector]
+        return _sql(
+            "INSERT INTO {} ({}) OVERRIDING SYSTEM VALUE SELECT {} FROM {} WHERE {} IS NOT NULL ORDER BY {} LIMIT {}"
+        ).format(place, _sql(", ").join(listed), _sql(", ").join(values), source, vector, self._key, sql.Literal(rows))
+
+    def lock(self, relation: Any) -> Any:
+        """Lock a table, or a view and the tables that it shows, for changes of their columns and triggers."""
+        return _sql("LOCK TABLE {} IN ACCESS EXCLUSIVE MODE").format(relation)
 
     def drop(self, field: Field) -> Any:
         """Drop the table's own vector column, or the table beside it that holds a field."""
@@ -225,24 +308,34 @@ class Queries:
             _sql("{}::{} AS {}").format(vectors, shown, sql.Identifier(column.name))
             if column == table.vector
             else sql.Identifier("b", column.name)
-            for column in sorted((*table.columns, table.vector), key=lambda column: column.number)
+            for column in sorted(
+                (*table.columns, table.vector), key=lambda c: table.position if c == table.vector else c.number
+            )
         ]
         return _sql("SELECT {} FROM {}").format(_sql(", ").join(columns), place)
 
-    def _place(self, of: Field) -> tuple[Any, Any]:
-        """Return what to select from for a field, and the expression of its vectors."""
+    def _place(self, of: Field, base: str = "b", beside: str = "f") -> tuple[Any, Any]:
+        """Return what to select from for a field, and the expression of its vectors; with other names in a subquery."""
+        sql = psycopg().sql
+        key, b, n = sql.Identifier(base, self._table.key.name), sql.Identifier(base), sql.Identifier(beside)
         if self._table.holds(of):
-            return _sql("{} b").format(self._base), psycopg().sql.Identifier("b", self._table.vector.name)
-        joined = _sql("{} b JOIN {} n ON n.key = {}").format(self._base, self._table.beside(of.name), self._key)
-        return joined, _sql("n.vector")
+            return _sql("{} {}").format(self._base, b), sql.Identifier(base, self._table.vector.name)
+        joined = _sql("{} {} JOIN {} {} ON {}.key = {}").format(self._base, b, self._table.beside(of.name), n, n, key)
+        return joined, sql.Identifier(beside, "vector")
 
-    def _within(self, shard: Shard) -> Any:
+    def within(self, shard: Shard) -> Any:
+        """Return the condition that a row of the table b belongs to a shard."""
         bounds = [
             _sql("{} {} {}").format(self._key, _sql(sign), psycopg().sql.Literal(bound))
             for sign, bound in ((">=", shard.low), ("<", shard.high))
             if bound is not None
         ]
         return _sql(" AND ").join([_sql("true"), *bounds])
+
+
+def _dims(dtype: str) -> str:
+    """Return the function that counts the coordinates of a vector."""
+    return "length" if dtype == "bit" else "vector_dims"
 
 
 def _sql(text: str) -> Any:
@@ -254,16 +347,41 @@ def find_table(cursor: Any, address: Address) -> Table:
     oid, schema, name, kind = _relation(cursor, address)
     cursor.execute(
         "SELECT a.attname, t.typname, a.atttypmod, a.attnum FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid "
-        "WHERE a.attrelid = %s AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum",
-        (oid,),
+        "WHERE a.attrelid = %s AND a.attnum > 0 AND NOT a.attisdropped "
+        "AND col_description(a.attrelid, a.attnum) IS DISTINCT FROM %s ORDER BY a.attnum",
+        (oid, UNFINISHED),
     )
     columns = tuple(Column(*row) for row in cursor.fetchall())
     key = _key(cursor, address, oid, columns)
-    noted: Any = (_read_note(cursor, schema, name) or {}).get(COLUMN)
+    noted: Any = (read_note(cursor, schema, name) or {}).get(COLUMN)
     own = noted is None or noted["name"] in {column.name for column in columns}
-    vector = _vector(address, columns) if own else Column(**noted)
+    vector = _vector(address, columns, noted and noted["name"]) if own else Column(**noted)
     others = tuple(column for column in columns if column != vector)
-    return Table(schema, name, oid, key, vector, others, has_vector=own, is_foreign=kind == FOREIGN)
+    unique = _is_unique(cursor, address, psycopg().sql.Identifier(schema, name), oid, key)
+    position = vector.number if noted is None else int(noted["number"])
+    return Table(schema, name, oid, key, vector, others, own, kind == FOREIGN, unique, position)
+
+
+def check_rows_shown(cursor: Any, table: Table, address: Address) -> None:
+    """Refuse a table of which this user sees only some rows, or whose rules a view beside it would not keep."""
+    cursor.execute("SELECT row_security_active(oid), relrowsecurity FROM pg_class WHERE oid = %s", (table.oid,))
+    hidden, guarded = cursor.fetchone()
+    if hidden:
+        raise StoreError(
+            f"{address} has row-level security, by which this user sees only part of the rows: expected all of them. "
+            "Connect as the owner of the table, or as a role with BYPASSRLS."
+        )
+    if guarded and cursor.connection.info.server_version < INVOKER_VERSION:
+        raise StoreError(
+            f"{address} has row-level security, which views of PostgreSQL before 15 do not keep: expected version 15 "
+            "or later. Upgrade the server, or migrate a copy of the table."
+        )
+
+
+def column_note(cursor: Any, table: Table) -> dict[str, Any]:
+    """Read what is noted of the vector column in its comment: the field that it was before it came into the table."""
+    cursor.execute("SELECT col_description(%s, %s)", (table.oid, table.vector.number))
+    return read_mark(cursor.fetchone()[0]) or {}
 
 
 def index_classes(cursor: Any, table: Table) -> list[str]:
@@ -284,6 +402,19 @@ def vector_indexes(cursor: Any, table: Table, of: Field | None = None) -> list[I
         (place.as_string(), table.vector.name if own else "vector"),
     )
     return [Index(name, method, operators, tuple(options or ())) for name, method, operators, options in cursor]
+
+
+def indexes_beside(cursor: Any, table: Table, of: Field) -> list[str]:
+    """Return the indexes of a field beside the table, as they are created, with a place for another column's name."""
+    cursor.execute(
+        "SELECT m.amname || ' ({} ' || o.opcname || ')' || coalesce(' WITH (' || array_to_string(c.reloptions, ', ') "
+        "|| ')', '') FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid JOIN pg_am m ON m.oid = c.relam "
+        "JOIN pg_opclass o ON o.oid = i.indclass[0] "
+        "JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = i.indkey[0] "
+        "WHERE i.indrelid = to_regclass(%s) AND a.attname = 'vector' AND i.indisvalid ORDER BY c.oid",
+        (table.beside(of.name).as_string(),),
+    )
+    return [row[0] for row in cursor.fetchall()]
 
 
 def _relation(cursor: Any, address: Address) -> tuple[int, str, str, str]:
@@ -325,11 +456,33 @@ def _key(cursor: Any, address: Address, oid: int, columns: tuple[Column, ...]) -
     return column
 
 
-def _vector(address: Address, columns: tuple[Column, ...]) -> Column:
+def _is_unique(cursor: Any, address: Address, table: Any, oid: int, key: Column) -> bool:
+    """Return whether an index keeps the keys unique; refuse keys that are null, or that are not unique as they are."""
+    cursor.execute(
+        "SELECT a.attnotnull, EXISTS (SELECT FROM pg_index i WHERE i.indrelid = a.attrelid AND i.indisunique "
+        "AND i.indisvalid AND i.indimmediate AND i.indpred IS NULL AND i.indnkeyatts = 1 AND i.indkey[0] = a.attnum) "
+        "FROM pg_attribute a WHERE a.attrelid = %s AND a.attnum = %s",
+        (oid, key.number),
+    )
+    required, unique = cursor.fetchone()
+    twice = "" if unique else " OR {0} IN (SELECT {0} FROM {1} GROUP BY {0} HAVING count(*) > 1)"
+    wrong = _sql("SELECT {0}::text FROM {1} WHERE {0} IS NULL" + twice + " LIMIT 1")
+    if required and unique:
+        return True
+    found = cursor.execute(wrong.format(psycopg().sql.Identifier(key.name), table)).fetchone()
+    if found is not None:
+        reason = "null in some rows" if found[0] is None else f"not unique: {found[0]!r} is there twice"
+        raise StoreError(
+            f"The keys {key.name!r} of {address} are {reason}. Name a column that is unique and not null with ?key=."
+        )
+    return bool(unique)
+
+
+def _vector(address: Address, columns: tuple[Column, ...], noted: str | None) -> Column:
     every = {column.name: column for column in columns if column.type in VECTOR_TYPES.values()}
     if not every:
         raise StoreError(f"{address} has no column of type vector, halfvec or bit.")
-    given = address.options.get("vector")
+    given = address.options.get("vector") or noted
     if given is not None and given not in every:
         raise StoreError(f"{given!r} is no vector column of {address}; such are: {', '.join(every)}.")
     usual = [name for name in VECTOR_NAMES if name in every]
@@ -338,7 +491,7 @@ def _vector(address: Address, columns: tuple[Column, ...]) -> Column:
     return every[given or next(iter([*usual, *every]))]
 
 
-# The view beside a table, and the note in its comment ----------------------------------------------------------------
+# What stands beside a table, and the note in the comment of its view -------------------------------------------------
 
 
 def name_beside(table: str, what: str) -> str:
@@ -353,38 +506,22 @@ def _beside(schema: str, table: str, what: str) -> Any:
     return psycopg().sql.Identifier(schema, name_beside(table, what))
 
 
-def read_roles(cursor: Any, table: Table, own: Field | None) -> Roles:
-    """Read the note in the view's comment; without a view, the table's own column is served."""
-    note = _read_note(cursor, table.schema, table.name)
-    if note is not None:
-        return Roles.of_note(note)
-    assert own is not None  # a table without vectors of its own has a view
-    return Roles(own)
-
-
-def write_roles(cursor: Any, table: Table, before: Roles, roles: Roles) -> None:
-    """Make the view show what is served, and note the roles: one step for every reader, when the transaction ends."""
-    name, literal = table.beside("served"), psycopg().sql.Literal
-    if VECTOR_TYPES[before.served.dtype] != VECTOR_TYPES[roles.served.dtype]:  # a column of a view keeps its type
-        cursor.execute(_sql("DROP VIEW IF EXISTS {}").format(name))
-    # By this option, a view shows no one more than the tables would.
-    option = "WITH (security_invoker = true)" if cursor.connection.info.server_version >= 150_000 else ""
-    shown = Queries(table).view(roles.served)
-    cursor.execute(_sql("CREATE OR REPLACE VIEW {} {} AS {}").format(name, _sql(option), shown))
-    note = json.dumps({MARK: {**roles.note(), COLUMN: asdict(table.vector)}}, ensure_ascii=False)
-    cursor.execute(_sql("COMMENT ON VIEW {} IS {}").format(name, literal(note)))
-
-
-def _read_note(cursor: Any, schema: str, table: str) -> dict[str, Any] | None:
+def read_note(cursor: Any, schema: str, table: str) -> dict[str, Any] | None:
     """Read the note in the view's comment; None where there is no view."""
     name = _beside(schema, table, "served").as_string()
     cursor.execute("SELECT obj_description(to_regclass(%s), 'pg_class'), to_regclass(%s) IS NULL", (name, name))
     text, absent = cursor.fetchone()
     if absent:
         return None
+    found = read_mark(text)
+    if found is None:
+        raise StoreError(f"{name} is there and was not made by relatent: rename it, since its name is needed.")
+    return found
+
+
+def read_mark(text: str | None) -> dict[str, Any] | None:
+    """Read the note of relatent in a comment; None where it is someone else's."""
     try:
         return dict(json.loads(text or "")[MARK])
-    except (ValueError, KeyError, TypeError) as error:
-        raise StoreError(
-            f"{name} is there and was not made by relatent: rename it, since its name is needed."
-        ) from error
+    except (ValueError, KeyError, TypeError):
+        return None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import closing, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
@@ -29,6 +29,10 @@ IS_UUID = r"^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$"
 IS_TEXT = r"^[^\x00]*$"
 
 
+class BlockedError(StoreError):
+    """Another session has had a lock for too long: what was begun is undone, and can be tried again."""
+
+
 def psycopg() -> Any:
     """Import psycopg at use."""
     return needs("psycopg", "pgvector", "connect to PostgreSQL")
@@ -42,8 +46,11 @@ class Connections:
         self._main: Any = None
 
     @contextmanager
-    def transaction(self, settings: str = "", *, another: bool = False) -> Iterator[Any]:
-        """Yield a cursor in a transaction of the main connection, or of another one, for what stays open."""
+    def transaction(self, settings: str = "", *, another: bool = False, wait: int = 0) -> Iterator[Any]:
+        """Yield a cursor in a transaction of the main connection, or of another one, for what stays open.
+
+        It waits for a lock for that many milliseconds at most, unless that is 0.
+        """
         with (
             self._reporting(),
             self.another() if another else nullcontext(self._lasting()) as connection,
@@ -52,6 +59,8 @@ class Connections:
         ):
             if settings:  # such as the isolation
                 cursor.execute(f"SET TRANSACTION {settings}")
+            if wait:
+                wait_for_locks(cursor, wait)
             yield cursor
 
     def _lasting(self) -> Any:
@@ -94,7 +103,20 @@ class Connections:
             said = " ".join(str(error).split()) or type(error).__name__
             if self._address.password:
                 said = said.replace(self._address.password, "…")
+            if isinstance(error, (errors.errors.LockNotAvailable, errors.errors.DeadlockDetected)):
+                raise BlockedError(f"{self._address}: {said}.") from None
             raise StoreError(f"{self._address}: {said.rstrip('.')}. {_remedy(error)}") from None
+
+
+def wait_for_locks(cursor: Any, milliseconds: int) -> None:
+    """Wait no longer for a lock in this transaction: less than what the server waits before it looks for deadlocks.
+
+    Then it is this transaction that steps back, and never one of an application.
+    """
+    shortest = "extract(epoch FROM current_setting('deadlock_timeout')::interval) * 1000 / 4"
+    cursor.execute(
+        f"SELECT set_config('lock_timeout', greatest(1, least(%s::int, {shortest}))::int::text, true)", (milliseconds,)
+    )
 
 
 def _remedy(error: Exception) -> str:
@@ -142,6 +164,10 @@ def read_pages(
         if len(dims) < rows:
             return
         after = page.columns[key][-1]
+        if after is None:  # the next page would be the first again
+            raise StoreError(
+                f"The column {key!r} has rows without a key: expected a column that is unique and not null."
+            )
 
 
 def decode(dtype: str, dim: int, values: bytes) -> np.ndarray:
@@ -164,10 +190,10 @@ def copy_in(cursor: Any, place: Any, rows: Rows) -> None:
         copy.write(COPY_END)
 
 
-def copy_over(cursor: Any, place: Any, rows: Rows) -> None:
+def copy_over(cursor: Any, place: Any, rows: Rows, *, replace: bool = True) -> None:
     """Copy rows into a table that lives as long as the transaction, and from there over those that are there.
 
-    The last of a key that comes twice counts.
+    The last of a key that comes twice counts. Without ``replace``, those that are there stay as they are.
     """
     sql = psycopg().sql
     like = sql.SQL("CREATE TEMPORARY TABLE relatent_rows ON COMMIT DROP AS SELECT * FROM {} WITH NO DATA")
@@ -177,9 +203,19 @@ def copy_over(cursor: Any, place: Any, rows: Rows) -> None:
     cursor.execute(
         sql.SQL(
             "INSERT INTO {} SELECT DISTINCT ON (key) key, vector FROM relatent_rows ORDER BY key, row DESC "
-            "ON CONFLICT (key) DO UPDATE SET vector = excluded.vector"
+            "ON CONFLICT (key) DO " + ("UPDATE SET vector = excluded.vector" if replace else "NOTHING")
         ).format(place)
     )
+
+
+def copy_matrices(cursor: Any, place: Any, rows: Iterable[tuple[int, int, int, np.ndarray]]) -> None:
+    """Copy rows of matrices: three numbers that say which, and a vector."""
+    with cursor.copy(psycopg().sql.SQL("COPY {} FROM STDIN (FORMAT binary)").format(place)) as copy:
+        copy.write(COPY_START)
+        for step, row, part, values in rows:
+            head = struct.pack(">hiiiiiiihh", 4, 4, step, 4, row, 4, part, 4 + 4 * len(values), len(values), 0)
+            copy.write(head + values.astype(">f4").tobytes())
+        copy.write(COPY_END)
 
 
 def copy_rows(key_type: str, dtype: str, keys: pa.Array, vectors: np.ndarray) -> Rows:
