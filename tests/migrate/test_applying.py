@@ -118,7 +118,7 @@ def test_a_source_that_changed_since_is_followed(task):
     task.case.insert(task.url, more)
     task.case.delete(task.url, gone)
     done = task.apply()
-    assert 1 <= done.redone < SHARDS
+    assert (done.redone == 0) if done.follows else (1 <= done.redone < SHARDS)
     now = joined(without(task.items, gone), more)
     assert done.rows == len(now.keys)
     assert_translated(task.url, now)
@@ -140,7 +140,7 @@ def test_a_source_that_changes_meanwhile_is_noticed(task):
     engine = Interfering(interfere)
     done = task.apply(engine=engine)
     assert done.converged
-    assert done.redone >= 1
+    assert done.follows or done.redone >= 1
     assert_translated(task.url, joined(without(task.items, first[:4]), changed, more))
     assert verify_migration(task.url, work=task.work).passed
 

@@ -148,8 +148,7 @@ def test_bits_are_moved_to_and_verified(task):
     found = np.asarray([stored[key] for key in task.items.keys])
     np.testing.assert_array_equal(found[clear] > 0, expected[clear] > 0)
     key = task.items.keys[3]
-    with open_store(task.url) as store:
-        store.write(store.new, as_keys([key]), -expected[3:4])
+    task.case.overwrite(task.url, key, -expected[3])
     failed = [check.name for check in verify_migration(task.url, work=task.work).checks if not check.passed]
     assert failed == ["vectors"]
     assert rl.read_space(task.url).shape == (ROWS, task.items.vectors.shape[1])  # the old field is still served

@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 from tests.migrate.steps import NEW_DIM, ROWS, assert_translated, edited, new_vectors, old_vectors
-from tests.stores.case import as_keys
 
 import relatent as rl
 from relatent.migrate import cut_over, verify_migration
@@ -30,9 +29,7 @@ def test_what_was_applied_passes(task):
 def test_a_vector_that_is_not_the_translation_is_named(task):
     task.apply()
     key = task.items.keys[7]
-    with open_store(task.url) as store:
-        wrong = np.random.default_rng(0).normal(size=(1, NEW_DIM)).astype(np.float32)
-        store.write(store.new, as_keys([key]), wrong)
+    task.case.overwrite(task.url, key, np.random.default_rng(0).normal(size=NEW_DIM).astype(np.float32))
     found = verify_migration(task.url, work=task.work)
     assert list(failed(found)) == ["vectors"]
     assert f"1 of {ROWS:,} rows of 5 shards are wrong, first key {key!r}" in failed(found)["vectors"]

@@ -88,6 +88,12 @@ class Case(ABC):
     def ask(self, url: str, query: np.ndarray, k: int, served: Field) -> list[Any]:
         """Search as an application does, by the engine's own client; return the keys that it finds."""
 
+    def overwrite(self, url: str, key: Any, vector: np.ndarray) -> None:
+        """Set a vector of the new field to what it should not be."""
+        with open_store(url) as store:
+            assert store.new is not None
+            store.write(store.new, as_keys([key]), vector[None])
+
     def reader(self, url: str, store: Store) -> Store:
         """Open the store for another reader; an engine that only one process can open returns the store itself."""
         return open_store(url)

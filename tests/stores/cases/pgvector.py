@@ -11,7 +11,7 @@ from psycopg import sql
 from tests.stores.case import Case, Items
 from tests.stores.postgres import server
 
-from relatent.stores import Address, Field
+from relatent.stores import Address, Field, open_store
 from relatent.stores.pgvector.table import name_beside
 
 TYPES = {int: "bigint", str: "text"}
@@ -59,6 +59,17 @@ class Pgvector(Case):
         statement = sql.SQL("SELECT id FROM {} ORDER BY embedding {} {}::vector LIMIT {}")
         with _connected() as cursor:
             return [key for (key,) in cursor.execute(statement.format(view, operator, asked, k)).fetchall()]
+
+    def overwrite(self, url: str, key: Any, vector: np.ndarray) -> None:
+        """Past the store, which never replaces what its triggers keep up to date."""
+        with open_store(url) as store:
+            assert store.new is not None
+            new = store.new
+        bits = "".join("01"[int(x > 0)] for x in vector)
+        value = sql.Literal(bits if new.dtype == "bit" else str(vector.tolist()))
+        place = sql.Identifier("public", name_beside(Address.parse(url).name, new.name))
+        with _connected() as cursor:
+            cursor.execute(sql.SQL("UPDATE {} SET vector = {} WHERE key = {}").format(place, value, sql.Literal(key)))
 
     def _run(self, url: str, statement: str, *values: sql.Composable) -> None:
         """Run a statement without parameters, which would take the % in the table's name for one of them."""
