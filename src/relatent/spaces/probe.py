@@ -30,21 +30,25 @@ ROWS_PER_CHUNK, KEPT_ROWS = 1_024, 1_024
 # Fewer rows than this say little.
 MIN_ROWS = 20
 # At least this much agreement along quiet directions is one space, less than that is another; between them, either.
-SAME, FOREIGN = 0.18, 0.10
+SAME, FOREIGN = 0.19, 0.10
 # More excess than this, and some rows are of another space.
-EXCESS = 0.3
+EXCESS = 1.2
 # The same for the profiles along random directions.
 PROFILE_SAME, PROFILE_FOREIGN = 0.45, 0.02
 # A profile that could reach no more agreement than this with its own space cannot tell: the space is isotropic.
 TELLING = 0.2
 # Mean norms that differ by more than the first factor are suspicious, by more than the second another space.
-NORM_UNSURE, NORM_FOREIGN = 2.2, 20.0
-# Where the mean of a space is at least this share of its norms, less than that share of it is suspicious.
-OFF_CENTER, CENTERED = 0.4, 0.25
+NORM_UNSURE, NORM_FOREIGN = 1.9, 20.0
+# Norms of single rows differ by less than this factor, in most rows.
+NORM_OF_ROW = 3.0
+# Where the mean of a space is at least the first share of its norms, a mean of less than the second along it is
+# suspicious. Normalized spaces keep more of it on other corpora.
+OFF_CENTER, CENTERED = 0.5, 0.05
+UNIT_OFF_CENTER, UNIT_CENTERED = 0.7, 0.25
 # A file is probed in BLOCKS blocks of BLOCK_ROWS rows, and a folder in one block of at most MAX_FILES files.
 BLOCKS, BLOCK_ROWS, MAX_FILES = 8, 128, 64
-# Rows whose norm is this near one have norm one, and a block of which so many are.
-NEAR_UNIT, MOST = 0.02, 0.9
+# Rows whose norm is this near one have norm one; the share of rows that a block must have of a kind to be of it.
+NEAR_UNIT, MOST = 0.02, 0.95
 SEVERITY = ("same", "unsure", "foreign")
 # Squares of larger numbers, and sums of them, may overflow.
 HUGE = 1e100
@@ -225,11 +229,11 @@ def compare_blocks(known: Probe, blocks: np.ndarray) -> list[Match]:
     """Say of each block of rows, (blocks, rows, d), whether it can be of a space with quiet directions."""
     assert known.quiet is not None
     norms = np.linalg.norm(blocks.astype(np.float64), axis=2)
-    unit = np.mean(np.abs(norms - 1) < NEAR_UNIT, axis=1) >= MOST
     look, shares = known.quiet.look(blocks), _center_shares(known, blocks, norms)
+    two = (look.excess > EXCESS) | (look.core_agreement < SAME)
     return [
-        _worst(_by_norm(known, n.mean(), n.std(), bool(u)), _by_quiet(a, e, int(o.sum()), len(o)), _by_center(*s))
-        for n, u, a, e, o, s in zip(norms, unit, look.agreement, look.excess, look.outlying, shares, strict=True)
+        _worst(_by_quiet(a, mixed, int(o.sum()), len(o)), _by_norms(known, n), _by_center(known.unit, *s))
+        for n, a, mixed, o, s in zip(norms, look.agreement, two, look.outlying, shares, strict=True)
     ]
 
 
@@ -250,7 +254,17 @@ def _by_norm(known: Probe, norm: float, std: float, unit: bool) -> Match:
     return Match("same", said)
 
 
-def _by_quiet(agreement: float, excess: float, outlying: int, rows: int) -> Match:
+def _by_norms(known: Probe, norms: np.ndarray) -> Match:
+    unit = bool(np.mean(np.abs(norms - 1) < NEAR_UNIT) >= MOST)
+    match = _by_norm(known, float(norms.mean()), float(norms.std()), unit)
+    usual = (norms > known.norm / NORM_OF_ROW) & (norms < known.norm * NORM_OF_ROW)
+    if match.outcome == "same" and np.mean(usual) < MOST:
+        far = f"{np.sum(~usual)} of {len(norms)} rows looked at have a norm far from {known.norm:.3g}"
+        return Match("unsure", f"{far}: two models, mixed, or rows that are damaged")
+    return match
+
+
+def _by_quiet(agreement: float, mixed: bool, outlying: int, rows: int) -> Match:
     said = (
         f"they agree to {agreement:.2f} where the space hardly varies (one space: at least {SAME:.2f}, another: less "
         f"than {FOREIGN:.2f})"
@@ -260,9 +274,9 @@ def _by_quiet(agreement: float, excess: float, outlying: int, rows: int) -> Matc
         if not agreement >= FOREIGN:
             return Match("foreign", f"{said}: these look like different models", float(agreement))
         return Match("unsure", f"{said}: {why}", float(agreement))
-    if excess > EXCESS:
-        mixed = f"{outlying} of {rows} rows looked at are far out where the others hardly vary: two models, mixed"
-        return Match("unsure", mixed, float(agreement))
+    if mixed:
+        far = f"{outlying} of {rows} rows looked at are far out where the others hardly vary"
+        return Match("unsure", f"{far}: they look like two models, mixed", float(agreement))
     return Match("same", said, float(agreement))
 
 
@@ -276,10 +290,12 @@ def _center_shares(known: Probe, blocks: np.ndarray, norms: np.ndarray) -> list[
     return [(expected, float(value)) for value in along]
 
 
-def _by_center(expected: float, found: float) -> Match:
+def _by_center(unit: bool, expected: float, found: float) -> Match:
     said = f"the mean of the rows is {expected:.2f} of their norm in one, and {found:.2f} along it in the other"
-    off = expected >= OFF_CENTER and found < CENTERED * expected
-    return Match("unsure", f"{said}: one was centered, or the data are very different" if off else said) if off else Match("same", said)
+    least, limit = (UNIT_OFF_CENTER, UNIT_CENTERED) if unit else (OFF_CENTER, CENTERED)
+    if expected >= least and found < limit:
+        return Match("unsure", f"{said}: another model, or one of the two was centered")
+    return Match("same", said)
 
 
 def _by_profile(agreement: float, possible: float) -> Match:

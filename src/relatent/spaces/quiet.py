@@ -12,14 +12,14 @@ not found on: the *agreement* is about 1 on similar data, smaller on other corpo
 logarithm keeps a direction that is quiet on one corpus only from outweighing the others; with the mean variance in its
 place, the two overlap, as they do in the correlation of means or of variances per coordinate.
 
-Where some rows are of another encoder, the variances are far larger than the medians of the squares. This *excess* is
-the mean logarithm of their ratio.
+Where some rows are of another encoder, all rows vary far more than the half that varies least. The *excess* is the mean
+logarithm of the ratio of their variances.
 """
 
 from __future__ import annotations
 
 from base64 import b64decode, b64encode
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
@@ -38,19 +38,23 @@ ROUNDING = 1e-4
 NARROW = 0.05
 # A row is named when it is this far out along the quiet directions, in units of the typical square.
 OUTLYING = 10.0
-# The squared median deviation of normal data, in units of its variance.
-NORMAL = 0.6745**2
+STEPS = 2
 
 
 @dataclass(frozen=True)
 class Quiet:
-    """The quiet directions of a space, its level, and its variance in units of its mean square."""
+    """The quiet directions of a space, its level along each, and its variance in units of its mean square."""
 
     coordinates: int
-    level: float
+    levels: tuple[float, ...]
     spread: float
     codes: str
     """The directions, as base64 of int8, one after the other."""
+
+    @property
+    def level(self) -> float:
+        """The mean level."""
+        return float(np.mean(self.levels))
 
     @property
     def tells(self) -> bool:
@@ -60,32 +64,65 @@ class Quiet:
     @staticmethod
     def from_dict(given: dict[str, Any]) -> Quiet:
         """Rebuild from what was saved."""
-        made = Quiet(int(given["coordinates"]), float(given["level"]), float(given["spread"]), str(given["codes"]))
-        _directions(made.codes, made.coordinates, made.coordinates)  # what was damaged is refused here, not at its use
+        levels = tuple(float(level) for level in given["levels"])
+        made = Quiet(int(given["coordinates"]), levels, float(given["spread"]), str(given["codes"]))
+        if _directions(made.codes, made.coordinates, made.coordinates).shape[1] != len(levels):
+            raise ValueError("the quiet directions are damaged")
         return made
 
     def look(self, blocks: np.ndarray) -> Look:
         """Measure blocks of rows, (blocks, rows, d)."""
         with np.errstate(all="ignore"):  # what overflows is neither quiet nor loud, and is refused for its norm
             centered = blocks - blocks.mean(axis=1, keepdims=True)
-            total = np.einsum("bnd,bnd->b", centered, centered) / centered[0].size
-            square = np.einsum("bnd,bnd->b", blocks, blocks) / centered[0].size
-            total = np.maximum(total, NARROW * self.spread * square)[:, None] + 1e-300
+            squared = np.einsum("bnd,bnd->bn", centered, centered) / centered.shape[2]
+            total = self._at_least(squared.mean(axis=1), blocks)
             along = centered @ _directions(self.codes, self.coordinates, blocks.shape[2]).astype(blocks.dtype)
-            squares = np.square(along - np.median(along, axis=1, keepdims=True)) / total[:, None]
-            variance = along.var(axis=1) / total + ROUNDING
-            typical = np.maximum(np.median(squares, axis=1) / NORMAL, np.exp(self.level)) + ROUNDING
-            level, excess = np.log(variance).mean(axis=1), np.log(variance / typical).mean(axis=1)
-            return Look(level / self.level, excess, (squares / typical[:, None]).mean(axis=2) > OUTLYING)
+            core = _core(along, total)
+            chosen = along.transpose(0, 2, 1) @ core[..., None]
+            squares = np.square(along - chosen.transpose(0, 2, 1))
+            variance = along.var(axis=1), (squares * core[..., None]).sum(axis=1)
+            mean = np.einsum("bn,bnd->bd", core, centered)
+            within = self._at_least((squared * core).sum(axis=1) - np.square(mean).mean(axis=1), blocks)
+            # Where most rows are equal, they say nothing of the others.
+            typical = np.maximum(variance[1], np.exp(self.levels) / 2 * total[:, None]) + ROUNDING * total[:, None]
+            return Look(
+                *(np.log(v / t[:, None] + ROUNDING).mean(axis=1) / self.level for v, t in zip(variance, (total, within))),
+                np.log(variance[0] / typical + ROUNDING).mean(axis=1),
+                (squares / typical[:, None]).mean(axis=2) > OUTLYING,
+            )
+
+    def _at_least(self, total: np.ndarray, blocks: np.ndarray) -> np.ndarray:
+        """Return the mean variance of blocks, or what counts as that where their rows are nearly the same."""
+        square = np.einsum("bnd,bnd->b", blocks, blocks) / blocks[0].size
+        return np.maximum(total, NARROW * self.spread * square) + 1e-300
 
 
 @dataclass(frozen=True, eq=False)
 class Look:
-    """What was seen of some blocks: the agreement and the excess of each, and which rows are far out."""
+    """What was seen of some blocks: the agreement of all rows and of the core, the excess, and which rows are far out."""
 
     agreement: np.ndarray
+    core_agreement: np.ndarray
     excess: np.ndarray
     outlying: np.ndarray
+
+
+def _core(along: np.ndarray, total: np.ndarray) -> np.ndarray:
+    """Return weights of the half of each block's rows that varies least, (blocks, rows), which sum to 1.
+
+    The half nearest to the median, and then the half nearest to the center of that: two steps of the minimum
+    covariance determinant (Rousseeuw and Van Driessen, 1999).
+    """
+    center, scale = np.median(along, axis=1, keepdims=True), along.var(axis=1, keepdims=True)
+    half = max(1, along.shape[1] // 2)
+    for _ in range(STEPS):
+        far = (np.square(along - center) / (scale + ROUNDING * total[:, None, None])).sum(axis=2)
+        near = np.argpartition(far, half - 1, axis=1)[:, :half]
+        chosen = np.take_along_axis(along, near[..., None], axis=1)
+        center, scale = chosen.mean(axis=1, keepdims=True), chosen.var(axis=1, keepdims=True)
+    weights = np.zeros(along.shape[:2], dtype=along.dtype)
+    np.put_along_axis(weights, near, 1 / half, axis=1)
+    return weights
 
 
 def find_quiet(rows: np.ndarray) -> Quiet | None:
@@ -102,9 +139,10 @@ def find_quiet(rows: np.ndarray) -> Quiet | None:
     _, vectors = np.linalg.eigh(found[:, chosen].T @ found[:, chosen])
     quiet = vectors[:, : max(1, min(DIRECTIONS, len(chosen) // 3))].T
     codes = np.round(quiet * (127 / np.abs(quiet).max(axis=1, keepdims=True))).astype(np.int8)
-    made = Quiet(len(chosen), -1.0, round(spread, 6), b64encode(codes.tobytes()).decode())
-    level = -float(made.look(rest[None]).agreement[0])
-    return Quiet(made.coordinates, round(level, 4), made.spread, made.codes)
+    made = Quiet(len(chosen), (), round(spread, 6), b64encode(codes.tobytes()).decode())
+    along = rest @ _directions(made.codes, made.coordinates, rows.shape[1])
+    levels = np.log(along.var(axis=0) / rest.var(axis=0).mean() + ROUNDING).round(3)
+    return replace(made, levels=tuple(levels.tolist()))
 
 
 def _chosen(count: int, dim: int) -> np.ndarray:
