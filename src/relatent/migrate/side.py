@@ -16,7 +16,7 @@ from relatent.spaces.space import Space
 from relatent.stores import Field, Store, StoreError
 from relatent.stores.fields import CODES, calibrated, is_coded
 from relatent.translate import Translator
-from relatent.translate.endpoints import Side, SpaceMismatchError
+from relatent.translate.endpoints import BlockCheck, Side
 from relatent.translate.files import BatchTranslator, check_translator
 
 # Rows that tell which model made a store's vectors, and how many places of the store they are read from.
@@ -45,6 +45,10 @@ class StoredSide:
     def translate(self) -> BatchTranslator:
         """The translation of stored vectors, for any process."""
         return self.translator.batch_udf(side=self.name)
+
+    def block_check(self, store: Store) -> BlockCheck:
+        """Return what refuses rows of another model while they are copied, for any process."""
+        return BlockCheck(self.translator.endpoints_, self.name, str(store.address))
 
     def queries(self, vectors: np.ndarray) -> np.ndarray:
         """Return what to search with, of the new model's vectors."""
@@ -128,21 +132,16 @@ def sample_vectors(store: Store, rows: int = SAMPLE_ROWS) -> np.ndarray:
 
 
 def check_fingerprint(side: StoredSide, store: Store, *, accept: bool = False) -> None:
-    """Refuse a store whose vectors are not of the side that the translator takes from it."""
+    """Refuse a store whose vectors are not, or not surely, of the side that the translator takes from it."""
     served = store.served
     recorded = Fingerprint(served.dim, served.provenance.get("model"), served.provenance.get("revision"))
     space = Space(sample_vectors(store), name=str(store.address), fingerprint=recorded)
-    ends = side.translator.endpoints_
-    if accept and served.dim == getattr(ends, side.name).dim:
+    if accept and served.dim == getattr(side.translator.endpoints_, side.name).dim:
         side.translator.accept(space)
-    try:
-        ends = side.translator.endpoints_
-        ends.check(space, side.name)
-    except SpaceMismatchError:
-        other = ends.target if side.name == "source" else ends.source
-        if other.matches(space.fingerprint).outcome == "same":
-            raise _wrong_way(side, store) from None
-        raise
+    ends = side.translator.endpoints_
+    if ends.is_other_side(space, side.name):
+        raise _wrong_way(side, store)
+    ends.check(space, side.name, strict=True)
 
 
 def _wrong_way(side: StoredSide, store: Store) -> StoreError:

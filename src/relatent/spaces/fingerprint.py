@@ -74,6 +74,10 @@ class Fingerprint:
         """Return the same without the probe: what was said about the vectors, not what was measured."""
         return replace(self, probe=None)
 
+    def without_rows(self) -> Fingerprint:
+        """Return the same without the rows that the probe has at hand: what is saved."""
+        return self if self.probe is None else replace(self, probe=self.probe.without_rows())
+
     def to_json(self) -> str:
         """Write as one line of JSON, without what is not known."""
         known = {f.name: getattr(self, f.name) for f in fields(self) if getattr(self, f.name) is not None}

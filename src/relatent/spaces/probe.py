@@ -38,9 +38,9 @@ PROFILE_SAME, PROFILE_FOREIGN = 0.45, 0.02
 # A profile that could reach no more agreement than this with its own space cannot tell: the space is isotropic.
 TELLING = 0.2
 # Mean norms that differ by more than the first factor are suspicious, by more than the second another space.
-NORM_UNSURE, NORM_FOREIGN = 1.9, 20.0
+NORM_UNSURE, NORM_FOREIGN = 2.2, 20.0
 # Norms of single rows differ by less than this factor, in most rows.
-NORM_OF_ROW = 3.0
+NORM_OF_ROW = 6.0
 # Where the mean of a space is at least the first share of its norms, a mean of less than the second along it is
 # suspicious. Normalized spaces keep more of it on other corpora.
 OFF_CENTER, CENTERED = 0.5, 0.05
@@ -196,7 +196,9 @@ def find_change(blocks: Sequence[ProbeBuilder]) -> tuple[int, Match] | None:
         probe = sum((blocks[i] for i in known), ProbeBuilder()).probe()
         if probe is not None and probe.quiet is not None and probe.quiet.tells:
             samples = ((i, blocks[i].probe(quiet=False)) for i in given)
-            found += [(i, compare_probes(probe, one, 0)) for i, one in samples if one is not None and one.rows >= MIN_ROWS]
+            found += [
+                (i, compare_probes(probe, one, 0)) for i, one in samples if one is not None and one.rows >= MIN_ROWS
+            ]
     foreign = [(place, match) for place, match in found if not match]
     return min(foreign, key=lambda one: one[0], default=None)
 
@@ -222,7 +224,7 @@ def compare_probes(a: Probe, b: Probe, dim: int) -> Match:
         _, known, rows = min(ways, key=lambda way: way[0])
         return compare_blocks(known, rows[None])[0]
     agreement, possible = profile_agreement(a, b, dim)
-    return _worst(_by_norm(a, b.norm, b.norm_std, b.unit), _by_profile(agreement, possible))
+    return _worst(_by_profile(agreement, possible), _by_norm(a, b.norm, b.norm_std, b.unit))
 
 
 def compare_blocks(known: Probe, blocks: np.ndarray) -> list[Match]:

@@ -45,7 +45,7 @@ def drift(before: Profile, after: Profile) -> tuple[float, float]:
         \qquad
         \text{spread}^2 = \frac{1}{m}\sum_j \log^2\frac{\sigma_j'^2}{\sigma_j^2} - \frac{2}{n} - \frac{2}{n'}
 
-    over the directions that both have: a shift of 1 is one standard deviation. About 0 for two samples of the same data.
+    over the directions that both have. A shift of 1 is one standard deviation; about 0 for two samples of one dataset.
     """
     m = min(len(before.mean), len(after.mean))
     variances = [np.square(np.asarray(p.std[:m])) + 1e-300 for p in (before, after)]
@@ -94,7 +94,7 @@ def _reliability(a: Profile, b: Profile, x: np.ndarray, y: np.ndarray, which: st
 
 @lru_cache(maxsize=8)
 def random_directions(dim: int) -> np.ndarray:
-    """Return DIRECTIONS random directions as columns of zero sum: signs, the same on every machine and in every version."""
+    """Return random directions as columns of zero sum: signs, the same on every machine and in every version."""
     bits = np.random.PCG64(SEED).random_raw(-(-dim * DIRECTIONS // 64))
     signs = np.unpackbits(bits.astype("<u8").view(np.uint8))[: dim * DIRECTIONS].reshape(dim, DIRECTIONS)
     directions = 2.0 * signs - 1.0

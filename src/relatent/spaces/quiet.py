@@ -6,11 +6,12 @@ much as anywhere, and so do rotated and permuted ones. The *level* of rows is
 
 .. math:: \frac{1}{k}\sum_{j=1}^{k} \log\frac{\operatorname{var}(X q_j)}{\overline{\operatorname{var}}(X)}
 
-over the k directions :math:`q_j` of least variance in the known rows, against the mean variance of a coordinate: far
-below 0 for rows of the same encoder, about 0 for others. It is divided by that of known rows which the directions were
-not found on: the *agreement* is about 1 on similar data, smaller on other corpora, about 0 for another encoder. The
-logarithm keeps a direction that is quiet on one corpus only from outweighing the others; with the mean variance in its
-place, the two overlap, as they do in the correlation of means or of variances per coordinate.
+of rows of norm 1, over the k directions :math:`q_j` of least variance in the known rows, against the mean variance of
+a coordinate: far below 0 for rows of the same encoder, about 0 for others. It is divided by that of known rows which
+the directions were not found on: the *agreement* is about 1 on similar data, smaller on other corpora, about 0 for
+another encoder. The logarithm keeps a direction that is quiet on one corpus only from outweighing the others. What did
+not separate other corpora from other encoders: the mean in place of the mean logarithm, the angles between the quiet
+directions of two samples, the distance of their means, and the profiles of :mod:`relatent.spaces.profile`.
 
 Where some rows are of another encoder, all rows vary far more than the half that varies least. The *excess* is the mean
 logarithm of the ratio of their variances.
@@ -19,7 +20,7 @@ logarithm of the ratio of their variances.
 from __future__ import annotations
 
 from base64 import b64decode, b64encode
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
 
@@ -38,17 +39,17 @@ ROUNDING = 1e-4
 NARROW = 0.05
 # A row is named when it is this far out along the quiet directions, in units of the typical square.
 OUTLYING = 10.0
-STEPS = 2
+STEPS = 5
 
 
 @dataclass(frozen=True)
 class Quiet:
-    """The quiet directions of a space, its level along each, and its variance in units of its mean square."""
+    """The quiet directions of a space, its level along each, and the variance of its rows."""
 
     coordinates: int
     levels: tuple[float, ...]
     spread: float
-    codes: str
+    codes: str = field(repr=False)
     """The directions, as base64 of int8, one after the other."""
 
     @property
@@ -73,33 +74,35 @@ class Quiet:
     def look(self, blocks: np.ndarray) -> Look:
         """Measure blocks of rows, (blocks, rows, d)."""
         with np.errstate(all="ignore"):  # what overflows is neither quiet nor loud, and is refused for its norm
-            centered = blocks - blocks.mean(axis=1, keepdims=True)
-            squared = np.einsum("bnd,bnd->bn", centered, centered) / centered.shape[2]
-            total = self._at_least(squared.mean(axis=1), blocks)
+            centered = _centered(_unit(blocks))
             along = centered @ _directions(self.codes, self.coordinates, blocks.shape[2]).astype(blocks.dtype)
-            core = _core(along, total)
-            chosen = along.transpose(0, 2, 1) @ core[..., None]
-            squares = np.square(along - chosen.transpose(0, 2, 1))
-            variance = along.var(axis=1), (squares * core[..., None]).sum(axis=1)
-            mean = np.einsum("bn,bnd->bd", core, centered)
-            within = self._at_least((squared * core).sum(axis=1) - np.square(mean).mean(axis=1), blocks)
+            every = np.full(along.shape[:2], 1 / along.shape[1], dtype=along.dtype)
+            total, variance, _ = self._variances(centered, along, every)
+            within, core, squares = self._variances(centered, along, _core(along, total))
             # Where most rows are equal, they say nothing of the others.
-            typical = np.maximum(variance[1], np.exp(self.levels) / 2 * total[:, None]) + ROUNDING * total[:, None]
+            typical = np.maximum(core, np.exp(self.levels) / 2 * total) + ROUNDING * total
             return Look(
-                *(np.log(v / t[:, None] + ROUNDING).mean(axis=1) / self.level for v, t in zip(variance, (total, within))),
-                np.log(variance[0] / typical + ROUNDING).mean(axis=1),
-                (squares / typical[:, None]).mean(axis=2) > OUTLYING,
+                agreement=np.log(variance / total + ROUNDING).mean(axis=1) / self.level,
+                core_agreement=np.log(core / within + ROUNDING).mean(axis=1) / self.level,
+                excess=np.log((variance + ROUNDING * total) / typical).mean(axis=1),
+                outlying=(squares / typical[:, None]).mean(axis=2) > OUTLYING,
             )
 
-    def _at_least(self, total: np.ndarray, blocks: np.ndarray) -> np.ndarray:
-        """Return the mean variance of blocks, or what counts as that where their rows are nearly the same."""
-        square = np.einsum("bnd,bnd->b", blocks, blocks) / blocks[0].size
-        return np.maximum(total, NARROW * self.spread * square) + 1e-300
+    def _variances(
+        self, centered: np.ndarray, along: np.ndarray, weights: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return the mean variance of weighted rows, (blocks, 1), that along each direction, and the squares there."""
+        dim = centered.shape[2]
+        square = np.einsum("bn,bnd,bnd->b", weights, centered, centered)
+        mean = np.einsum("bn,bnd->bd", weights, centered)
+        total = np.maximum((square - np.square(mean).sum(axis=1)) / dim, NARROW * self.spread / dim) + 1e-300
+        squares = np.square(along - np.einsum("bn,bnk->bk", weights, along)[:, None])
+        return total[:, None], np.einsum("bn,bnk->bk", weights, squares), squares
 
 
 @dataclass(frozen=True, eq=False)
 class Look:
-    """What was seen of some blocks: the agreement of all rows and of the core, the excess, and which rows are far out."""
+    """What was seen of some blocks: the agreement of all rows and of the core, the excess, the rows far out."""
 
     agreement: np.ndarray
     core_agreement: np.ndarray
@@ -116,7 +119,7 @@ def _core(along: np.ndarray, total: np.ndarray) -> np.ndarray:
     center, scale = np.median(along, axis=1, keepdims=True), along.var(axis=1, keepdims=True)
     half = max(1, along.shape[1] // 2)
     for _ in range(STEPS):
-        far = (np.square(along - center) / (scale + ROUNDING * total[:, None, None])).sum(axis=2)
+        far = (np.square(along - center) / (scale + ROUNDING * total[..., None])).sum(axis=2)
         near = np.argpartition(far, half - 1, axis=1)[:, :half]
         chosen = np.take_along_axis(along, near[..., None], axis=1)
         center, scale = chosen.mean(axis=1, keepdims=True), chosen.var(axis=1, keepdims=True)
@@ -129,11 +132,11 @@ def find_quiet(rows: np.ndarray) -> Quiet | None:
     """Find the quiet directions of rows; None for few rows, or rows that are all the same."""
     if len(rows) < MIN_ROWS:
         return None
-    rows = rows.astype(np.float64)
+    rows = _unit(rows.astype(np.float64))
     held = np.arange(len(rows)) % HELD_OUT == HELD_OUT - 1
     found, rest = rows[~held] - rows[~held].mean(axis=0), rows[held]
     chosen = _chosen(int(min(len(found) / ROWS_PER_COORDINATE, MAX_COORDINATES)), rows.shape[1])
-    spread = float(rest.var(axis=0).mean() / (np.mean(rest**2) + 1e-300))
+    spread = float(rest.var(axis=0).sum())
     if not spread > 1e-12:
         return None
     _, vectors = np.linalg.eigh(found[:, chosen].T @ found[:, chosen])
@@ -143,6 +146,21 @@ def find_quiet(rows: np.ndarray) -> Quiet | None:
     along = rest @ _directions(made.codes, made.coordinates, rows.shape[1])
     levels = np.log(along.var(axis=0) / rest.var(axis=0).mean() + ROUNDING).round(3)
     return replace(made, levels=tuple(levels.tolist()))
+
+
+def _unit(rows: np.ndarray) -> np.ndarray:
+    """Divide rows by their norms, which depend on the length of texts; zeros stay."""
+    norms = np.linalg.norm(rows, axis=-1, keepdims=True)
+    unit: np.ndarray = rows / np.where(norms > 0, norms, 1)
+    return unit
+
+
+def _centered(blocks: np.ndarray) -> np.ndarray:
+    """Subtract the mean of each block; rows of zeros, of items that have no vector, say nothing and stay."""
+    present = blocks.any(axis=2, keepdims=True)
+    mean = blocks.sum(axis=1, keepdims=True) / np.maximum(present.sum(axis=1, keepdims=True), 1)
+    centered: np.ndarray = (blocks - mean) * present
+    return centered
 
 
 def _chosen(count: int, dim: int) -> np.ndarray:
