@@ -304,7 +304,8 @@ def _by_profile(agreement: float, possible: float) -> Match:
     if possible < TELLING:
         return Match("same", "the dimensions are equal and the probes cannot tell more")
     limit = min(PROFILE_SAME, possible / 2)  # fewer rows of a space agree less with it
-    said = f"their profiles agree to {agreement:.2f} (one space: at least {limit:.2f}, another: less than {PROFILE_FOREIGN})"
+    limits = f"one space: at least {limit:.2f}, another: less than {PROFILE_FOREIGN}"
+    said = f"their profiles agree to {agreement:.2f} ({limits})"
     if agreement < PROFILE_FOREIGN:
         return Match("foreign", f"{said}: these look like different models, or very different data", agreement)
     if agreement < limit:

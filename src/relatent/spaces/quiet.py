@@ -79,12 +79,13 @@ class Quiet:
             every = np.full(along.shape[:2], 1 / along.shape[1], dtype=along.dtype)
             total, variance, _ = self._variances(centered, along, every)
             within, core, squares = self._variances(centered, along, _core(along, total))
-            # Where most rows are equal, they say nothing of the others.
             typical = np.maximum(core, np.exp(self.levels) / 2 * total) + ROUNDING * total
+            excess = np.log((variance + ROUNDING * total) / typical).mean(axis=1)
+            narrow = 2 * NARROW * self.spread / blocks.shape[2]  # most rows are equal, and say nothing of the others
             return Look(
                 agreement=np.log(variance / total + ROUNDING).mean(axis=1) / self.level,
                 core_agreement=np.log(core / within + ROUNDING).mean(axis=1) / self.level,
-                excess=np.log((variance + ROUNDING * total) / typical).mean(axis=1),
+                excess=np.where(within[:, 0] > narrow, excess, 0.0),
                 outlying=(squares / typical[:, None]).mean(axis=2) > OUTLYING,
             )
 
