@@ -149,7 +149,9 @@ def test_a_migration_stops_at_rows_of_another_model_and_names_their_keys(endpoin
     check(encoder(0)(1000, 2), keys)
     check(encoder(2)(19, 2))  # too few to tell
     foreign = np.concatenate([encoder(0)(500, 2), encoder(2)(500, 3)])
-    with pytest.raises(SpaceMismatchError, match=r"with keys 'key \d+' to 'key \d+' of a store (are not|may not be)") as error:
+    with pytest.raises(
+        SpaceMismatchError, match=r"with keys 'key \d+' to 'key \d+' of a store (are not|may not be)"
+    ) as error:
         check(foreign, keys)
     assert "--accept" in message_for_command(error.value)
     with pytest.raises(SpaceMismatchError, match="may not be"):

@@ -230,7 +230,7 @@ def compare_probes(a: Probe, b: Probe, dim: int) -> Match:
 def compare_blocks(known: Probe, blocks: np.ndarray) -> list[Match]:
     """Say of each block of rows, (blocks, rows, d), whether it can be of a space with quiet directions."""
     assert known.quiet is not None
-    norms = np.linalg.norm(blocks.astype(np.float64), axis=2)
+    norms = np.sqrt(np.einsum("bnd,bnd->bn", blocks, blocks).astype(np.float64))
     look, shares = known.quiet.look(blocks), _center_shares(known, blocks, norms)
     two = (look.excess > EXCESS) | (look.core_agreement < SAME)
     return [
@@ -285,7 +285,7 @@ def _by_quiet(agreement: float, mixed: bool, outlying: int, rows: int) -> Match:
 def _center_shares(known: Probe, blocks: np.ndarray, norms: np.ndarray) -> list[tuple[float, float]]:
     """Return the mean of the space and of each block, along the former, in units of the root mean square norm."""
     dim, m = blocks.shape[2], len(known.mean)
-    mean, means = np.asarray(known.mean), blocks.mean(axis=1, dtype=np.float64) @ random_directions(dim)[:, :m]
+    mean, means = np.asarray(known.mean), blocks.mean(axis=1) @ random_directions(dim)[:, :m]
     size = sqrt(dim * float(np.mean(mean**2))) + 1e-300
     along = dim * np.mean(means * mean, axis=1) / size / np.sqrt(np.mean(norms**2, axis=1) + 1e-300)
     expected = size / (float(np.hypot(known.norm, known.norm_std)) + 1e-300)

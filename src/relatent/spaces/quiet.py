@@ -72,33 +72,48 @@ class Quiet:
         return made
 
     def look(self, blocks: np.ndarray) -> Look:
-        """Measure blocks of rows, (blocks, rows, d)."""
+        """Measure blocks of rows, (blocks, rows, d). Rows of zeros, of items that have no vector, are left out."""
         with np.errstate(all="ignore"):  # what overflows is neither quiet nor loud, and is refused for its norm
-            centered = _centered(_unit(blocks))
-            along = centered @ _directions(self.codes, self.coordinates, blocks.shape[2]).astype(blocks.dtype)
-            every = np.full(along.shape[:2], 1 / along.shape[1], dtype=along.dtype)
-            total, variance, _ = self._variances(centered, along, every)
-            within, core, squares = self._variances(centered, along, _core(along, total))
+            rows = _Rows.of(blocks, _directions(self.codes, self.coordinates, blocks.shape[2]))
+            narrow = NARROW * self.spread / blocks.shape[2]
+            total, variance, _ = rows.variances(rows.present, narrow)
+            within, core, squares = rows.variances(_core(rows.along, rows.present, total), narrow)
             typical = np.maximum(core, np.exp(self.levels) / 2 * total) + ROUNDING * total
             excess = np.log((variance + ROUNDING * total) / typical).mean(axis=1)
-            narrow = 2 * NARROW * self.spread / blocks.shape[2]  # most rows are equal, and say nothing of the others
             return Look(
                 agreement=np.log(variance / total + ROUNDING).mean(axis=1) / self.level,
                 core_agreement=np.log(core / within + ROUNDING).mean(axis=1) / self.level,
-                excess=np.where(within[:, 0] > narrow, excess, 0.0),
-                outlying=(squares / typical[:, None]).mean(axis=2) > OUTLYING,
+                # Where most rows are equal, they say nothing of the others.
+                excess=np.where(within[:, 0] > 2 * narrow, excess, 0.0),
+                outlying=((squares / typical[:, None]).mean(axis=2) > OUTLYING) & (rows.present > 0),
             )
 
-    def _variances(
-        self, centered: np.ndarray, along: np.ndarray, weights: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+
+@dataclass(frozen=True, eq=False)
+class _Rows:
+    """Rows at norm 1, which are not written out: they would be copied several times."""
+
+    blocks: np.ndarray
+    inverse: np.ndarray
+    """One over the norms, 0 for rows of zeros."""
+    along: np.ndarray
+    present: np.ndarray
+    """Equal weights of all rows but zeros, which sum to 1."""
+
+    @staticmethod
+    def of(blocks: np.ndarray, directions: np.ndarray) -> _Rows:
+        squares = np.einsum("bnd,bnd->bn", blocks, blocks)
+        inverse = np.where(squares > 0, 1 / np.sqrt(np.maximum(squares, np.finfo(blocks.dtype).tiny)), 0)
+        present = (inverse > 0).astype(blocks.dtype)
+        along = (blocks @ directions.astype(blocks.dtype)) * inverse[..., None]
+        return _Rows(blocks, inverse, along, present / np.maximum(present.sum(axis=1, keepdims=True), 1))
+
+    def variances(self, weights: np.ndarray, least: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return the mean variance of weighted rows, (blocks, 1), that along each direction, and the squares there."""
-        dim = centered.shape[2]
-        square = np.einsum("bn,bnd,bnd->b", weights, centered, centered)
-        mean = np.einsum("bn,bnd->bd", weights, centered)
-        total = np.maximum((square - np.square(mean).sum(axis=1)) / dim, NARROW * self.spread / dim) + 1e-300
-        squares = np.square(along - np.einsum("bn,bnk->bk", weights, along)[:, None])
-        return total[:, None], np.einsum("bn,bnk->bk", weights, squares), squares
+        mean = ((weights * self.inverse)[:, None] @ self.blocks)[:, 0]
+        total = np.maximum((weights.sum(axis=1) - np.square(mean).sum(axis=1)) / mean.shape[1], least) + 1e-300
+        squares = np.square(self.along - weights[:, None] @ self.along)
+        return total[:, None], (weights[:, None] @ squares)[:, 0], squares
 
 
 @dataclass(frozen=True, eq=False)
@@ -111,17 +126,17 @@ class Look:
     outlying: np.ndarray
 
 
-def _core(along: np.ndarray, total: np.ndarray) -> np.ndarray:
+def _core(along: np.ndarray, present: np.ndarray, total: np.ndarray) -> np.ndarray:
     """Return weights of the half of each block's rows that varies least, (blocks, rows), which sum to 1.
 
-    The half nearest to the median, and then the half nearest to the center of that: two steps of the minimum
+    The half nearest to the median, and then the half nearest to the center of that: a few steps of the minimum
     covariance determinant (Rousseeuw and Van Driessen, 1999).
     """
     center, scale = np.median(along, axis=1, keepdims=True), along.var(axis=1, keepdims=True)
     half = max(1, along.shape[1] // 2)
     for _ in range(STEPS):
         far = (np.square(along - center) / (scale + ROUNDING * total[..., None])).sum(axis=2)
-        near = np.argpartition(far, half - 1, axis=1)[:, :half]
+        near = np.argpartition(np.where(present > 0, far, np.inf), half - 1, axis=1)[:, :half]
         chosen = np.take_along_axis(along, near[..., None], axis=1)
         center, scale = chosen.mean(axis=1, keepdims=True), chosen.var(axis=1, keepdims=True)
     weights = np.zeros(along.shape[:2], dtype=along.dtype)
@@ -154,14 +169,6 @@ def _unit(rows: np.ndarray) -> np.ndarray:
     norms = np.linalg.norm(rows, axis=-1, keepdims=True)
     unit: np.ndarray = rows / np.where(norms > 0, norms, 1)
     return unit
-
-
-def _centered(blocks: np.ndarray) -> np.ndarray:
-    """Subtract the mean of each block; rows of zeros, of items that have no vector, say nothing and stay."""
-    present = blocks.any(axis=2, keepdims=True)
-    mean = blocks.sum(axis=1, keepdims=True) / np.maximum(present.sum(axis=1, keepdims=True), 1)
-    centered: np.ndarray = (blocks - mean) * present
-    return centered
 
 
 def _chosen(count: int, dim: int) -> np.ndarray:

@@ -15,7 +15,7 @@ from relatent.spaces.probe import MIN_ROWS, Match, SpaceWarning, compare_blocks,
 from relatent.spaces.space import Space
 
 # Every block of this many rows is checked, by some of its rows: enough to tell, few beside what a translation costs.
-BLOCK_ROWS, ROWS_CHECKED = 256, 128
+BLOCK_ROWS, ROWS_CHECKED = 256, 64
 # Blocks that are checked at once, so that little is copied.
 BLOCKS_AT_ONCE = 32
 # Rows that are more like the other side by this much, in agreement, are of that.
@@ -238,15 +238,17 @@ def _matches(known: Fingerprint, blocks: np.ndarray) -> list[Match]:
 
 def _blocks(x: np.ndarray) -> Iterator[tuple[list[tuple[int, int]], np.ndarray]]:
     """Yield blocks of rows, (blocks, rows, d), some at a time, each with its first row and the one after its last."""
-    if not np.isfinite(x.sum()):
-        x = x[np.isfinite(x).all(axis=1)]
     count = max(1, len(x) // BLOCK_ROWS)
     edges = np.linspace(0, len(x), count + 1).astype(np.intp)
     rows = min(int(np.diff(edges).min()), ROWS_CHECKED)
     spaced = np.linspace(0, np.diff(edges).min() - 1, rows).astype(np.intp)
     for i in range(0, count, BLOCKS_AT_ONCE):
         part = edges[i : i + BLOCKS_AT_ONCE + 1]
-        yield list(zip(part[:-1].tolist(), part[1:].tolist(), strict=True)), x[part[:-1, None] + spaced]
+        blocks = x[part[:-1, None] + spaced]
+        blocks = blocks.astype(np.result_type(blocks, np.float32), copy=False)
+        if not np.isfinite(blocks.sum()):
+            blocks[~np.isfinite(blocks).all(axis=2)] = 0
+        yield list(zip(part[:-1].tolist(), part[1:].tolist(), strict=True)), blocks
 
 
 def _worst(found: list[Finding], rows: int) -> Finding:
