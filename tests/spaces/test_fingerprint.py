@@ -164,16 +164,14 @@ def test_what_is_saved_says_the_same_without_the_rows():
 @pytest.mark.parametrize("dim", [64, 384, 3072])
 def test_a_saved_fingerprint_is_small(dim):
     x = np.random.default_rng(0).normal(size=(1024, dim)) * np.geomspace(1, 0.01, dim)
-    assert len(Fingerprint.of(x).to_json()) < 18_000
+    assert len(Fingerprint.of(x).to_json()) < 21_000
 
 
-def test_a_probe_of_an_earlier_version_is_compared_along_the_directions_that_both_have():
+def test_a_probe_of_an_earlier_version_is_compared_by_its_profile():
     saved = Fingerprint.of(model(0)(1000, 2)).to_json()
     given = Fingerprint.of(model(0)(1000, 3)), Fingerprint.of(model(1)(1000, 3))
     about = json.loads(saved)
-    del about["quiet"]  # as before there were any; what was there has stayed as it was
-    about["probe"]["mean"] += [0.1] * 256
-    about["probe"]["std"] += [1.0] * 256
+    del about["quiet"]  # as before there were any
     earlier = Fingerprint.from_json(json.dumps(about))
     assert "profiles agree to" in earlier.matches(replace(given[0], probe=given[0].probe.without_rows())).reason
     assert [earlier.recorded().matches(g).outcome for g in given] == ["same", "same"]

@@ -20,7 +20,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from relatent.spaces.profile import KEPT_DIRECTIONS, profile_agreement, random_directions
+from relatent.spaces.profile import profile_agreement, random_directions
 from relatent.spaces.quiet import Quiet, find_quiet
 
 Outcome = Literal["same", "unsure", "foreign"]
@@ -31,8 +31,10 @@ ROWS_PER_CHUNK, KEPT_ROWS = 1_024, 1_024
 MIN_ROWS = 20
 # At least this much agreement along quiet directions is one space, less than that is another; between them, either.
 SAME, FOREIGN = 0.19, 0.10
-# More excess than this, and some rows are of another space.
-EXCESS = 1.2
+# More excess than this, and some rows are of another space; it is less certain along few directions.
+EXCESS, EXCESS_OF_FEW = 0.5, 1.5
+# Parts of one file, of which many are compared, are told apart by so many rows, and by less agreement.
+MIN_KNOWN, FOREIGN_PART = 400, 0.05
 # The same for the profiles along random directions.
 PROFILE_SAME, PROFILE_FOREIGN = 0.45, 0.02
 # A profile that could reach no more agreement than this with its own space cannot tell: the space is isotropic.
@@ -127,7 +129,7 @@ class ProbeBuilder:
             return
         rows = vectors[_spaced(n, ROWS_PER_CHUNK)].astype(np.float64)
         rows = rows[(np.abs(rows) < HUGE).all(axis=1)]
-        seen = np.column_stack([np.linalg.norm(rows, axis=1), rows @ random_directions(d)[:, :KEPT_DIRECTIONS]])
+        seen = np.column_stack([np.linalg.norm(rows, axis=1), rows @ random_directions(d)])
         sums = np.stack([seen.sum(axis=0), (seen**2).sum(axis=0)])
         self._sums = sums if self._sums is None else self._sums + sums
         first = -self._rows % self._stride
@@ -194,12 +196,12 @@ def find_change(blocks: Sequence[ProbeBuilder]) -> tuple[int, Match] | None:
     found: list[tuple[int, Match]] = []
     for known, given in [pair for a, b in halves for pair in ((a, b), (b, a))]:
         probe = sum((blocks[i] for i in known), ProbeBuilder()).probe()
-        if probe is not None and probe.quiet is not None and probe.quiet.tells:
+        if probe is not None and probe.quiet is not None and probe.quiet.tells and len(probe.sample) >= MIN_KNOWN:
             samples = ((i, blocks[i].probe(quiet=False)) for i in given)
             found += [
                 (i, compare_probes(probe, one, 0)) for i, one in samples if one is not None and one.rows >= MIN_ROWS
             ]
-    foreign = [(place, match) for place, match in found if not match]
+    foreign = [(i, match) for i, match in found if not match and not (match.agreement or 0.0) >= FOREIGN_PART]
     return min(foreign, key=lambda one: one[0], default=None)
 
 
@@ -230,9 +232,11 @@ def compare_probes(a: Probe, b: Probe, dim: int) -> Match:
 def compare_blocks(known: Probe, blocks: np.ndarray) -> list[Match]:
     """Say of each block of rows, (blocks, rows, d), whether it can be of a space with quiet directions."""
     assert known.quiet is not None
-    norms = np.sqrt(np.einsum("bnd,bnd->bn", blocks, blocks).astype(np.float64))
+    with np.errstate(over="ignore", invalid="ignore"):
+        norms = np.sqrt(np.einsum("bnd,bnd->bn", blocks, blocks).astype(np.float64))
     look, shares = known.quiet.look(blocks), _center_shares(known, blocks, norms)
-    two = (look.excess > EXCESS) | (look.core_agreement < SAME)
+    few = EXCESS_OF_FEW / sqrt(len(known.quiet.levels))
+    two = (look.excess > EXCESS + few) | (look.core_agreement < SAME - few + EXCESS_OF_FEW / 4)
     return [
         _worst(_by_quiet(a, mixed, int(o.sum()), len(o)), _by_norms(known, n), _by_center(known.unit, *s))
         for n, a, mixed, o, s in zip(norms, look.agreement, two, look.outlying, shares, strict=True)
@@ -258,7 +262,7 @@ def _by_norm(known: Probe, norm: float, std: float, unit: bool) -> Match:
 
 def _by_norms(known: Probe, norms: np.ndarray) -> Match:
     unit = bool(np.mean(np.abs(norms - 1) < NEAR_UNIT) >= MOST)
-    match = _by_norm(known, float(norms.mean()), float(norms.std()), unit)
+    match = _by_norm(known, float(np.median(norms)), float(norms.std()), unit)
     usual = (norms > known.norm / NORM_OF_ROW) & (norms < known.norm * NORM_OF_ROW)
     if match.outcome == "same" and np.mean(usual) < MOST:
         far = f"{np.sum(~usual)} of {len(norms)} rows looked at have a norm far from {known.norm:.3g}"

@@ -16,8 +16,8 @@ from typing import Protocol
 
 import numpy as np
 
-# Random directions that vectors are projected on, and how many of them are kept; earlier files have all.
-DIRECTIONS, KEPT_DIRECTIONS = 512, 256
+# Random directions that vectors are projected on.
+DIRECTIONS = 512
 SEED = 20_261_117
 
 

@@ -22,17 +22,18 @@ from __future__ import annotations
 from base64 import b64decode, b64encode
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
+from math import sqrt
 from typing import Any
 
 import numpy as np
 
 # Directions that are kept, and the coordinates that they may have; of wider spaces, some are left out.
-DIRECTIONS, MAX_COORDINATES = 16, 512
+DIRECTIONS, MAX_COORDINATES = 16, 384
 # Rows that directions are found on, to each coordinate; every fourth row is held out to measure the level.
 ROWS_PER_COORDINATE, HELD_OUT = 1.1, 4
 MIN_ROWS = 40
-# A space whose level is not below this cannot be told from others.
-TELLING = -0.5
+# A space whose level is not below this cannot be told from others; along few directions, it is less certain.
+TELLING, TELLING_OF_FEW = -0.2, -1.2
 # Rows that are stored as int8 or float16 vary this much in every direction, in units of the mean variance.
 ROUNDING = 1e-4
 # Rows that vary less than this, in units of the known spread, are nearly the same: noise would decide.
@@ -40,6 +41,11 @@ NARROW = 0.05
 # A row is named when it is this far out along the quiet directions, in units of the typical square.
 OUTLYING = 10.0
 STEPS = 5
+# The variance of that half of normal data which is nearest to the center in 1, 2, … 16 directions, in units of all.
+HALF = (
+    0.143, 0.307, 0.407, 0.474, 0.523, 0.56, 0.59, 0.615,
+    0.635, 0.653, 0.668, 0.682, 0.694, 0.704, 0.714, 0.723,
+)
 
 
 @dataclass(frozen=True)
@@ -60,7 +66,7 @@ class Quiet:
     @property
     def tells(self) -> bool:
         """Whether vectors of other encoders can be told; not so where all directions are alike."""
-        return self.level < TELLING
+        return self.level < TELLING + TELLING_OF_FEW / sqrt(len(self.levels))
 
     @staticmethod
     def from_dict(given: dict[str, Any]) -> Quiet:
@@ -78,6 +84,7 @@ class Quiet:
             narrow = NARROW * self.spread / blocks.shape[2]
             total, variance, _ = rows.variances(rows.present, narrow)
             within, core, squares = rows.variances(_core(rows.along, rows.present, total), narrow)
+            core = core / HALF[len(self.levels) - 1]
             typical = np.maximum(core, np.exp(self.levels) / 2 * total) + ROUNDING * total
             excess = np.log((variance + ROUNDING * total) / typical).mean(axis=1)
             return Look(
@@ -105,7 +112,7 @@ class _Rows:
         squares = np.einsum("bnd,bnd->bn", blocks, blocks)
         inverse = np.where(squares > 0, 1 / np.sqrt(np.maximum(squares, np.finfo(blocks.dtype).tiny)), 0)
         present = (inverse > 0).astype(blocks.dtype)
-        along = (blocks @ directions.astype(blocks.dtype)) * inverse[..., None]
+        along = np.where(present[..., None] > 0, (blocks @ directions.astype(blocks.dtype)) * inverse[..., None], 0)
         return _Rows(blocks, inverse, along, present / np.maximum(present.sum(axis=1, keepdims=True), 1))
 
     def variances(self, weights: np.ndarray, least: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

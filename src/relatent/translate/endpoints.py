@@ -231,9 +231,11 @@ def _matches(known: Fingerprint, blocks: np.ndarray) -> list[Match]:
         return [Match("same", "too little is known")] * len(blocks)
     if probe.quiet is not None and probe.quiet.tells:
         return compare_blocks(probe, blocks)
-    given = probe_of(blocks.reshape(-1, blocks.shape[2])[:: max(1, len(blocks))], quiet=False)
-    same = Match("same", "no row is finite")
-    return [same if given is None else compare_probes(probe, given, known.dim)] * len(blocks)
+    given = probe_of(blocks.reshape(-1, blocks.shape[2])[:: len(blocks)], quiet=False)
+    match = Match("same", "no row is finite") if given is None else compare_probes(probe, given, known.dim)
+    if probe.quiet is not None and match.outcome == "unsure":  # profiles are sure of little in such a space
+        match = replace(match, outcome="same")
+    return [match] * len(blocks)
 
 
 def _blocks(x: np.ndarray) -> Iterator[tuple[list[tuple[int, int]], np.ndarray]]:
@@ -246,8 +248,7 @@ def _blocks(x: np.ndarray) -> Iterator[tuple[list[tuple[int, int]], np.ndarray]]
         part = edges[i : i + BLOCKS_AT_ONCE + 1]
         blocks = x[part[:-1, None] + spaced]
         blocks = blocks.astype(np.result_type(blocks, np.float32), copy=False)
-        if not np.isfinite(blocks.sum()):
-            blocks[~np.isfinite(blocks).all(axis=2)] = 0
+        blocks[~np.isfinite(blocks).all(axis=2)] = 0
         yield list(zip(part[:-1].tolist(), part[1:].tolist(), strict=True)), blocks
 
 
