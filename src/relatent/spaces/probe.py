@@ -196,7 +196,7 @@ def find_change(blocks: Sequence[ProbeBuilder]) -> tuple[int, Match] | None:
     found: list[tuple[int, Match]] = []
     for known, given in [pair for a, b in halves for pair in ((a, b), (b, a))]:
         probe = sum((blocks[i] for i in known), ProbeBuilder()).probe()
-        if probe is not None and probe.quiet is not None and probe.quiet.tells and len(probe.sample) >= MIN_KNOWN:
+        if probe is not None and probe.quiet is not None and probe.quiet.tells and probe.rows >= MIN_KNOWN:
             samples = ((i, blocks[i].probe(quiet=False)) for i in given)
             found += [
                 (i, compare_probes(probe, one, 0)) for i, one in samples if one is not None and one.rows >= MIN_ROWS
