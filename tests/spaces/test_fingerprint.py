@@ -1,15 +1,28 @@
 """A fingerprint tells spaces of equal dimension apart, says why, and says when it is not sure."""
 
+import json
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from tests.spaces.networks import encode, mixed
 
 from relatent.spaces import Fingerprint, Space, read_space, write_space
 from relatent.spaces.fingerprint import one_model
-from relatent.spaces.probe import BLOCK_ROWS, BLOCKS, MAX_FILES, ProbeBuilder, SpaceWarning, probe_of, probed_ranges
+from relatent.spaces.probe import (
+    BLOCK_ROWS,
+    BLOCKS,
+    KEPT_ROWS,
+    MAX_FILES,
+    ProbeBuilder,
+    SpaceWarning,
+    compare_blocks,
+    probe_of,
+    probed_ranges,
+)
 
 D = 128
 
@@ -86,13 +99,103 @@ def test_coordinates_that_the_first_half_of_a_probe_would_not_see():
 def test_between_a_space_and_another_it_is_not_sure_and_says_the_figure():
     a, b = model(0)(1000, 2), model(1)(1000, 3)
     known = Fingerprint.of(a)
-    outcomes = [known.matches(Fingerprint.of(s * model(0)(1000, 4) + (1 - s) * b)) for s in np.linspace(0, 1, 21)]
+    outcomes = [known.matches(Fingerprint.of(s * model(0)(1000, 4) + (1 - s) * b)) for s in np.linspace(0, 1, 51)]
     found = [match.outcome for match in outcomes]
     assert found[0] == "foreign"
     assert found[-1] == "same"
     assert "unsure" in found
     unsure = outcomes[found.index("unsure")]
     assert f"agree to {unsure.agreement:.2f}" in unsure.reason
+
+
+CHANGED = {
+    "another encoder": lambda x: encode(1, 3, len(x), 7),
+    "80/20": lambda x: mixed(x, encode(1, 3, len(x), 7), 0.2),
+    "half/half": lambda x: mixed(x, encode(1, 3, len(x), 7), 0.5),
+    "permuted": lambda x: x[:, np.random.default_rng(9).permutation(x.shape[1])],
+    "times 3": lambda x: 3 * x,
+    "centered": lambda x: x - x.mean(axis=0),
+}
+
+
+@pytest.mark.parametrize("rows", [50, 200])
+@pytest.mark.parametrize("corpus", [1, 2, 3])
+def test_an_encoder_is_known_on_any_corpus(corpus, rows):
+    known, given = probe_of(encode(0, 0, 1000)), encode(0, corpus, rows, 5)
+    assert compare_blocks(known, given[None])[0].outcome == "same"
+    for name, change in CHANGED.items():
+        assert compare_blocks(known, change(given)[None])[0].outcome != "same", name
+
+
+@pytest.mark.parametrize(
+    "stored",
+    [
+        lambda x: x.astype(np.float16),
+        lambda x: np.round(x * 300) / 300,  # as int8
+        lambda x: np.repeat(x[:2], 100, axis=0),
+        lambda x: np.vstack([np.repeat(x[:1], 150, axis=0), x[:50]]),
+        lambda x: np.vstack([np.zeros((5, x.shape[1])), x[5:]]),
+        lambda x: x[:1] + 1e-6 * x,
+    ],
+    ids=["float16", "int8", "two items", "mostly one item", "some zeros", "one item and noise"],
+)
+def test_what_storing_does_to_rows_is_no_other_encoder(stored):
+    known, given = probe_of(encode(0, 0, 1000)), stored(encode(0, 1, 200, 5)).astype(np.float32)
+    assert compare_blocks(known, given[None])[0].outcome == "same"
+
+
+def test_a_mixture_says_how_many_rows_are_far_out():
+    known = probe_of(encode(0, 0, 1000))
+    (match,) = compare_blocks(known, CHANGED["80/20"](encode(0, 1, 200, 5))[None])
+    assert match.reason.startswith("40 of 200 rows looked at are far out")
+
+
+def test_what_is_saved_says_the_same_without_the_rows():
+    known, other = (Fingerprint.of(encode(i, 0, 1000)) for i in (0, 1))
+    read = Fingerprint.from_json(known.to_json())
+    assert read == known
+    assert read.probe.sample is None
+    for given in (encode(0, 1, 200, 5), encode(1, 1, 200, 5)):
+        given = Fingerprint.of(given)
+        assert read.matches(given).outcome == given.matches(read).outcome == known.matches(given).outcome
+    assert not read.matches(other)
+
+
+@pytest.mark.parametrize("dim", [64, 384, 3072])
+def test_a_saved_fingerprint_is_small(dim):
+    x = np.random.default_rng(0).normal(size=(1024, dim)) * np.geomspace(1, 0.01, dim)
+    assert len(Fingerprint.of(x).to_json()) < 21_000
+
+
+def test_a_probe_of_an_earlier_version_is_compared_by_its_profile():
+    saved = Fingerprint.of(model(0)(1000, 2)).to_json()
+    given = Fingerprint.of(model(0)(1000, 3)), Fingerprint.of(model(1)(1000, 3))
+    about = json.loads(saved)
+    del about["quiet"]  # as before there were any
+    earlier = Fingerprint.from_json(json.dumps(about))
+    assert "profiles agree to" in earlier.matches(replace(given[0], probe=given[0].probe.without_rows())).reason
+    assert [earlier.recorded().matches(g).outcome for g in given] == ["same", "same"]
+    one_way = replace(earlier, probe=replace(earlier.probe, quiet=None))
+    assert [bool(one_way.matches(replace(g, probe=replace(g.probe, quiet=None)))) for g in given] == [True, False]
+
+
+def test_damaged_directions_are_refused_when_they_are_read():
+    about = json.loads(Fingerprint.of(model(0)(1000, 2)).to_json())
+    for codes in ("", "!", about["quiet"]["codes"][:-8]):
+        with pytest.raises(ValueError, match="not a fingerprint"):
+            Fingerprint.from_json(json.dumps({**about, "quiet": {**about["quiet"], "codes": codes}}))
+
+
+def test_rows_are_kept_from_all_over_a_stream_and_their_number_is_bounded():
+    builder, parts = ProbeBuilder(), [ProbeBuilder(), ProbeBuilder()]
+    for i in range(40):
+        chunk = np.full((500, 3), float(i))
+        builder.add(chunk)
+        parts[i // 20].add(chunk)
+    for one in (builder, parts[0] + parts[1]):
+        kept = one.probe().sample[:, 0]
+        assert KEPT_ROWS / 2 <= len(kept) <= KEPT_ROWS
+        assert np.abs(np.bincount(kept.astype(int), minlength=40) / len(kept) - 1 / 40).max() < 0.02
 
 
 def test_an_isotropic_space_cannot_be_told_apart():

@@ -143,8 +143,8 @@ def _given_away(translator: Any, file: Path) -> str:
         f"- All of its arrays: {arrays}.",
         "- The matrices and means are sums over the anchors: whoever has the file can translate, and knows the mean "
         "vector of the data it was fitted on.",
-        "- The fingerprints hold means and deviations along 512 random directions of each space, and what was recorded "
-        "about its model.",
+        "- The fingerprints hold means and deviations along 512 random directions of each space, 16 directions in "
+        "which its vectors hardly vary, and what was recorded about its model.",
     ]
     if len(getattr(translator, "seen_keys_", ())):
         lines.append("- `seen_keys` are hashes of the anchors' keys: whoever guesses a key can tell if it was used.")

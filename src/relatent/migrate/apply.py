@@ -137,7 +137,8 @@ def apply_migration(
         store.add(plan.field)
         reason = _follow(store, side, plan) if fresh else NOT_FRESH
         pace = Pace(rate, folder.max_rate, engine.workers)
-        shards = ShardWork(os.fspath(url), store, plan, side.translate, skip=skip_unreadable, pace=pace)
+        check = None if accept else side.block_check(store)
+        shards = ShardWork(os.fspath(url), store, plan, side.translate, skip=skip_unreadable, check=check, pace=pace)
         passes = Passes(store, folder, plan, shards, engine, progress)
         if postpone:
             folder.postponed.touch()

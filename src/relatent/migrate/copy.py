@@ -23,6 +23,7 @@ from relatent.migrate.state import Digest, Manifest, Plan, Work, buckets_of, has
 from relatent.spaces.keys import as_column
 from relatent.stores import Shard, Store, StoreError, open_store
 from relatent.stores.base import Unreadable, read_ahead
+from relatent.translate.endpoints import BlockCheck
 from relatent.translate.files import BatchTranslator
 
 # Skipped rows are all counted, and at most this many of them named.
@@ -147,11 +148,19 @@ class ShardWork:
     """
 
     def __init__(
-        self, url: str, store: Store, plan: Plan, translate: BatchTranslator, *, skip: bool, pace: Pace | None = None
+        self,
+        url: str,
+        store: Store,
+        plan: Plan,
+        translate: BatchTranslator,
+        *,
+        skip: bool,
+        check: BlockCheck | None = None,
+        pace: Pace | None = None,
     ) -> None:
         self._url, self._plan, self._translate, self._skip = url, plan, translate, skip
         self._store: Store | None = store
-        self._pace = pace or Pace()
+        self._check, self._pace = check, pace or Pace()
 
     def copy(self, job: Job) -> Manifest:
         """Translate a shard into the new field; return its manifest once all of it is durable."""
@@ -186,6 +195,8 @@ class ShardWork:
             bounds = plan.shards[job.shard]
             shard = _Copied(plan.migration, job, store.state(bounds))
             for part in read_shard(store, plan, bounds, shard.skipped if self._skip else None):
+                if self._check is not None:
+                    self._check(part.vectors, part.keys)
                 yield shard, shard.wanted(part)
                 self._pace(len(part.keys))
             yield shard, None

@@ -17,7 +17,7 @@ from relatent.steps import Step
 from relatent.stores import Field, Store, StoreError
 from relatent.stores.fields import CODES, calibrated, is_coded, quantizer, uncoded
 from relatent.translate import Translator
-from relatent.translate.endpoints import Side, SpaceMismatchError
+from relatent.translate.endpoints import BlockCheck, Side
 from relatent.translate.files import BatchTranslator, check_translator
 
 # Rows that tell which model made a store's vectors, and how many places of the store they are read from.
@@ -59,6 +59,10 @@ class StoredSide:
         mean_x, mean_y = (z.mean(axis=0) if len(z) else np.zeros(z.shape[1]) for z in (x, y))
         matrix = np.linalg.lstsq(y - mean_y, x - mean_x, rcond=1e-6)[0]
         return (Step("linear", {"matrix": matrix, "offset": mean_x - mean_y @ matrix}),)
+
+    def block_check(self, store: Store) -> BlockCheck:
+        """Return what refuses rows of another model while they are copied, for any process."""
+        return BlockCheck(self.translator.endpoints_, self.name, str(store.address))
 
     def queries(self, vectors: np.ndarray) -> np.ndarray:
         """Return what to search with, of the new model's vectors."""
@@ -124,9 +128,14 @@ def stored_side(translator: Any) -> StoredSide:
 
 
 def translated(translate: BatchTranslator, vectors: np.ndarray) -> np.ndarray:
-    """Return the new vectors of stored ones, of whatever type they are stored as, in float32."""
+    """Return the new vectors of stored ones, of whatever type they are stored as, in float32.
+
+    Whether they are of the right model is checked once, when they are first read (:class:`BlockCheck`).
+    """
     given = vectors.astype(np.result_type(vectors, np.float32), copy=False)
-    return np.asarray(translate.vectors(given), dtype=np.float32)
+    if not len(given):
+        return np.empty((0, translate.dims[1]), np.float32)
+    return np.asarray(given if translate.folded is None else translate.folded(given), dtype=np.float32)
 
 
 def sample_vectors(store: Store, rows: int = SAMPLE_ROWS) -> np.ndarray:
@@ -142,21 +151,16 @@ def sample_vectors(store: Store, rows: int = SAMPLE_ROWS) -> np.ndarray:
 
 
 def check_fingerprint(side: StoredSide, store: Store, *, accept: bool = False) -> None:
-    """Refuse a store whose vectors are not of the side that the translator takes from it."""
+    """Refuse a store whose vectors are not, or not surely, of the side that the translator takes from it."""
     served = store.served
     recorded = Fingerprint(served.dim, served.provenance.get("model"), served.provenance.get("revision"))
     space = Space(sample_vectors(store), name=str(store.address), fingerprint=recorded)
-    ends = side.translator.endpoints_
-    if accept and served.dim == getattr(ends, side.name).dim:
+    if accept and served.dim == getattr(side.translator.endpoints_, side.name).dim:
         side.translator.accept(space)
-    try:
-        ends = side.translator.endpoints_
-        ends.check(space, side.name)
-    except SpaceMismatchError:
-        other = ends.target if side.name == "source" else ends.source
-        if other.matches(space.fingerprint).outcome == "same":
-            raise _wrong_way(side, store) from None
-        raise
+    ends = side.translator.endpoints_
+    if ends.is_other_side(space, side.name):
+        raise _wrong_way(side, store)
+    ends.check(space, side.name, strict=True)
 
 
 def _wrong_way(side: StoredSide, store: Store) -> StoreError:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import time
-import warnings
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from typing import Any
@@ -18,7 +17,6 @@ from relatent.migrate.side import StoredSide, clipped, deviations, stored_side
 from relatent.migrate.state import Digest, Manifest, Plan, Work, buckets_of, hashed_keys, work_of
 from relatent.migrate.switch import check_not_served
 from relatent.spaces.keys import key_texts
-from relatent.spaces.probe import SpaceWarning
 from relatent.spaces.sample import shuffled_rows
 from relatent.spaces.space import Space
 from relatent.stores import Field, Hits, Store, open_store
@@ -96,9 +94,7 @@ class _Rows:
         errors, cut = np.zeros(len(keys)), np.zeros(len(keys), dtype=np.intp)
         if len(there):
             stored = vectors[rows[there]]
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", SpaceWarning)  # which apply has given, or was told to accept
-                expected = side(part.vectors)[there]
+            expected = side(part.vectors)[there]
             errors[there], off = deviations(of, expected, stored)
             cut[there] = clipped(of, expected)
             for row, bad in zip(there.tolist(), off.tolist(), strict=True):

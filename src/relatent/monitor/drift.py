@@ -13,7 +13,7 @@ from relatent._terminal import Result, plain
 from relatent.evaluate.fidelity import fidelity_report
 from relatent.evaluate.interval import Estimate
 from relatent.spaces.join import match_keys
-from relatent.spaces.probe import drift
+from relatent.spaces.profile import drift
 from relatent.spaces.space import Space
 from relatent.translate import Translator
 

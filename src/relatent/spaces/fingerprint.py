@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import PurePosixPath
 from typing import Any
 
@@ -41,9 +41,9 @@ class Fingerprint:
         """Say whether both can describe one space: the same, unsure, or foreign.
 
         What both record must be equal, where a model may go by its name with or without its organization. When a model
-        is recorded on one side only, or on neither, the probes decide (``relatent.spaces.probe``). A very different
-        domain (questions against two-word names) can look like a related model; then the outcome is unsure. Of an
-        isotropic space, whose probe is flat, nothing can be told, and nothing is held against it.
+        is recorded on one side only, or on neither, the probes decide (``relatent.spaces.probe``): by the rows of one,
+        where it was just measured, along the directions in which the other hardly varies. Of an isotropic space, which
+        has none, nothing can be told, and nothing is held against it.
         """
         for name in ("dim", "model", "revision", "pooling", "normalization", "layer"):
             mine, theirs = getattr(self, name), getattr(other, name)
@@ -66,15 +66,25 @@ class Fingerprint:
         '412e168f8cbc4e06'
         """
         known = self if self.model is None else self.recorded()
+        if known.probe is not None:  # whose quiet directions differ in their last digits from machine to machine
+            known = replace(known, probe=replace(known.probe, quiet=None))
         return hashlib.sha256(known.to_json().encode()).hexdigest()[:16]
 
     def recorded(self) -> Fingerprint:
         """Return the same without the probe: what was said about the vectors, not what was measured."""
         return replace(self, probe=None)
 
+    def without_rows(self) -> Fingerprint:
+        """Return the same without the rows that the probe has at hand: what is saved."""
+        return self if self.probe is None else replace(self, probe=self.probe.without_rows())
+
     def to_json(self) -> str:
         """Write as one line of JSON, without what is not known."""
-        known = {name: value for name, value in asdict(self).items() if value is not None}
+        known = {f.name: getattr(self, f.name) for f in fields(self) if getattr(self, f.name) is not None}
+        if self.probe is not None:
+            known["probe"] = self.probe.to_dict()
+            if "quiet" in known["probe"]:  # beside the probe, so that earlier versions read the rest
+                known["quiet"] = known["probe"].pop("quiet")
         return json.dumps(known, allow_nan=False, ensure_ascii=False)
 
     @staticmethod
@@ -85,7 +95,7 @@ class Fingerprint:
             names = {f.name for f in fields(Fingerprint)}
             known = {name: value for name, value in given.items() if name in names}
             if known.get("probe") is not None:
-                known["probe"] = Probe.from_dict(known["probe"])
+                known["probe"] = Probe.from_dict({**known["probe"], "quiet": given.get("quiet")})
             return Fingerprint(**{**known, "dim": int(known["dim"])})
         except (ValueError, TypeError, KeyError) as error:
             raise ValueError(f"This is not a fingerprint ({error}): expected what to_json gives.") from error

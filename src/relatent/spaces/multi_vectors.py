@@ -185,6 +185,17 @@ class MultiSpace(Space):
         known = Fingerprint.of(MultiVectors.from_arrow(first.column(self._columns.vector)).vectors)
         return known if self._recorded is None else replace(self._recorded, probe=known.probe)
 
+    @property
+    def recorded(self) -> Fingerprint:
+        """What was recorded when the vectors were made."""
+        return self.fingerprint.recorded()
+
+    def blocks(self) -> Iterator[tuple[int, np.ndarray]]:
+        """Return the vectors of the first items."""
+        first = next(self._read(), None)
+        if first is not None:
+            yield 0, MultiVectors.from_arrow(first.column(self._columns.vector)).vectors
+
     def without_keys(self) -> MultiSpace:
         """Return the same items, known by their number only."""
         return MultiSpace(str(self.path), replace(self._columns, key=None), self.name, self._recorded)

@@ -1,44 +1,57 @@
 r"""Probes: a few hundred numbers that tell whether two sets of vectors can come from one space.
 
-All coordinates are projected on fixed random directions, whose signs sum to zero (a shift of all coordinates at once,
-which every rectified network has, says nothing). Kept are the mean and the standard deviation along each direction.
-Two samples of one space agree in the profile of the means or in that of the deviations, even on different data: means
-where the space is off-center, deviations where it is anisotropic. Two spaces agree in neither, nor do a space and its
-own rotation or permutation.
+A probe holds the norms of the rows, their mean and standard deviation along fixed random directions, and the directions
+in which they hardly vary (:mod:`relatent.spaces.quiet`). The last tell an encoder from others on any corpus, from a few
+rows, which must be at hand; the norms tell vectors that were rescaled, and the mean those that were centered.
 
-The agreement is :math:`\sum_i \max(r_i - c_i, 0)` over the two correlations r, less what chance gives: one standard
-deviation of r between unrelated spaces, :math:`c = \sqrt{1/m + 1/d}` for means and :math:`\sqrt{1/m}` for deviations.
-The limits below were set on real encoders; ``python -m experiments.trust.fingerprints`` says on which, and measures.
+Of files written before there were quiet directions, and of two probes without rows, only the profiles along the random
+directions can be compared, by a weaker rule (:mod:`relatent.spaces.profile`).
+
+The limits were set on some encoders and corpora, and confirmed on others: ``python -m experiments.trust.fingerprints``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from functools import lru_cache
+from dataclasses import asdict, dataclass, field, fields, replace
 from itertools import pairwise
 from math import sqrt
 from typing import Any, Literal
 
 import numpy as np
 
+from relatent.spaces.profile import profile_agreement, random_directions
+from relatent.spaces.quiet import Quiet, find_quiet
+
 Outcome = Literal["same", "unsure", "foreign"]
 
-# Directions that vectors are projected on.
-DIRECTIONS = 512
-SEED = 20_261_117
-# Rows that a probe takes from one chunk, spread evenly over it.
-ROWS_PER_CHUNK = 1_024
+# Rows that a probe takes from one chunk, spread evenly over it, and rows that it keeps to find quiet directions on.
+ROWS_PER_CHUNK, KEPT_ROWS = 1_024, 1_024
 # Fewer rows than this say little.
 MIN_ROWS = 20
-# At least this much agreement is one space, less than that is another; between them it may be either.
-SAME, FOREIGN = 0.45, 0.02
-# A probe that could reach no more agreement than this with its own space cannot tell: the space is isotropic.
+# At least this much agreement along quiet directions is one space, less than that is another; between them, either.
+SAME, FOREIGN = 0.19, 0.10
+# More excess than this, and some rows are of another space; it is less certain along few directions.
+EXCESS, EXCESS_OF_FEW = 0.5, 1.5
+# Parts of one file, of which many are compared, are told apart by so many rows, and by less agreement.
+MIN_KNOWN, FOREIGN_PART = 400, 0.05
+# The same for the profiles along random directions.
+PROFILE_SAME, PROFILE_FOREIGN = 0.45, 0.02
+# A profile that could reach no more agreement than this with its own space cannot tell: the space is isotropic.
 TELLING = 0.2
 # Mean norms that differ by more than the first factor are suspicious, by more than the second another space.
-NORM_UNSURE, NORM_FOREIGN = 4.0, 20.0
+NORM_UNSURE, NORM_FOREIGN = 2.2, 20.0
+# Norms of single rows differ by less than this factor, in most rows.
+NORM_OF_ROW = 6.0
+# Where the mean of a space is at least the first share of its norms, a mean of less than the second along it is
+# suspicious. Normalized spaces keep more of it on other corpora.
+OFF_CENTER, CENTERED = 0.5, 0.05
+UNIT_OFF_CENTER, UNIT_CENTERED = 0.7, 0.25
 # A file is probed in BLOCKS blocks of BLOCK_ROWS rows, and a folder in one block of at most MAX_FILES files.
 BLOCKS, BLOCK_ROWS, MAX_FILES = 8, 128, 64
+# Rows whose norm is this near one have norm one; the share of rows that a block must have of a kind to be of it.
+NEAR_UNIT, MOST = 0.02, 0.95
+SEVERITY = ("same", "unsure", "foreign")
 # Squares of larger numbers, and sums of them, may overflow.
 HUGE = 1e100
 
@@ -63,37 +76,51 @@ class Match:
 
 @dataclass(frozen=True)
 class Probe:
-    """The norms of the rows, and the mean and std of the rows along fixed random directions."""
+    """The norms of the rows, their mean and std along fixed random directions, and their quiet directions.
+
+    A probe that was just measured has some of its rows at hand, ``sample``; they are not saved.
+    """
 
     rows: int
     norm: float
     norm_std: float
     mean: tuple[float, ...]
     std: tuple[float, ...]
+    quiet: Quiet | None = None
+    sample: np.ndarray | None = field(default=None, compare=False, repr=False)
 
     @property
     def unit(self) -> bool:
         """Whether all rows have norm one."""
         return abs(self.norm - 1) < 0.01 and self.norm_std < 0.01
 
-    def along(self, directions: int) -> Probe:
-        """Return the same along fewer directions."""
-        return replace(self, mean=self.mean[:directions], std=self.std[:directions])
+    def without_rows(self) -> Probe:
+        """Return the same without the rows at hand: what is saved."""
+        return replace(self, sample=None)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return what to save."""
+        about = asdict(self.without_rows())
+        return {name: value for name, value in about.items() if value is not None}
 
     @staticmethod
     def from_dict(given: dict[str, Any]) -> Probe | None:
         """Rebuild from what was saved; None for the coordinate-wise probe of earlier files, which is not comparable."""
         if "length" in given:
             return None
-        return Probe(**{**given, "mean": tuple(given["mean"]), "std": tuple(given["std"])})
+        known = {f.name: given[f.name] for f in fields(Probe) if f.name in given and f.name != "sample"}
+        quiet = Quiet.from_dict(known.pop("quiet")) if known.get("quiet") is not None else None
+        return Probe(**{**known, "mean": tuple(known["mean"]), "std": tuple(known["std"]), "quiet": quiet})
 
 
 class ProbeBuilder:
     """Collects a probe over chunks, from a few rows of each."""
 
-    def __init__(self, directions: int = DIRECTIONS) -> None:
-        self._rows, self._directions = 0, directions
+    def __init__(self) -> None:
+        self._rows = 0
         self._sums: np.ndarray | None = None
+        self._kept: list[np.ndarray] = []
+        self._stride = 1
 
     def add(self, vectors: np.ndarray) -> None:
         """Take a chunk into account. Rows that are not finite, or too large to be squared, are passed over."""
@@ -102,27 +129,40 @@ class ProbeBuilder:
             return
         rows = vectors[_spaced(n, ROWS_PER_CHUNK)].astype(np.float64)
         rows = rows[(np.abs(rows) < HUGE).all(axis=1)]
-        seen = np.column_stack([np.linalg.norm(rows, axis=1), rows @ _directions(d)[:, : self._directions]])
+        seen = np.column_stack([np.linalg.norm(rows, axis=1), rows @ random_directions(d)])
         sums = np.stack([seen.sum(axis=0), (seen**2).sum(axis=0)])
         self._sums = sums if self._sums is None else self._sums + sums
+        first = -self._rows % self._stride
         self._rows += len(rows)
+        self._keep([rows[first :: self._stride]])
+
+    def _keep(self, rows: list[np.ndarray]) -> None:
+        """Keep rows that are evenly spaced over all that were seen, at most twice KEPT_ROWS."""
+        self._kept += [part for part in rows if len(part)]
+        while sum(map(len, self._kept)) > 2 * KEPT_ROWS:
+            self._kept, self._stride = [np.concatenate(self._kept)[::2]], 2 * self._stride
 
     def __add__(self, other: ProbeBuilder) -> ProbeBuilder:
         """Put together what two builders have seen."""
         both = ProbeBuilder()
-        both._rows = self._rows + other._rows
+        both._rows, both._stride = self._rows + other._rows, max(self._stride, other._stride)
         known = [b._sums for b in (self, other) if b._sums is not None]
         both._sums = np.sum(known, axis=0) if known else None
+        for one in (self, other):
+            both._keep([part[:: both._stride // one._stride] for part in one._kept])
         return both
 
-    def probe(self) -> Probe | None:
+    def probe(self, *, quiet: bool = True) -> Probe | None:
         """Return the statistic, or None when no finite row was seen."""
         if self._sums is None or self._rows == 0:
             return None
         mean, square = self._sums / self._rows
         std = np.sqrt(np.maximum(square - mean**2, 0))
         short = [_rounded(values).tolist() for values in (mean, std)]
-        return Probe(self._rows, short[0][0], short[1][0], tuple(short[0][1:]), tuple(short[1][1:]))
+        sample = np.concatenate(self._kept)
+        sample = sample[_spaced(len(sample), KEPT_ROWS)]
+        found = find_quiet(sample) if quiet else None
+        return Probe(self._rows, short[0][0], short[1][0], tuple(short[0][1:]), tuple(short[1][1:]), found, sample)
 
 
 def probed_ranges(starts: Sequence[int]) -> list[tuple[int, int]]:
@@ -144,125 +184,137 @@ def probed_ranges(starts: Sequence[int]) -> list[tuple[int, int]]:
     return ranges
 
 
-def find_change(blocks: Sequence[ProbeBuilder], dim: int) -> tuple[int, Match] | None:
-    """Return the block that looks like another space than the rest, or with which another space begins; None if none.
+def find_change(blocks: Sequence[ProbeBuilder]) -> tuple[int, Match] | None:
+    """Return the block that looks like another space than others do; None if none.
 
-    Every block is compared with all others, and all blocks before each cut with all after it.
+    Each block is compared with those of the other half, of which there are two pairs: the first and the last, and the
+    even and the odd. A space that makes up one part of a file, and one that makes up a file of many, differs in either.
     """
-    every = list(range(len(blocks)))
-    parts = [(cut, every[:cut], every[cut:]) for cut in every[1:]]
-    parts += [(i, [j for j in every if j != i], [i]) for i in every]
-    found = []
-    for place, *sides in parts:
-        before, after = (sum((blocks[j] for j in side), ProbeBuilder()).probe() for side in sides)
-        if before is not None and after is not None and min(before.rows, after.rows) >= MIN_ROWS:
-            found.append((place, compare_probes(before, after, dim)))
-    foreign = [(place, match) for place, match in found if not match]
-    return min(foreign, key=lambda one: one[1].agreement or 0.0, default=None)
+    every = range(len(blocks))
+    middle = len(blocks) // 2
+    halves = [(every[:middle], every[middle:]), (every[0::2], every[1::2])]
+    found: list[tuple[int, Match]] = []
+    for known, given in [pair for a, b in halves for pair in ((a, b), (b, a))]:
+        probe = sum((blocks[i] for i in known), ProbeBuilder()).probe()
+        if probe is not None and probe.quiet is not None and probe.quiet.tells and probe.rows >= MIN_KNOWN:
+            samples = ((i, blocks[i].probe(quiet=False)) for i in given)
+            found += [
+                (i, compare_probes(probe, one, 0)) for i, one in samples if one is not None and one.rows >= MIN_ROWS
+            ]
+    foreign = [(i, match) for i, match in found if not match and not (match.agreement or 0.0) >= FOREIGN_PART]
+    return min(foreign, key=lambda one: one[0], default=None)
 
 
-def probe_of(vectors: np.ndarray, directions: int = DIRECTIONS) -> Probe | None:
+def probe_of(vectors: np.ndarray, *, quiet: bool = True) -> Probe | None:
     """Return the probe of some rows."""
-    builder = ProbeBuilder(directions)
+    builder = ProbeBuilder()
     builder.add(vectors)
-    return builder.probe()
+    return builder.probe(quiet=quiet)
 
 
 def compare_probes(a: Probe, b: Probe, dim: int) -> Match:
-    """Say whether two probes of vectors of equal dimension can be of one space."""
-    if a.unit != b.unit:
-        which = f"{a.norm:.3g} ± {a.norm_std:.2g} in one and {b.norm:.3g} ± {b.norm_std:.2g} in the other"
+    """Say whether two probes of vectors of equal dimension can be of one space.
+
+    Rows at hand of one are measured along the quiet directions of the other; where both can be, along the quieter.
+    """
+    ways = [
+        (x.quiet.level, x, y.sample)
+        for x, y in ((a, b), (b, a))
+        if x.quiet is not None and x.quiet.tells and y.sample is not None and len(y.sample) >= MIN_ROWS
+    ]
+    if ways:
+        _, known, rows = min(ways, key=lambda way: way[0])
+        return compare_blocks(known, rows[None])[0]
+    agreement, possible = profile_agreement(a, b, dim)
+    return _worst(_by_profile(agreement, possible), _by_norm(a, b.norm, b.norm_std, b.unit))
+
+
+def compare_blocks(known: Probe, blocks: np.ndarray) -> list[Match]:
+    """Say of each block of rows, (blocks, rows, d), whether it can be of a space with quiet directions."""
+    assert known.quiet is not None
+    with np.errstate(over="ignore", invalid="ignore"):
+        norms = np.sqrt(np.einsum("bnd,bnd->bn", blocks, blocks).astype(np.float64))
+    look, shares = known.quiet.look(blocks), _center_shares(known, blocks, norms)
+    few = EXCESS_OF_FEW / sqrt(len(known.quiet.levels))
+    two = (look.excess > EXCESS + few) | (look.core_agreement < SAME - few + EXCESS_OF_FEW / 4)
+    return [
+        _worst(_by_quiet(a, mixed, int(o.sum()), len(o)), _by_norms(known, n), _by_center(known.unit, *s))
+        for n, a, mixed, o, s in zip(norms, look.agreement, two, look.outlying, shares, strict=True)
+    ]
+
+
+def _worst(*matches: Match) -> Match:
+    """Return the match of the worst outcome, with the agreement that was found."""
+    worst = max(matches, key=lambda match: SEVERITY.index(match.outcome))
+    return replace(worst, agreement=next((m.agreement for m in matches if m.agreement is not None), None))
+
+
+def _by_norm(known: Probe, norm: float, std: float, unit: bool) -> Match:
+    if known.unit != unit:
+        which = f"{known.norm:.3g} ± {known.norm_std:.2g} in one and {norm:.3g} ± {std:.2g} in the other"
         return Match("foreign", f"the rows have norm {which}: one space is normalized and the other is not")
-    low, high = sorted((a.norm, b.norm))
-    norms = f"the mean norm of the rows is {a.norm:.3g} in one and {b.norm:.3g} in the other"
-    if high > NORM_FOREIGN * low:
-        return Match("foreign", norms)
-    if len(a.mean) != len(b.mean):
-        return Match("same", "the dimensions are equal and the probes cannot be compared")
-    agreement, possible = _agreement(a, b, dim)
+    low, high = sorted((known.norm, norm))
+    said = f"the mean norm of the rows is {known.norm:.3g} in one and {norm:.3g} in the other"
+    if high > NORM_UNSURE * low or not np.isfinite(high):
+        return Match("unsure" if high <= NORM_FOREIGN * low else "foreign", said)
+    return Match("same", said)
+
+
+def _by_norms(known: Probe, norms: np.ndarray) -> Match:
+    unit = bool(np.mean(np.abs(norms - 1) < NEAR_UNIT) >= MOST)
+    match = _by_norm(known, float(np.median(norms)), float(norms.std()), unit)
+    usual = (norms > known.norm / NORM_OF_ROW) & (norms < known.norm * NORM_OF_ROW)
+    if match.outcome == "same" and np.mean(usual) < MOST:
+        far = f"{np.sum(~usual)} of {len(norms)} rows looked at have a norm far from {known.norm:.3g}"
+        return Match("unsure", f"{far}: two models, mixed, or rows that are damaged")
+    return match
+
+
+def _by_quiet(agreement: float, mixed: bool, outlying: int, rows: int) -> Match:
+    said = (
+        f"they agree to {agreement:.2f} where the space hardly varies (one space: at least {SAME:.2f}, another: less "
+        f"than {FOREIGN:.2f})"
+    )
+    if not agreement >= SAME:
+        why = "a related model, or very different data"
+        if not agreement >= FOREIGN:
+            return Match("foreign", f"{said}: these look like different models", float(agreement))
+        return Match("unsure", f"{said}: {why}", float(agreement))
+    if mixed:
+        far = f"{outlying} of {rows} rows looked at are far out where the others hardly vary"
+        return Match("unsure", f"{far}: they look like two models, mixed", float(agreement))
+    return Match("same", said, float(agreement))
+
+
+def _center_shares(known: Probe, blocks: np.ndarray, norms: np.ndarray) -> list[tuple[float, float]]:
+    """Return the mean of the space and of each block, along the former, in units of the root mean square norm."""
+    dim, m = blocks.shape[2], len(known.mean)
+    mean, means = np.asarray(known.mean), blocks.mean(axis=1) @ random_directions(dim)[:, :m]
+    size = sqrt(dim * float(np.mean(mean**2))) + 1e-300
+    along = dim * np.mean(means * mean, axis=1) / size / np.sqrt(np.mean(norms**2, axis=1) + 1e-300)
+    expected = size / (float(np.hypot(known.norm, known.norm_std)) + 1e-300)
+    return [(expected, float(value)) for value in along]
+
+
+def _by_center(unit: bool, expected: float, found: float) -> Match:
+    said = f"the mean of the rows is {expected:.2f} of their norm in one, and {found:.2f} along it in the other"
+    least, limit = (UNIT_OFF_CENTER, UNIT_CENTERED) if unit else (OFF_CENTER, CENTERED)
+    if expected >= least and found < limit:
+        return Match("unsure", f"{said}: another model, or one of the two was centered")
+    return Match("same", said)
+
+
+def _by_profile(agreement: float, possible: float) -> Match:
     if possible < TELLING:
         return Match("same", "the dimensions are equal and the probes cannot tell more")
-    limit = min(SAME, possible / 2)  # fewer rows of a space agree less with it
-    said = f"their probes agree to {agreement:.2f} (one space: at least {limit:.2f}, another: less than {FOREIGN})"
-    if agreement < FOREIGN:
+    limit = min(PROFILE_SAME, possible / 2)  # fewer rows of a space agree less with it
+    limits = f"one space: at least {limit:.2f}, another: less than {PROFILE_FOREIGN}"
+    said = f"their profiles agree to {agreement:.2f} ({limits})"
+    if agreement < PROFILE_FOREIGN:
         return Match("foreign", f"{said}: these look like different models, or very different data", agreement)
     if agreement < limit:
         return Match("unsure", f"{said}: a related model, or very different data", agreement)
-    if high > NORM_UNSURE * low:
-        return Match("unsure", norms, agreement)
     return Match("same", said, agreement)
-
-
-def drift(before: Probe, after: Probe) -> tuple[float, float]:
-    r"""Return how far the mean moved and how far the variances changed, less what chance gives for samples so large.
-
-    .. math::
-        \text{shift}^2 = \frac{1}{m}\sum_j \frac{(\mu_j - \mu'_j)^2}{\bar\sigma^2} - \frac{1}{n} - \frac{1}{n'}
-        \qquad
-        \text{spread}^2 = \frac{1}{m}\sum_j \log^2\frac{\sigma_j'^2}{\sigma_j^2} - \frac{2}{n} - \frac{2}{n'}
-
-    over the directions of the probe: a shift of 1 is one standard deviation. About 0 for two samples of the same data.
-    """
-    variances = [np.square(np.asarray(p.std)) + 1e-300 for p in (before, after)]
-    scale = float(np.mean(variances[0]))
-    moved = np.mean(np.square(np.asarray(before.mean) - np.asarray(after.mean))) / scale
-    noise = 1 / before.rows + float(np.mean(variances[1])) / scale / after.rows
-    changed = np.mean(np.square(np.log(variances[1] / variances[0]))) - 2 / before.rows - 2 / after.rows
-    return float(np.sqrt(max(moved - noise, 0.0))), float(np.sqrt(max(changed, 0.0)))
-
-
-def surely_same(a: Probe, b: Probe, dim: int) -> bool:
-    """Return whether probes along a few directions are enough to tell that they are of one space.
-
-    They do if they agree, or if they are so flat that no number of directions could tell.
-    """
-    match = compare_probes(a, b, dim)
-    return match.outcome == "same" and (match.agreement is not None or _agreement(a, b, dim)[1] == 0)
-
-
-def _agreement(a: Probe, b: Probe, dim: int) -> tuple[float, float]:
-    """Return the agreement of two probes, and what two samples of one space of these sizes would reach."""
-    m = len(a.mean)
-    agreement = possible = 0.0
-    for which, chance in (("mean", sqrt(1 / m + 1 / dim)), ("std", sqrt(1 / m))):
-        x, y = _profile(a, which), _profile(b, which)
-        size = sqrt((x @ x) * (y @ y))
-        agreement += max(float(x @ y) / size - chance, 0.0) if size > 0 else 0.0
-        possible += max(_reliability(a, b, x, y, which) - chance, 0.0)
-    return agreement, possible
-
-
-def _profile(probe: Probe, which: str) -> np.ndarray:
-    """Return the means in units of the spread, or the logarithms of the variances less their mean."""
-    variance = np.square(np.asarray(probe.std))
-    scale = float(np.mean(variance)) or 1.0
-    if which == "mean":
-        means: np.ndarray = np.asarray(probe.mean) / np.sqrt(scale)
-        return means
-    logs: np.ndarray = np.log(variance / scale + 1e-12)
-    logs -= np.mean(logs)
-    return logs
-
-
-def _reliability(a: Probe, b: Probe, x: np.ndarray, y: np.ndarray, which: str) -> float:
-    """Return the correlation that two samples of one space would have, given the noise of either.
-
-    The noise of a mean is 1/n in units of the variance, that of a log-variance 2/n (normal data). A profile counts as
-    signal where it is clearly above its own noise, in either sample.
-    """
-    noise = [(1 if which == "mean" else 2) / probe.rows for probe in (a, b)]
-    power = [float(np.mean(profile**2)) for profile in (x, y)]
-    signal = max((p - e if p > 3 * e else 0.0) for p, e in zip(power, noise, strict=True))
-    return float(np.sqrt(np.prod([signal / (signal + e) for e in noise])))
-
-
-@lru_cache(maxsize=8)
-def _directions(dim: int) -> np.ndarray:
-    """Return DIRECTIONS random directions of zero sum: signs, the same on every machine and in every version."""
-    bits = np.random.PCG64(SEED).random_raw(-(-dim * DIRECTIONS // 64))
-    signs = np.unpackbits(bits.astype("<u8").view(np.uint8))[: dim * DIRECTIONS].reshape(dim, DIRECTIONS)
-    directions = 2.0 * signs - 1.0
-    return np.asarray((directions - directions.mean(axis=0)) / np.sqrt(dim))
 
 
 def _rounded(values: np.ndarray, digits: int = 4) -> np.ndarray:

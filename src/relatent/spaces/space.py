@@ -155,15 +155,26 @@ class Space:
             return self._recorded
         return replace(self._recorded or Fingerprint(dim=self.dim), probe=self._measured())
 
+    @property
+    def recorded(self) -> Fingerprint:
+        """What was recorded when the vectors were made, without measuring."""
+        return (self._recorded or Fingerprint(dim=self.dim)).recorded()
+
+    def blocks(self) -> Iterator[tuple[int, np.ndarray]]:
+        """Return blocks of consecutive rows from all over the space, each with the number of its first row."""
+        for first, last in probed_ranges(getattr(self._rows, "starts", (0, len(self)))):
+            yield first, next(self._rows.chunks(first, last, last - first)).vectors
+
     def _measured(self) -> Probe | None:
         """Probe blocks of rows all over the space, and warn where they look like two spaces."""
-        ranges = probed_ranges(getattr(self._rows, "starts", (0, len(self))))
-        blocks = [ProbeBuilder() for _ in ranges]
-        for block, (first, last) in zip(blocks, ranges, strict=True):
-            block.add(next(self._rows.chunks(first, last, last - first)).vectors)
-        change = find_change(blocks, self.dim)
+        ranges, blocks = [], []
+        for first, rows in self.blocks():
+            ranges.append(first)
+            blocks.append(ProbeBuilder())
+            blocks[-1].add(rows)
+        change = find_change(blocks)
         if change is not None:
-            row = ranges[change[0]][0]
+            row = ranges[change[0]]
             warnings.warn(
                 f"The rows of {self.path or self.name or 'the space'} from about {row:,} on look like another space "
                 f"than the rest: {change[1].reason}. Split the file if it holds vectors of two models.",

@@ -1,0 +1,65 @@
+"""Which side of a translator a store holds: told by its vectors alone, on data that the translator has not seen."""
+
+import numpy as np
+import pytest
+from tests.migrate.steps import ROWS
+from tests.spaces.networks import encode, mixed
+from tests.stores.case import Items
+
+import relatent as rl
+from relatent.migrate.side import check_fingerprint, stored_side
+from relatent.stores import StoreError, open_store
+from relatent.translate.endpoints import SpaceMismatchError
+
+OLD, NEW, UNRELATED = 0, 1, 2
+
+
+@pytest.fixture
+def store(light, tmp_path):
+    def opened(vectors):
+        items = Items(light.items.keys, np.asarray(vectors, dtype=np.float32), light.items.payload)
+        folder = tmp_path / "store"
+        folder.mkdir()
+        return open_store(light.case.create(folder, items))
+
+    return opened
+
+
+def side_of(goal, source, target):
+    return stored_side(rl.Translator(goal).fit(encode(source, 0, 800), encode(target, 0, 800)))
+
+
+@pytest.mark.parametrize(
+    ("goal", "source", "target"), [("vectors", OLD, NEW), ("retrieval", NEW, OLD)], ids=["vectors", "retrieval"]
+)
+@pytest.mark.parametrize("corpus", [0, 3])
+def test_a_translator_that_was_fitted_the_other_way_round_is_refused(store, goal, source, target, corpus):
+    with store(encode(OLD, corpus, ROWS, 5)) as held:
+        check_fingerprint(side_of(goal, source, target), held)
+        with pytest.raises(StoreError, match="holds the target" if goal == "vectors" else "holds the source"):
+            check_fingerprint(side_of(goal, target, source), held)
+
+
+@pytest.mark.parametrize(
+    "vectors",
+    [
+        encode(UNRELATED, 3, ROWS, 5),
+        mixed(encode(OLD, 3, ROWS, 5), encode(UNRELATED, 3, ROWS, 5), 0.2),
+        3 * encode(OLD, 3, ROWS, 5),
+        encode(OLD, 3, ROWS, 5) - encode(OLD, 3, ROWS, 5).mean(axis=0),
+    ],
+    ids=["another model", "80/20", "times 3", "centered"],
+)
+def test_a_migration_stops_unless_it_is_accepted(store, vectors):
+    with store(vectors) as held:
+        with pytest.raises(SpaceMismatchError, match="accept=True"):
+            check_fingerprint(side_of("vectors", OLD, NEW), held)
+        check_fingerprint(side_of("vectors", OLD, NEW), held, accept=True)
+
+
+def test_rows_of_another_model_are_refused_while_they_are_copied(store):
+    with store(encode(OLD, 3, ROWS, 5)) as held:
+        check = side_of("vectors", OLD, NEW).block_check(held)
+        check(encode(OLD, 2, 300, 5))
+        with pytest.raises(SpaceMismatchError, match=r"with keys 0 to 299 of .* are not of the source"):
+            check(encode(UNRELATED, 2, 300, 5), range(300))
