@@ -146,16 +146,17 @@ class Run:
         self.model = Model(dict(self.world.fields["old"]))
         self.world.told = lambda *write: self.model.told(self.world, *write)
         self.forced = self.finished = False
+        self.succeeded = ""
 
     def go(self) -> None:
         """Take random steps, with faults; then, without faults, those that lead to the end."""
         self.world.note(f"seed {self.seed}: {self.world.kind}, {self.world.rates}")
         for _ in range(STEPS):
-            if self.finished:
-                return
             for _ in range(self.rng.choice((0, 0, 0, 1, 3)) if self.world.rates.others else 0):
                 self.world.others()
             self.step(*self._choose())
+            if self.finished:
+                return
         self.end()
 
     # What the user does ----------------------------------------------------------------------------------------------
@@ -165,14 +166,14 @@ class Run:
         option = {"cutover": "force", "finish": "force", "rollback": "drop"}.get(verb)
         if verb == "apply":
             return verb, {"max_passes": self.rng.choice((1, 3, 5))}
-        return verb, {option: True} if option is not None and self.rng.random() < 0.1 else {}
+        return verb, {option: True} if option is not None and self.rng.random() < 0.2 else {}
 
     def _next(self) -> str:
         """Return what a user does next."""
         roles = self.world.roles
         if roles.old is not None:
             return self.rng.choice(("finish", "rollback")) if not roles.dropping else "finish"
-        return self.rng.choice(("apply", "apply", "verify", "cutover", "cutover"))
+        return {"apply": "verify", "verify": "cutover"}.get(self.succeeded, "apply")
 
     def step(self, verb: str, options: dict[str, Any]) -> Any:
         """Take a step, and check the world after it; return what it returned or raised."""
@@ -184,6 +185,8 @@ class Run:
         model.touched = set()
         before = Before(world.roles, set(model.first), {key for rows in world.fields.values() for key in rows})
         result = self._called(verb, options)
+        done = not isinstance(result, BaseException) and getattr(result, "passed", True)
+        self.succeeded = verb if done and verb != "status" else self.succeeded if verb == "status" else ""
         world.note(f"<-- {verb}: {' '.join(str(result).split())[:300] or type(result).__name__}")
         for check in CHECKS:
             check(self, before, {"verb": verb, **options}, result)
@@ -228,7 +231,7 @@ class Run:
             raise self.violation(what)
 
     def violation(self, what: str) -> Violation:
-        self.world.note(f"VIOLATION {what}")
+        self.world.note(f"VIOLATION {' '.join(what.split())}")
         return Violation("\n".join([*self.world.log, f"Replay: python -m tests.migrate.simulate --seed {self.seed}"]))
 
 
