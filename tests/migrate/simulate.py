@@ -70,6 +70,10 @@ class Model:
     """Keys whose old vector was written during or after the cutover."""
     deleted: set[int] = field(default_factory=set)
     """Keys that were deleted from what is served after the cutover."""
+    behind: set[int] = field(default_factory=set)
+    """Keys written since the last apply that was complete: the cutover is to translate them."""
+    reported: set[int] = field(default_factory=set)
+    """Keys that a rollback has reported to be only in the new field."""
 
     def __post_init__(self) -> None:
         self.ever = {key: [translated(vector)] for key, vector in self.first.items()}
@@ -77,17 +81,19 @@ class Model:
     def told(self, world: World, name: str, key: int, vector: np.ndarray | None, derived: bool) -> None:
         """Follow a write. A vector that the store derived from it is checked, not believed."""
         self.touched.add(key)
-        old, served = name == "old", name == world.roles.served.name
+        self.behind.add(key)
+        self.reported.discard(key)
+        old, served, late = name == "old", name == world.roles.served.name, world.roles.old is not None
         if vector is not None and not derived:
             self.ever.setdefault(key, []).append(translated(vector) if old else vector)
         if old:
-            self._told_of_old(key, vector, derived, world.roles.old is not None)
+            self._told_of_old(key, vector, derived, late)
         elif vector is not None and not derived:
             self.mine[key] = vector
             self.deleted.discard(key)
         if vector is None and served:
             self.mine.pop(key, None)
-            self.deleted.add(key)
+            self.deleted |= {key} if late else set()
 
     def _told_of_old(self, key: int, vector: np.ndarray | None, derived: bool, late: bool) -> None:
         if vector is None:
@@ -99,15 +105,17 @@ class Model:
             self.deleted.discard(key)
             self.stale |= {key} if late else set()
 
-    def right(self, key: int) -> list[np.ndarray]:
-        """Return the new vectors that are right for an item."""
+    def right(self, key: int, served: bool) -> list[np.ndarray]:
+        """Return the new vectors that are right for an item: after a rollback, also the translation of the old one."""
+        if served and key in self.deleted:
+            return []
         known = [self.mine[key]] if key in self.mine else []
-        return [*known, translated(self.first[key])] if key in self.first else known
+        return [*known, translated(self.first[key])] if key in self.first and not (served and known) else known
 
-    def wrong_in(self, found: Vectors, keys: set[int]) -> str | None:
+    def wrong_in(self, found: Vectors, keys: set[int], *, served: bool = False) -> str | None:
         """Return what is wrong with the new vectors of some items: one of them is missing, too many, or another's."""
         for key in sorted(keys):
-            right = self.right(key)
+            right = self.right(key, served)
             if not right and key in found:
                 return f"{key} was deleted and is there"
             if right and key not in found:
@@ -131,6 +139,17 @@ class Before:
     keys: set[int]
 
 
+@dataclass(frozen=True)
+class Returned:
+    """What a step returned or raised, put into words only where it is shown."""
+
+    verb: str
+    result: Any
+
+    def __str__(self) -> str:
+        return f"<-- {self.verb}: {str(self.result)[:400] or type(self.result).__name__}"
+
+
 Check = Callable[["Run", Before, dict[str, Any], Any], None]
 
 
@@ -140,7 +159,7 @@ class Run:
     def __init__(self, seed: int, folder: Path) -> None:
         self.seed, self.folder, self.rng = seed, folder, random.Random(seed)
         draw = self.rng.choice
-        kind = Kind(*(draw((False, True)) for _ in range(3)), follows=self.rng.random() < 0.3)
+        kind = Kind(*(draw((False, True)) for _ in range(4)), follows=self.rng.random() < 0.3)
         rates = Rates(draw((0, 0.003, 0.02)), draw((0, 0.003, 0.02)), draw((0, 0.01, 0.05)), draw((0, 0.2)))
         self.world = World(random.Random(self.rng.random()), kind, rates)
         self.model = Model(dict(self.world.fields["old"]))
@@ -187,7 +206,7 @@ class Run:
         result = self._called(verb, options)
         done = not isinstance(result, BaseException) and getattr(result, "passed", True)
         self.succeeded = verb if done and verb != "status" else self.succeeded if verb == "status" else ""
-        world.note(f"<-- {verb}: {' '.join(str(result).split())[:300] or type(result).__name__}")
+        world.note(Returned(verb, result))
         for check in CHECKS:
             check(self, before, {"verb": verb, **options}, result)
         return result
@@ -231,8 +250,8 @@ class Run:
             raise self.violation(what)
 
     def violation(self, what: str) -> Violation:
-        self.world.note(f"VIOLATION {' '.join(what.split())}")
-        return Violation("\n".join([*self.world.log, f"Replay: python -m tests.migrate.simulate --seed {self.seed}"]))
+        self.world.note(f"VIOLATION {what}")
+        return Violation("\n".join([*self.world.events, f"Replay: python -m tests.migrate.simulate --seed {self.seed}"]))
 
 
 # The steps -----------------------------------------------------------------------------------------------------------
@@ -279,23 +298,27 @@ def what_is_served_is_current(run: Run, before: Before, given: dict[str, Any], r
         return
     run.require(given["verb"] == "cutover", f"{given['verb']} switched the store")
     run.forced = bool(given.get("force"))
-    model.stale, model.deleted = model.touched & set(model.first), set()
+    model.stale |= model.touched & set(model.first) - set(model.mine)
     if run.forced:
         return
     served = world.fields[world.roles.served.name]
-    wrong = model.wrong_in(served, ({*served, *before.first} - model.touched) | (set() if world.steps is None else model.touched))
+    late = set() if world.steps is not None else model.touched
+    wrong = model.wrong_in(served, {*served, *before.first, *model.mine} - late)
     run.require(wrong is None, f"what is served after the cutover is not what the source holds: {wrong}")
+    since = model.touched & (set(model.mine) | model.deleted)
+    wrong = model.wrong_in(served, since, served=True)
+    run.require(wrong is None, f"cutover wrote over what the application wrote after the switch: {wrong}")
     foreign = [key for key in served if not is_among(served[key], model.ever[key])]
     run.require(not foreign, f"what is served of {foreign} is no translation of any of their vectors")
 
 
 def what_is_complete_is_right(run: Run, before: Before, given: dict[str, Any], result: Any) -> None:
-    """Where apply has converged or verify has passed, and nobody wrote meanwhile, the new field is right."""
-    said = getattr(result, "converged", False) or getattr(result, "passed", False)
-    second = run.world.roles.second
-    if said and second is not None and not run.model.touched:
+    """Where apply has converged or verify has passed, the new field is right but for what was written since."""
+    applied, second, model = getattr(result, "converged", False), run.world.roles.second, run.model
+    model.behind = set(model.touched) if applied else model.behind
+    if (applied or getattr(result, "passed", False)) and second is not None:
         found = run.world.fields[second.name]
-        wrong = run.model.wrong_in(found, {*found, *run.model.first})
+        wrong = model.wrong_in(found, {*found, *model.first} - model.behind)
         run.require(wrong is None, f"{given['verb']} reports that the new field is complete: {wrong}")
 
 
@@ -306,6 +329,7 @@ def a_rollback_restores(run: Run, before: Before, given: dict[str, Any], result:
     if run.world.roles.old is None and before.roles.old is not None and run.world.roles.served.name == "old":
         run.require(given["verb"] == "rollback", f"{given['verb']} switched the store back")
         run.model.stale, run.model.deleted, run.forced = set(), set(), False
+        run.model.reported = set(run.model.mine) if "only in" in str(result) else set()
 
 
 def no_only_vector_is_lost(run: Run, before: Before, given: dict[str, Any], result: Any) -> None:
@@ -314,15 +338,16 @@ def no_only_vector_is_lost(run: Run, before: Before, given: dict[str, Any], resu
     if given.get("force"):
         return
     kept = {key for rows in world.fields.values() for key in rows}
-    lost = sorted(key for key in (before.keys & set(model.mine)) - kept)
+    lost = sorted((before.keys & set(model.mine)) - kept - model.reported)
     run.require(not lost, f"{given['verb']} destroyed the only vectors of {lost}, which the new model has made")
+    model.mine = {key: vector for key, vector in model.mine.items() if key in kept}
     begun = world.roles.dropping or "old" not in world.fields
     if begun and not before.roles.dropping:
         served = world.fields[world.roles.served.name]
         lost = sorted(before.first - set(served) - model.touched - model.deleted)
         run.require(not lost, f"finish dropped the only vectors of {lost}")
         if STRICT:
-            wrong = model.wrong_in(served, model.stale - model.touched - model.deleted)
+            wrong = model.wrong_in(served, (model.stale & set(model.first)) - model.touched - model.deleted)
             run.require(run.forced or wrong is None, f"finish dropped the only current vector: {wrong}")
 
 
@@ -360,7 +385,7 @@ def main() -> None:
     given, failed, began = parser.parse_args(), {}, time.perf_counter()
     with tempfile.TemporaryDirectory() as folder:
         if given.seed is not None:
-            print("\n".join(simulate(given.seed, Path(folder)).log))  # noqa: T201
+            print("\n".join(simulate(given.seed, Path(folder)).events))  # noqa: T201
             return
         for seed in range(given.first, given.first + given.seeds):
             try:

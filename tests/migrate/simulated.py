@@ -12,7 +12,6 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any, ClassVar
 from unittest.mock import patch
 
@@ -20,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 
 import relatent.stores
-from relatent import _files, _schemes
+from relatent import _schemes
 from relatent._files import Records
 from relatent.stores import Field, Roles, Shard, Store, StoreError
 from relatent.stores.base import Found, Rows, Scan, Session, every_nth
@@ -53,6 +52,8 @@ class Kind:
     """Whether it knows the state of a shard without reading it."""
     snapshots: bool = False
     """Whether a scan, and all scans of a moment, see the store as it was when they began."""
+    writes_served: bool = False
+    """Whether the second field can be written after the switch."""
     follows: bool = False
     """Whether it translates by itself what is written to it."""
 
@@ -85,7 +86,8 @@ class World:
     steps: tuple[Sequence[Any], Sequence[Any]] | None = None
     since: dict[int, str] = field(default_factory=dict)
     """Keys written since the switch, and the model of their writer: of a store that follows."""
-    log: list[str] = field(default_factory=list)
+    log: list[tuple[int, object]] = field(default_factory=list)
+    """What happened when; put into words by :attr:`events`, which few seeds need."""
     newer: dict[tuple[str, int], int] = field(default_factory=dict)
     """When others wrote a row last: what was pending before that is not written over it after a crash."""
     told: Callable[[str, int, np.ndarray | None, bool], None] = lambda *_: None
@@ -103,8 +105,12 @@ class World:
 
     # The scheduler ---------------------------------------------------------------------------------------------------
 
-    def note(self, said: str) -> None:
-        self.log.append(f"{self.clock:4} {said}")
+    def note(self, what: object) -> None:
+        self.log.append((self.clock, what))
+
+    @property
+    def events(self) -> list[str]:
+        return [f"{clock:5} {' '.join(str(what).split())}" for clock, what in self.log]
 
     @contextmanager
     def call(self, name: str) -> Iterator[None]:
@@ -194,7 +200,7 @@ class World:
         """Write a vector as an application does: durable, and translated where the store follows."""
         first, second = self.roles.first.name, self.roles.second
         vector = self.draw(DIM if name == first else NEW_DIM) if vector is None else vector
-        self.note(f"others put {key} into {name}")
+        self.note(f"others put {key} into {name}: {vector[0]:.3f}, …")
         self._set(name, key, vector)
         if self.steps is not None and second is not None:
             forth, back = self.steps
@@ -225,7 +231,7 @@ class World:
 
     def has(self, key: int) -> bool:
         """Return whether there is such an item."""
-        if self.kind.together:
+        if self.kind.together or self.roles.old is not None:
             return any(key in rows for rows in self.fields.values())
         return key in self.fields[self.roles.served.name]
 
@@ -247,6 +253,10 @@ class SimulatedStore(Store):
     extra = ""
     forms = ()
     chunk_bytes: ClassVar[int] = 3 * DIM * 4
+
+    @property
+    def writes_served(self) -> bool:
+        return self.world.kind.writes_served
 
     def _open(self) -> None:
         self.world = WORLDS[self.address.name]
@@ -416,11 +426,13 @@ class SimulatedStore(Store):
 @contextmanager
 def registered(world: World) -> Iterator[World]:
     """Make the simulated store known, have it show a world, and let the work folder crash, too."""
-    write, remove = Records.write_bytes, Records.remove
+    remove = Records.remove
 
     def write_bytes(self: Records, name: str, content: bytes) -> None:
+        """Write as simply as can be: that a file is complete or absent is tested elsewhere."""
         world.may_crash(f"before writing {name}")
-        write(self, name, content)
+        (self.folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (self.folder / name).write_bytes(content)
         world.note(f"wrote {name}")
         world.may_crash(f"after writing {name}")
 
@@ -429,15 +441,11 @@ def registered(world: World) -> Iterator[World]:
             world.may_crash(f"before removing {name}")
             remove(self, name)
 
-    def no_sync(path: Path) -> None:
-        """Do nothing: the folder is a real one, whose machine does not go down."""
-
     with (
         patch.object(relatent.stores, "STORES", (*relatent.stores.STORES, SimulatedStore)),
         patch.dict(_schemes._SCHEMES, {"sim": lambda url, options: open_rows(SimulatedStore, url, options)}),
         patch.dict(WORLDS, {"items": world}),
         patch.object(Records, "write_bytes", write_bytes),
         patch.object(Records, "remove", remove_all),
-        patch.object(_files, "fsync", no_sync),
     ):
         yield world
