@@ -59,7 +59,10 @@ def test_commands():
         *("demo", "fit", "evaluate", "translate", "info", "compare", "report", "explore", "thresholds"),
         *("encode", "anchors", "project", "backfill", "export", "serve", "stitch"),
         *(f"monitor {step}" for step in ("make-canary", "check-canary", "drift", "origin")),
-        *(f"migrate {step}" for step in ("plan", "apply", "status", "verify", "cutover", "rollback", "finish")),
+        *(
+            f"migrate {step}"
+            for step in ("plan", "rehearse", "apply", "status", "verify", "cutover", "rollback", "finish")
+        ),
     }
 
 

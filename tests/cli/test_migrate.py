@@ -2,6 +2,8 @@
 
 import json
 
+import numpy as np
+import pyarrow as pa
 import pytest
 from tests.migrate.conftest import make_task
 from tests.migrate.steps import DIM, NEW_DIM, ROWS, assert_translated, items_of, space_of
@@ -9,6 +11,7 @@ from typer.testing import CliRunner
 
 import relatent as rl
 from relatent.cli import ERROR, NO_GO, NO_VERDICT, OK, USAGE, app
+from relatent.stores import open_store
 
 
 @pytest.fixture
@@ -81,7 +84,9 @@ def test_exit_codes_tell_go_from_no_go(here):
 
 
 def test_what_was_not_verified_fails_and_is_not_cut_over(here):
-    run("apply", here.translator, here.url, "--max-passes", 0)
+    run("apply", here.translator, here.url)
+    with open_store(here.url) as store:
+        store.write(store.new, pa.array([5]), np.ones((1, NEW_DIM), np.float32))
     assert not answer("verify", here.url, code=NO_GO)["passed"]
     refused = run("cutover", here.url, code=ERROR)
     assert refused.stderr.startswith("error: ")

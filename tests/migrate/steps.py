@@ -99,6 +99,25 @@ class Task:
         return subprocess.run(self.command(verb, *words), capture_output=True, text=True, check=False, **options)
 
 
+def edited(task: Task) -> Items:
+    """Write as an application does: change a vector, swap two, delete and add an item; return what there is then."""
+    keys, vectors = list(task.items.keys), task.items.vectors.copy()
+    vectors[3] = old_vectors(1, seed=9)[0]
+    vectors[[10, 200]] = vectors[[200, 10]]
+    written = [3, 10, 200]
+    task.case.delete(task.url, [keys[i] for i in (*written, 5)])
+    again = Items([keys[i] for i in written], vectors[written], [task.items.payload[i] for i in written])
+    task.case.insert(task.url, again)
+    added = items_of([task.case.key(ROWS + 7)], seed=5)
+    task.case.insert(task.url, added)
+    kept = [i for i in range(ROWS) if i != 5]
+    return Items(
+        [*(keys[i] for i in kept), *added.keys],
+        np.concatenate([vectors[kept], added.vectors]),
+        [*(task.items.payload[i] for i in kept), *added.payload],
+    )
+
+
 def contents(url: str, of: str = "new", columns: tuple[str, ...] | None = ()) -> dict[Any, tuple[Any, ...]]:
     """Return what a field holds by key: the bytes of the vectors, and the payload where asked for."""
     rows: dict[Any, tuple[Any, ...]] = {}

@@ -3,7 +3,6 @@
 import hashlib
 import pickle
 import re
-from collections import Counter
 from dataclasses import replace
 
 import numpy as np
@@ -28,6 +27,7 @@ import relatent as rl
 from relatent.engines import Serial, open_engine
 from relatent.migrate import copy as copying
 from relatent.migrate import verify_migration
+from relatent.migrate.state import Work
 from relatent.stores import StoreError, open_store
 from relatent.translate.endpoints import SpaceMismatchError
 
@@ -145,16 +145,14 @@ def test_a_source_that_changes_meanwhile_is_noticed(task):
     assert verify_migration(task.url, work=task.work).passed
 
 
-def test_a_source_that_never_stops_changing_does_not_converge(light):
+def test_a_source_that_never_stops_changing_is_behind(light):
     def interfere(maps):
         light.case.insert(light.url, items_of([-1 - maps], seed=maps))  # into the shard that was just read
 
     done = light.apply(engine=Interfering(interfere), max_passes=2)
-    assert not done.converged
-    assert "still changed during the last pass" in str(done)
-    found = verify_migration(light.url, work=light.work)
-    assert [check.name for check in found.checks if not check.passed] == ["complete"]
-    assert light.apply().converged
+    assert done.lag > 0
+    assert "keeps changing: a pass takes" in " ".join(str(done).split())
+    assert verify_migration(light.url, work=light.work).passed  # what is behind is left to the cutover
 
 
 @pytest.mark.parametrize("engine", ["processes", pytest.param("dask", marks=pytest.mark.slow)])
@@ -311,14 +309,37 @@ def test_a_two_sided_translator_that_was_fitted_the_other_way_is_refused(light, 
         replace(light, translator=wrong).apply()
 
 
+class Clock:
+    """A clock that only sleeping moves."""
+
+    def __init__(self, monkeypatch):
+        self.now, self.during = 0.0, None
+        monkeypatch.setattr(copying.time, "monotonic", lambda: self.now)
+        monkeypatch.setattr(copying.time, "sleep", self.sleep)
+
+    def sleep(self, seconds):
+        self.now += seconds
+        if self.during is not None:
+            self.during(self.now)
+
+
 def test_the_rate_is_kept_to_by_sleeping(light, monkeypatch):
-    slept = Counter()
-    monkeypatch.setattr(copying.time, "monotonic", lambda: 0.0)
-    monkeypatch.setattr(copying.time, "sleep", lambda seconds: slept.update([seconds]))
-    light.apply(rate=20, max_passes=1)
-    # Clocks that stand still: after all rows were read at 20 rows per second, the last sleep is of that long.
-    assert max(slept) == pytest.approx(ROWS / 20)
-    assert len(slept) == sum(-(-rows // 20) for rows in [SHARD_ROWS] * (SHARDS - 1) + [ROWS % SHARD_ROWS])
+    clock = Clock(monkeypatch)
+    light.apply(rate=20, max_passes=0)
+    assert clock.now == pytest.approx(ROWS / 20)
+
+
+def test_the_rate_can_be_changed_while_it_runs(light, monkeypatch):
+    """A pause at first; after five minutes the limit is raised."""
+    clock = Clock(monkeypatch)
+    light.work.mkdir()
+
+    def change(now):
+        Work(light.work).max_rate.write_text("0" if now < 300 else "240")
+
+    clock.during = change
+    light.apply(rate=20, max_passes=0)
+    assert 300 <= clock.now < 303
 
 
 def test_half_precision_stays_and_what_does_not_fit_is_named(light):

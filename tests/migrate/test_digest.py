@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from relatent.migrate.state import Digest
+from relatent.migrate.state import BUCKETS, Digest, buckets_of
 from relatent.spaces import key_hashes
 
 KEYS = [f"k{i}" for i in range(20)]
@@ -66,3 +66,17 @@ def test_a_row_that_cannot_be_read_differs_from_one_that_can():
 def test_digests_are_the_same_after_json():
     whole = of(np.arange(20))
     assert Digest.from_json(whole.to_json()) == whole
+
+
+def test_a_change_shows_in_the_buckets_of_its_rows_only(rng):
+    keys = key_hashes([f"k{i}" for i in range(2_000)])
+    x = rng.normal(size=(2_000, 4)).astype(np.float32)
+    rows = rng.choice(2_000, 5, replace=False)
+    changed = x.copy()
+    changed[rows] += 1
+    before, now = Digest.of(keys, x), Digest.of(keys, changed)
+    assert before.changed(now) == frozenset(buckets_of(keys)[rows].tolist())
+    assert before.changed(before) == frozenset()
+    assert before.updated(now, before.changed(now)) == now
+    kept = before.updated(now, frozenset(range(BUCKETS)) - before.changed(now))
+    assert kept.buckets == before.buckets

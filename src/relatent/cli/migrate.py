@@ -1,4 +1,4 @@
-"""Commands that move a store to another model: migrate plan, apply, status, verify, cutover, rollback, finish."""
+"""Commands that move a store to another model, one for each step: migrate plan, rehearse, apply and so on."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ ABOUT = """Move a store of vectors to another model, a step at a time.
 
 \b
   relatent migrate plan t.safetensors STORE SOURCE TARGET
+  relatent migrate rehearse t.safetensors STORE
   relatent migrate apply t.safetensors STORE
   relatent migrate verify STORE
   relatent migrate cutover STORE
@@ -39,6 +40,7 @@ Dtype = Annotated[
     str | None,
     Option("--dtype", help="float32, float16, int8, uint8, bit, if the store has it; default: as before."),
 ]
+MaxPasses = Annotated[int, Option("--max-passes", help="Times to read the source again for changes, at most.")]
 Metric = Annotated[str | None, Option("--metric", help="cosine, inner or l2; default: that of the translator.")]
 
 
@@ -109,7 +111,8 @@ def apply(
     metric: Metric = None,
     max_rate: Annotated[float | None, Option("--max-rate", help="Rows per second at most, to spare the store.")] = None,
     shard_rows: Annotated[int, Option("--shard-rows", help="Rows after which progress is recorded.")] = 50_000,
-    max_passes: Annotated[int, Option("--max-passes", help="Times to read the source again for changes, at most.")] = 5,
+    max_passes: MaxPasses = 5,
+    postpone: Annotated[bool, Option("--postpone", help="Wait before the last pass, until a file is removed.")] = False,
     skip_unreadable: Annotated[bool, Option("--skip-unreadable", help="Skip, name and count unreadable rows.")] = False,
     workers: opt.Workers,
     accept: opt.Accept = False,
@@ -118,7 +121,11 @@ def apply(
     """Translate the vectors of a store into a new field.
 
     Shard by shard, while searches read the old field. After a crash, run it again to resume from the last finished
-    shard. Then the source is read again, until rows that were added, changed or deleted meanwhile are copied.
+    shard. PostgreSQL translates what is written meanwhile by itself, with triggers. Other stores are read again, until
+    rows that were added, changed or deleted meanwhile are copied.
+
+    While it runs, a number in the file max-rate of its work folder replaces --max-rate (0 for a pause). With
+    --postpone, it keeps catching up until the file that status names is removed.
 
     Examples:
       relatent migrate apply t.safetensors postgresql://ann@db/shop/items
@@ -138,6 +145,7 @@ def apply(
             rate=max_rate,
             shard_rows=shard_rows,
             max_passes=max_passes,
+            postpone=postpone,
             skip_unreadable=skip_unreadable,
             accept=accept,
             engine=engine,
@@ -203,19 +211,57 @@ def verify(
 
 
 @step
-def cutover(store: StoreUrl, work: WorkFolder = None, force: opt.Force = False) -> Any:
+def rehearse(
+    *,
+    translator: opt.TranslatorFile,
+    store: StoreUrl,
+    max_rows: opt.MaxRows = 2_000,
+    accept: opt.Accept = False,
+    report: opt.Report,
+    progress: bool | None = None,
+) -> Answer:
+    """Try a migration on a small copy of a store.
+
+    Copies the first rows beside the store, runs apply, verify, cutover, searches and rollback on the copy, and removes
+    it. Exits with 3 if a step fails.
+
+    Examples:
+      relatent migrate rehearse t.safetensors postgresql://ann@db/shop/items
+      relatent migrate rehearse t.safetensors qdrant://db:6333/items --max-rows 10000 --report rehearsal.html
+    """
+    from relatent.migrate import rehearse_migration
+    from relatent.report import make_report
+
+    report.check(translator)
+    found = rehearse_migration(translator, store, rows=max_rows, accept=accept, progress=progress)
+    reports = report.write(lambda words: make_report(found, command=words))
+    return Answer(found, reports=reports, code=OK if found.passed else NO_GO)
+
+
+@step
+def cutover(
+    *,
+    store: StoreUrl,
+    work: WorkFolder = None,
+    allow_missing: Annotated[int, Option("--allow-missing", help="Rows that may lack a new vector.")] = 0,
+    max_passes: MaxPasses = 5,
+    force: opt.Force = False,
+    progress: bool | None = None,
+) -> Any:
     """Serve the new field.
 
-    Atomic for every reader; the old field is kept. Refused unless verify has passed since the last write, or --force is
-    given.
+    Atomic for every reader; the old field is kept. What has changed since it was translated is translated first.
+    Refused unless verify has passed since the last apply, and if rows would not be found any more.
 
     Examples:
       relatent migrate cutover postgresql://ann@db/shop/items
-      relatent migrate cutover items.faiss --force
+      relatent migrate cutover items.faiss --allow-missing 12
     """
     from relatent.migrate import cut_over
 
-    return cut_over(store, work=work, force=force)
+    return cut_over(
+        store, work=work, allow_missing=allow_missing, max_passes=max_passes, force=force, progress=progress
+    )
 
 
 @step
@@ -223,11 +269,12 @@ def rollback(
     store: StoreUrl,
     work: WorkFolder = None,
     drop: Annotated[bool, Option("--drop", help="Remove the new field too.")] = False,
+    force: opt.Force = False,
 ) -> Any:
     """Serve the old field again.
 
-    Atomic for every reader, at any time after the cutover. With --drop the new field is removed as well, also before a
-    cutover.
+    Atomic for every reader, at any time after the cutover. Items that only have a new vector are named. With --drop the
+    new field is removed as well, also before a cutover; refused if some items have no other vector.
 
     Examples:
       relatent migrate rollback postgresql://ann@db/shop/items
@@ -235,13 +282,17 @@ def rollback(
     """
     from relatent.migrate import roll_back
 
-    return roll_back(store, work=work, drop=drop)
+    return roll_back(store, work=work, drop=drop, force=force)
 
 
 @step
 def finish(
+    *,
     store: StoreUrl,
     work: WorkFolder = None,
+    into_table: Annotated[
+        bool, Option("--into-table", help="PostgreSQL: put the new vectors into the table, under the old name.")
+    ] = False,
     yes: Annotated[bool, Option("--yes", help="Do not ask.")] = False,
     force: opt.Force = False,
     progress: bool | None = None,
@@ -249,10 +300,10 @@ def finish(
     """Drop what was served before the cutover.
 
     From then on there is no rollback, and the store can be migrated again. Asks first, unless --yes is given. Refused
-    where the old field has more vectors than the new one, unless --force is given. If it is killed, run it again.
+    if items have no other vector, or were written to the old field since. If it is killed, run it again.
 
     Examples:
-      relatent migrate finish postgresql://ann@db/shop/items
+      relatent migrate finish postgresql://ann@db/shop/items --into-table
       relatent migrate finish items.faiss --yes --json
     """
     from relatent.migrate import finish_migration, old_field
@@ -260,7 +311,7 @@ def finish(
     found = None if yes else old_field(store)
     if found is not None and not _agreed(f"{found}\nDrop {found.old.name!r}?"):
         return Answer(Done(f"{found.old.name!r} is kept.", {"dropped": None}), code=ERROR)
-    return finish_migration(store, work=work, force=force)
+    return finish_migration(store, work=work, into_table=into_table, force=force, progress=progress)
 
 
 def _agreed(question: str) -> bool:

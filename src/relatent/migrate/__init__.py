@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from relatent.migrate.plan import MigrationPlan as MigrationPlan
     from relatent.migrate.plan import Rates as Rates
     from relatent.migrate.plan import plan_migration as plan_migration
+    from relatent.migrate.rehearse import rehearse_migration as rehearse_migration
     from relatent.migrate.state import Status as Status
     from relatent.migrate.state import migration_status as migration_status
     from relatent.migrate.switch import FinishResult as FinishResult

@@ -4,30 +4,30 @@ from __future__ import annotations
 
 import hashlib
 import os
+import time
 import warnings
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from uuid import uuid4
 
 from relatent._saved import load
-from relatent._terminal import Result, progress_bar, wrap
+from relatent._terminal import Result, wrap
 from relatent.engines import Engine, Serial
-from relatent.migrate.copy import ShardWork
+from relatent.migrate.copy import CaughtUp, Pace, Passes, ShardWork
 from relatent.migrate.plan import drop_trial
-from relatent.migrate.side import StoredSide, check_fingerprint, stored_side
-from relatent.migrate.state import Manifest, Plan, Work, work_of
-from relatent.migrate.switch import check_not_served, or_drop
+from relatent.migrate.side import SAMPLE_ROWS, StoredSide, check_fingerprint, sample_vectors, stored_side
+from relatent.migrate.state import Plan, Work, work_of
+from relatent.migrate.switch import MAX_PASSES, check_not_served, or_drop
 from relatent.stores import Store, open_store
 from relatent.stores.fields import check_no_old
 
 # A run that is killed loses at most the work on this many rows.
 SHARD_ROWS = 50_000
-# The source is checked for changes until a pass finds none, at most this often.
-MAX_PASSES = 5
-# Shards that a store is asked about at once, whether they have changed.
-ASKED_AT_ONCE = 2
+# A new field that is at most this many seconds behind a source that keeps changing will do: the cutover catches up.
+MAX_LAG = 10.0
+# Seconds between the passes of a run that waits before its last one.
+WAIT = 2.0
 
 
 @dataclass(frozen=True)
@@ -43,13 +43,21 @@ class ApplyResult(Result):
     resumed: int
     """Shards that an earlier run had finished."""
     redone: int
-    """Shards that were written again because the source had changed."""
+    """Shards of which rows were written again because the source had changed."""
     removed: int
     """New vectors that were removed because their items were deleted meanwhile."""
     skipped: int
     reasons: tuple[str, ...]
+    without_vector: int
+    """Items of the store that have no vector to translate."""
+    follows: bool
+    """Whether the store translates by itself what is written from now on."""
+    not_following: str | None
+    """Why it does not."""
+    lag: float
+    """Seconds that the new field is behind a source that keeps changing; 0 where it follows, or did not change."""
     converged: bool
-    """Whether the last pass over the source found no change."""
+    """Whether that is so little that it can be left to the cutover."""
     advice: str
 
     def __str__(self) -> str:
@@ -58,19 +66,31 @@ class ApplyResult(Result):
             lines.append(f"{self.resumed:,} of {self.shards:,} shards were finished by an earlier run.")
         if self.redone or self.removed:
             lines.append(
-                f"The source changed meanwhile: {self.redone:,} shards were written again, and {self.removed:,} "
-                "vectors of deleted items removed."
+                f"The source changed meanwhile: rows of {self.redone:,} shards were written again, and "
+                f"{self.removed:,} vectors of deleted items removed."
             )
+        if self.without_vector:
+            lines.append(f"{self.without_vector:,} items have no vector and were left out.")
         if self.skipped:
             lines.append(f"{self.skipped:,} rows could not be read and were skipped, first {self.reasons[0]}.")
-        if not self.converged:
-            lines.append(wrap(NOT_CONVERGED))
+        lines.append(wrap(self.traffic))
         return "\n".join([*lines, f"Next: relatent migrate verify {self.store}", wrap(self.advice)])
 
+    @property
+    def traffic(self) -> str:
+        """What becomes of what is written from now on, in a sentence."""
+        if self.follows:
+            return FOLLOWS
+        behind = "is not known to have changed" if self.lag == 0 else f"keeps changing: a pass takes {self.lag:.2g} s"
+        said = f"The store does not translate what is written to it ({self.not_following}). The source {behind}."
+        return f"{said} {LATER if self.converged else TOO_SLOW}"
 
-NOT_CONVERGED = (
-    "The source still changed during the last pass: some rows may be missing or out of date. Run apply again when "
-    "fewer items are written, right before the cutover."
+
+FOLLOWS = "The store translates what is written from now on by itself, with triggers: the application may keep writing."
+LATER = "What is written from now on is translated by the cutover, which takes about as long as one pass."
+TOO_SLOW = (
+    "The cutover translates what is written until then, and takes at least that long: plan a pause of writes, or run "
+    "apply again when fewer items are written."
 )
 
 
@@ -85,6 +105,7 @@ def apply_migration(
     shard_rows: int = SHARD_ROWS,
     rate: float | None = None,
     max_passes: int = MAX_PASSES,
+    postpone: bool = False,
     skip_unreadable: bool = False,
     accept: bool = False,
     engine: Engine | None = None,
@@ -92,12 +113,15 @@ def apply_migration(
 ) -> ApplyResult:
     """Fill a new field of a store with translated vectors. The old field is not modified.
 
-    Each shard is recorded in the ``work`` folder after it is durable in the store; a killed run is resumed from there.
-    Then the source is checked for changes: shards whose rows have changed are written again and vectors of deleted
-    items are removed, until a pass finds no change, at most ``max_passes`` times.
+    A store that can translate by itself (PostgreSQL, with triggers) does so from the start: then the new field follows
+    the old one, whatever is written. Each shard is recorded in the ``work`` folder after it is durable in the store; a
+    killed run is resumed from there. In other stores the source is then checked for changes: rows that have changed are
+    written again and vectors of deleted items are removed, until a pass finds no change, at most ``max_passes`` times.
 
-    ``rate`` is the maximum of rows per second to read. ``accept`` allows a store with another fingerprint. An
-    ``engine`` (:mod:`relatent.engines`) lets several workers copy shards; it is not closed.
+    ``rate`` is the maximum of rows per second to read; a number in the file ``max-rate`` of the work folder replaces it
+    while the run is under way, 0 for a pause. With ``postpone``, the run writes the file ``postponed`` there, keeps
+    catching up as long as it exists, and ends with a last pass after it was removed. ``accept`` allows a store with
+    another fingerprint. An ``engine`` (:mod:`relatent.engines`) lets several workers copy shards; it is not closed.
     """
     folder, engine = work_of(url, work), engine or Serial()
     with open_store(url) as store, folder.locked(store.address), store.lock():
@@ -109,80 +133,51 @@ def apply_migration(
             plan = _new_plan(store, side, digest, chosen, shard_rows, rate)
             folder.begin(plan)
         folder.keep_translator(Path(translator))
-        fresh = store.new is None
+        fresh = store.new is None or not store.count(store.new)
         store.add(plan.field)
-        share = None if rate is None else rate / engine.workers
-        shards = ShardWork(os.fspath(url), store, plan, side.translate, rate=share, skip=skip_unreadable)
-        run = _Run(store, folder, plan, shards, engine, progress)
-        resumed = run.first_pass()
-        redone, removed, converged = run.catch_up(max_passes, fresh)
+        reason = _follow(store, side, plan) if fresh else NOT_FRESH
+        pace = Pace(rate, folder.max_rate, engine.workers)
+        shards = ShardWork(os.fspath(url), store, plan, side.translate, skip=skip_unreadable, pace=pace)
+        passes = Passes(store, folder, plan, shards, engine, progress)
+        if postpone:
+            folder.postponed.touch()
+        resumed = passes.first()
+        done = _caught_up(passes, max_passes, fresh)
         store.build_index(plan.field)
-        return _finished(run, side, resumed, redone, removed, converged)
+        while postpone and _postponed(folder):
+            done += _caught_up(passes, 1, fresh=False)
+            store.build_index(plan.field)
+        return _finished(passes, side, resumed, done, reason)
 
 
-@dataclass(frozen=True)
-class _Run:
-    """What the passes of one apply share."""
+NOT_FRESH = "the migration began without it"
 
-    store: Store
-    work: Work
-    plan: Plan
-    shards: ShardWork
-    engine: Engine
-    progress: bool | None
 
-    def first_pass(self) -> int:
-        """Copy the shards that are not finished; return how many were."""
-        done = [one for one in self.work.manifests(self.plan) if one is not None]
-        known = {one.shard for one in done}
-        todo = [number for number in range(len(self.plan.shards)) if number not in known]
-        self._copy(todo, "apply: shards")
-        return len(done)
+def _follow(store: Store, side: StoredSide, plan: Plan) -> str | None:
+    """Have the store translate what is written to it, if it can; return why it does not."""
+    if store.follows():
+        return None
+    sample = sample_vectors(store, max(SAMPLE_ROWS, 4 * max(side.translate.dims)))
+    return store.follow(plan.field, side.steps, side.back(sample))
 
-    def catch_up(self, max_passes: int, fresh: bool) -> tuple[int, int, bool]:
-        """Copy what has changed until a pass finds no change; return shards redone, vectors removed, whether converged.
 
-        A shard is compared as a whole, so that added, deleted and changed rows are all noticed. A field that was
-        added by this run has nothing of deleted items unless a shard has changed.
-        """
-        redone, removed = 0, 0 if fresh else self.store.remove_orphans(self.plan.field)
-        for _ in range(max_passes):
-            changed = self._changed()
-            if not changed:
-                return redone, removed, True
-            self._copy(changed, "apply: shards that have changed")
-            redone, removed = redone + len(changed), removed + self.store.remove_orphans(self.plan.field)
-        return redone, removed, False
+def _caught_up(passes: Passes, max_passes: int, fresh: bool) -> CaughtUp:
+    """Follow what has changed since it was copied, if the store does not.
 
-    def _changed(self) -> list[int]:
-        """Return the shards of which the source is no longer what was read."""
-        manifests = self.work.manifests(self.plan)
-        with ThreadPoolExecutor(ASKED_AT_ONCE) as pool:
-            unsure = [number for number, same in enumerate(pool.map(self._is_surely_same, manifests)) if not same]
-        changed = []
-        with progress_bar(len(unsure), "apply: shards checked for changes", self.progress) as advance:
-            for number, digest in zip(unsure, self.engine.map(self.shards.digest, unsure), strict=True):
-                manifest = manifests[number]
-                if manifest is None or digest != manifest.read:
-                    changed.append(number)
-                advance(1)
-        return changed
+    A field that was added by this run has nothing of deleted items unless a shard has changed.
+    """
+    store, field = passes.store, passes.plan.field
+    follows = store.follows()
+    removed = store.remove_orphans(field) if follows or not fresh else 0  # what was deleted between read and write
+    return CaughtUp(removed=removed) + (CaughtUp() if follows else passes.catch_up(max_passes))
 
-    def _is_surely_same(self, manifest: Manifest | None) -> bool:
-        """Return whether the store knows, without reading the rows, that a shard is as it was before it was read."""
-        if manifest is None or manifest.state is None:
-            return False
-        return self.store.state(self.plan.shards[manifest.shard]) == manifest.state
 
-    def _copy(self, numbers: list[int], title: str) -> None:
-        """Write shards, and each one's manifest after it; until then it counts as not finished."""
-        for number in numbers:
-            self.work.undo(number)
-        with progress_bar(len(numbers), title, self.progress) as advance:
-            alone = type(self.engine) is Serial  # then a shard is read while the previous one is written
-            for manifest in self.shards.copies(numbers) if alone else self.engine.map(self.shards.copy, numbers):
-                self.work.done(manifest)
-                advance(1)
+def _postponed(work: Work) -> bool:
+    """Wait a little if the last pass is to wait; return whether it was, so that one more pass is due."""
+    if not work.postponed.exists():
+        return False
+    time.sleep(WAIT)
+    return True
 
 
 def _check_store(store: Store, side: StoredSide, translator: str, accept: bool) -> None:
@@ -243,22 +238,27 @@ def _new_plan(
     )
 
 
-def _finished(run: _Run, side: StoredSide, resumed: int, redone: int, removed: int, converged: bool) -> ApplyResult:
+def _finished(passes: Passes, side: StoredSide, resumed: int, done: CaughtUp, reason: str | None) -> ApplyResult:
     """Record that the run is complete, and return what it did."""
-    plan, work = run.plan, run.work
+    store, plan, work = passes.store, passes.plan, passes.work
     manifests = [one for one in work.manifests(plan) if one is not None]
-    work.note("finished", {"settled": converged, "date": datetime.now(UTC).isoformat(timespec="seconds")}, plan)
+    work.note("finished", {"lag": done.seconds, "date": datetime.now(UTC).isoformat(timespec="seconds")}, plan)
+    follows = store.follows()
     return ApplyResult(
         store=plan.store,
         work=str(work.folder),
         field=plan.field.name,
-        rows=sum(one.written.rows for one in manifests),
+        rows=store.count(plan.field) if follows else sum(one.written for one in manifests),
         shards=len(plan.shards),
         resumed=resumed,
-        redone=redone,
-        removed=removed,
+        redone=done.shards,
+        removed=done.removed,
         skipped=sum(one.skipped for one in manifests),
         reasons=tuple(reason for one in manifests for reason in one.reasons),
-        converged=converged,
-        advice=side.advice(run.store, plan.field),
+        without_vector=store.unfilled(plan.served),
+        follows=follows,
+        not_following=None if follows else reason or NOT_FRESH,
+        lag=done.seconds,
+        converged=done.seconds <= MAX_LAG,
+        advice=side.advice(store, plan.field),
     )

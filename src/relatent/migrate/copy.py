@@ -1,48 +1,74 @@
-"""Copy a shard of a migration: read, translate, write, and record it in a manifest."""
+"""Copy the shards of a migration: read, translate, write, record each in a manifest, and follow what changes."""
 
 from __future__ import annotations
 
+import math
 import time
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import closing, contextmanager
-from dataclasses import dataclass, field
+from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from relatent.migrate.side import translated
-from relatent.migrate.state import Digest, Manifest, Plan, hashed_keys
+from relatent._errors import with_remedy
+from relatent._terminal import progress_bar
+from relatent.engines import Engine, Serial
+from relatent.migrate.side import deviations, translated
+from relatent.migrate.state import Digest, Manifest, Plan, Work, buckets_of, hashed_keys
 from relatent.spaces.keys import as_column
 from relatent.stores import Shard, Store, StoreError, open_store
-from relatent.stores.base import read_ahead
+from relatent.stores.base import Unreadable, read_ahead
 from relatent.translate.files import BatchTranslator
 
 # Skipped rows are all counted, and at most this many of them named.
 MAX_NAMED = 20
+# Seconds after which a changed limit is noticed.
+LISTEN = 0.5
 # Chunks that are read and wait to be translated, and that are translated and wait to be written.
 AHEAD = 2
 
 
 @dataclass
 class Pace:
-    """Limits the rows per second by sleeping after each chunk. None: no limit."""
+    """Limits the rows per second by sleeping after each chunk; None is no limit, and 0 a pause.
+
+    A number in ``file`` replaces the rate while the work is under way; ``workers`` share it.
+    """
 
     rate: float | None = None
-    rows: int = 0
-    began: float | None = None
+    file: Path | None = None
+    workers: int = 1
+    paid_until: float | None = None
+    """The moment up to which the rows so far are paid for."""
 
     def begin(self) -> None:
         """Begin to count, unless that was done."""
-        self.began = time.monotonic() if self.began is None else self.began
+        self.paid_until = time.monotonic() if self.paid_until is None else self.paid_until
 
     def __call__(self, rows: int) -> None:
         """Count rows that were just handled, and wait if that was too fast."""
-        self.rows += rows
-        if self.rate is not None and self.began is not None:
-            time.sleep(max(0.0, self.began + self.rows / self.rate - time.monotonic()))
+        self.begin()
+        assert self.paid_until is not None
+        due = self.paid_until
+        while (rate := self._now()) is not None:
+            due = self.paid_until + rows / rate if rate > 0 else math.inf
+            left = due - time.monotonic()
+            if left <= 0:
+                break
+            time.sleep(min(left, LISTEN))
+        self.paid_until = max(due, time.monotonic() - LISTEN)  # what was slower is not made up for in a burst
+
+    def _now(self) -> float | None:
+        """Return the rate of now: that of the file, if there is a number in it."""
+        with suppress(OSError, ValueError):
+            if self.file is not None:
+                return float(self.file.read_text()) / self.workers
+        return None if self.rate is None else self.rate / self.workers
 
 
 @dataclass
@@ -76,6 +102,11 @@ class Part:
         """The digest of these rows."""
         return Digest.of(hashed_keys(self.keys), self.vectors)
 
+    def only(self, buckets: frozenset[int]) -> Part:
+        """Return the rows that are in some buckets."""
+        rows = np.isin(buckets_of(hashed_keys(self.keys)), [*buckets])
+        return Part(self.keys.filter(pa.array(rows)), self.vectors[rows])
+
 
 def read_shard(
     store: Store, plan: Plan, shard: Shard, skipped: Skipped | None = None, *, new: bool = False
@@ -85,35 +116,55 @@ def read_shard(
     A row that cannot be read is an error that names its key, unless ``skipped`` is told of it.
     """
     of = plan.field if new else plan.served
-    for chunk in store.scan(of, shard=shard, rows=plan.chunk_rows, unreadable=skipped):
+    for chunk in store.scan(of, shard=shard, rows=plan.chunk_rows, unreadable=skipped or _refuse(store)):
         yield Part(pa.chunked_array(chunk.keys).combine_chunks(), chunk.vectors)
 
 
+def _refuse(store: Store) -> Unreadable:
+    def refuse(key: Any, reason: str) -> None:
+        raise with_remedy(
+            StoreError(f"The vector of {key!r} in {store.address} cannot be read: {reason}. Fix it, or skip such rows"),
+            python="with skip_unreadable=True.",
+            command="with --skip-unreadable.",
+        )
+
+    return refuse
+
+
+@dataclass(frozen=True)
+class Job:
+    """A shard to copy: all of its rows, or of one that was copied ``before`` those in the buckets that changed."""
+
+    shard: int
+    before: Manifest | None = None
+    buckets: frozenset[int] = frozenset()
+
+
 class ShardWork:
-    """Copies a shard or computes its digest, by its number in the plan, in any process.
+    """Copies shards or computes their digests, in any process.
 
     In another process it opens the store again, once. The URL may hold a password, so nothing shows it.
     """
 
     def __init__(
-        self, url: str, store: Store, plan: Plan, translate: BatchTranslator, *, rate: float | None, skip: bool
+        self, url: str, store: Store, plan: Plan, translate: BatchTranslator, *, skip: bool, pace: Pace | None = None
     ) -> None:
         self._url, self._plan, self._translate, self._skip = url, plan, translate, skip
         self._store: Store | None = store
-        self._pace = Pace(rate)
+        self._pace = pace or Pace()
 
-    def copy(self, number: int) -> Manifest:
+    def copy(self, job: Job) -> Manifest:
         """Translate a shard into the new field; return its manifest once all of it is durable."""
-        (manifest,) = self.copies([number])
+        (manifest,) = self.copies([job])
         return manifest
 
-    def copies(self, numbers: Iterable[int]) -> Iterator[Manifest]:
+    def copies(self, jobs: Iterable[Job]) -> Iterator[Manifest]:
         """Translate shards into the new field one after the other; yield the manifest of each once it is durable.
 
         Where the store can be read and written at once, the next chunks are read, be they of the next shard, while one
         is translated and those before it are written.
         """
-        store, parts = self._opened(), self._parts(numbers)
+        store, parts = self._opened(), self._parts(jobs)
         reading = read_ahead(parts, AHEAD) if store.writes_while_read else parts
         results: deque[Future[Manifest | None]] = deque()
         with _in_turn(store) as submit, closing(reading):
@@ -122,20 +173,20 @@ class ShardWork:
                     results.append(submit(shard.manifest, store))
                 elif len(part.keys):
                     vectors = _translated(store, self._plan, self._translate, part)
-                    shard.count(part, vectors)
                     results.append(submit(store.write, self._plan.field, part.keys, vectors))
                 while len(results) > AHEAD:
                     yield from _manifest(results.popleft())
             while results:
                 yield from _manifest(results.popleft())
 
-    def _parts(self, numbers: Iterable[int]) -> Generator[tuple[_Copied, Part | None], None, None]:
-        """Yield the parts of shards, and after the last one of each None."""
+    def _parts(self, jobs: Iterable[Job]) -> Generator[tuple[_Copied, Part | None], None, None]:
+        """Yield what is to be written of each shard in parts, and after its last part None."""
         store, plan = self._opened(), self._plan
-        for number in numbers:
-            shard = _Copied(plan.migration, number, store.state(plan.shards[number]))
-            for part in read_shard(store, plan, plan.shards[number], shard.skipped if self._skip else None):
-                yield shard, part
+        for job in jobs:
+            bounds = plan.shards[job.shard]
+            shard = _Copied(plan.migration, job, store.state(bounds))
+            for part in read_shard(store, plan, bounds, shard.skipped if self._skip else None):
+                yield shard, shard.wanted(part)
                 self._pace(len(part.keys))
             yield shard, None
 
@@ -147,6 +198,17 @@ class ShardWork:
             self._pace(len(part.keys))
         return total + skipped.digest
 
+    def unlike(self, part: Part, new: Mapping[Any, np.ndarray]) -> list[Any]:
+        """Return the keys of rows whose new vector is not their translation, or is missing."""
+        keys = part.keys.to_pylist()
+        there = [i for i, key in enumerate(keys) if key in new]
+        missing = [key for key in keys if key not in new]
+        if not there:
+            return missing
+        expected = translated(self._translate, part.vectors)[there]
+        off = deviations(self._plan.field, expected, np.asarray([new[keys[i]] for i in there]))[1]
+        return missing + [keys[i] for i, bad in zip(there, off.tolist(), strict=True) if bad]
+
     def _opened(self) -> Store:
         self._pace.begin()
         self._store = open_store(self._url) if self._store is None else self._store
@@ -154,7 +216,7 @@ class ShardWork:
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave the open store behind."""
-        return vars(self) | {"_store": None, "_pace": Pace(self._pace.rate)}
+        return vars(self) | {"_store": None, "_pace": replace(self._pace, paid_until=None)}
 
     def __repr__(self) -> str:
         """Name the store without its password."""
@@ -166,24 +228,29 @@ class _Copied:
     """What is known of a shard while it is copied."""
 
     migration: str
-    number: int
+    job: Job
     state: str | None
     read: Digest = field(default_factory=Digest)
-    written: Digest = field(default_factory=Digest)
     skipped: Skipped = field(default_factory=Skipped)
 
-    def count(self, part: Part, vectors: np.ndarray) -> None:
-        """Count rows that were read, and what they became."""
-        hashes = hashed_keys(part.keys)
-        self.read += Digest.of(hashes, part.vectors)
-        self.written += Digest.of(hashes, vectors)
+    def wanted(self, part: Part) -> Part:
+        """Count rows that were read, and return those that are to be written."""
+        self.read += part.digest
+        return part if self.job.before is None else part.only(self.job.buckets)
 
     def manifest(self, store: Store) -> Manifest:
-        """Return the manifest of a shard whose rows are all written, once they are durable."""
+        """Return the manifest of a shard whose rows are all written, once they are durable.
+
+        Buckets that were not written keep the digest of what was: a row that changed there meanwhile is noticed by the
+        next pass, which then has to read the shard.
+        """
         store.flush()
-        left_out, reasons = len(self.skipped.keys), tuple(self.skipped.reasons)
-        read = self.read + self.skipped.digest
-        return Manifest(self.migration, self.number, read, self.written, left_out, reasons, self.state)
+        rows, left_out = self.read.rows, len(self.skipped.keys)
+        read, state = self.read + self.skipped.digest, self.state
+        if self.job.before is not None:
+            kept = self.job.before.read.updated(read, self.job.buckets)
+            read, state = kept, state if kept == read else None
+        return Manifest(self.migration, self.job.shard, read, rows, left_out, tuple(self.skipped.reasons), state)
 
 
 Submit = Callable[..., "Future[Any]"]
@@ -227,3 +294,122 @@ def _translated(store: Store, plan: Plan, translate: BatchTranslator, part: Part
             "translated: fix or delete it, or choose float32 for the new field."
         )
     return vectors
+
+
+# Shards that a store is asked about at once, whether they have changed.
+ASKED_AT_ONCE = 2
+
+
+@dataclass(frozen=True)
+class Passes:
+    """Passes over the shards of a migration: the first one copies all, later ones what has changed since."""
+
+    store: Store
+    work: Work
+    plan: Plan
+    shards: ShardWork
+    engine: Engine = field(default_factory=Serial)
+    progress: bool | None = None
+
+    def first(self) -> int:
+        """Copy the shards that are not finished; return how many were.
+
+        After a rollback, all start over: the new field may hold what was written to it while it was served.
+        """
+        if self.work.rolled_back.exists():
+            for number in range(len(self.plan.shards)):
+                self.work.undo(number)
+            self.work.rolled_back.unlink()
+        done = [one for one in self.work.manifests(self.plan) if one is not None]
+        known = {one.shard for one in done}
+        self.copy([Job(number) for number in range(len(self.plan.shards)) if number not in known], "shards")
+        return len(done)
+
+    def catch_up(self, max_passes: int) -> CaughtUp:
+        """Copy what has changed until a pass finds no change.
+
+        Added, deleted and changed rows are all noticed: what a shard held is compared bucket by bucket.
+        """
+        found = CaughtUp()
+        for _ in range(max_passes):
+            began, jobs = time.monotonic(), self.changed()
+            if not jobs:
+                return replace(found, seconds=0.0)
+            self.copy(jobs, "shards that have changed")
+            removed = self.store.remove_orphans(self.plan.field)
+            found += CaughtUp(len(jobs), removed, time.monotonic() - began)
+        return found
+
+    def changed(self) -> list[Job]:
+        """Return the shards of which the source is no longer what was read, and in which buckets."""
+        manifests = self.work.manifests(self.plan)
+        with ThreadPoolExecutor(ASKED_AT_ONCE) as pool:
+            unsure = [number for number, same in enumerate(pool.map(self._is_surely_same, manifests)) if not same]
+        jobs = []
+        with progress_bar(len(unsure), "apply: shards checked for changes", self.progress) as advance:
+            for number, digest in zip(unsure, self.engine.map(self.shards.digest, unsure), strict=True):
+                manifest = manifests[number]
+                if manifest is None:
+                    jobs.append(Job(number))
+                elif buckets := manifest.read.changed(digest):
+                    jobs.append(Job(number, manifest, buckets))
+                advance(1)
+        return jobs or self._lacking(manifests)
+
+    def _lacking(self, manifests: list[Manifest | None]) -> list[Job]:
+        """Return the shards of which new vectors are gone, although the source has not changed."""
+        known = [one for one in manifests if one is not None]
+        if self.store.count(self.plan.field) >= sum(one.written for one in known):
+            return []
+        counted = ((one, self.store.count(self.plan.field, self.plan.shards[one.shard])) for one in known)
+        return [Job(one.shard) for one, rows in counted if rows < one.written]
+
+    def late(self) -> list[Any]:
+        """Return the keys whose old vectors seem to have changed since they were translated: they are out of date.
+
+        Also some that were written with the new model since, and share a bucket with such a row.
+        """
+        found = []
+        for job in self.changed():
+            shard = self.plan.shards[job.shard]
+            new = {
+                key: vector
+                for part in read_shard(self.store, self.plan, shard, Skipped(), new=True)
+                for key, vector in zip(part.keys.to_pylist(), part.vectors, strict=True)
+            }
+            for part in read_shard(self.store, self.plan, shard, Skipped()):
+                rows = part if job.before is None else part.only(job.buckets)
+                found += self.shards.unlike(rows, new)
+        return found
+
+    def _is_surely_same(self, manifest: Manifest | None) -> bool:
+        """Return whether the store knows, without reading the rows, that a shard is as it was before it was read."""
+        if manifest is None or manifest.state is None:
+            return False
+        return self.store.state(self.plan.shards[manifest.shard]) == manifest.state
+
+    def copy(self, jobs: list[Job], what: str) -> None:
+        """Write shards, and each one's manifest after it; until then it counts as not finished."""
+        for job in jobs:
+            self.work.undo(job.shard)
+        with progress_bar(len(jobs), f"apply: {what}", self.progress) as advance:
+            alone = type(self.engine) is Serial  # then a shard is read while the previous one is written
+            for manifest in self.shards.copies(jobs) if alone else self.engine.map(self.shards.copy, jobs):
+                self.work.done(manifest)
+                advance(1)
+
+
+@dataclass(frozen=True)
+class CaughtUp:
+    """What the passes after the first one did."""
+
+    shards: int = 0
+    """Shards of which rows were written again."""
+    removed: int = 0
+    """New vectors that were removed because their items were deleted."""
+    seconds: float = 0.0
+    """How long the last pass took, if it found a change: so far the new field may be behind; else 0."""
+
+    def __add__(self, later: CaughtUp) -> CaughtUp:
+        """Return what both did; only the later one tells how far the new field is behind."""
+        return CaughtUp(self.shards + later.shards, self.removed + later.removed, later.seconds)

@@ -19,7 +19,7 @@ from relatent.decide.options import Option
 from relatent.decide.relevance import Relevance
 from relatent.decide.rule import Cost, Outcome, Rule, outcome_of
 from relatent.decide.verdict import Verdict
-from relatent.migrate.copy import ShardWork
+from relatent.migrate.copy import Job, ShardWork
 from relatent.migrate.side import StoredSide, check_fingerprint, stored_side
 from relatent.migrate.state import Plan
 from relatent.spaces.quantize import NUMBER_BYTES
@@ -85,7 +85,7 @@ def _copy_rate(store: Store, side: StoredSide, new: Field, shard: Shard, chunk_r
         store.add(field)
         try:
             began = time.perf_counter()
-            done = ShardWork(plan.store, store, plan, side.translate, rate=None, skip=True).copy(0)
+            done = ShardWork(plan.store, store, plan, side.translate, skip=True).copy(Job(0))
             return _rate(done.read.rows, time.perf_counter() - began) if done.read.rows else None
         finally:
             store.drop_new()

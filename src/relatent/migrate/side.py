@@ -13,8 +13,9 @@ import numpy as np
 from relatent import __version__
 from relatent.spaces.fingerprint import Fingerprint
 from relatent.spaces.space import Space
+from relatent.steps import Step
 from relatent.stores import Field, Store, StoreError
-from relatent.stores.fields import CODES, calibrated, is_coded
+from relatent.stores.fields import CODES, calibrated, is_coded, quantizer, uncoded
 from relatent.translate import Translator
 from relatent.translate.endpoints import Side, SpaceMismatchError
 from relatent.translate.files import BatchTranslator, check_translator
@@ -45,6 +46,19 @@ class StoredSide:
     def translate(self) -> BatchTranslator:
         """The translation of stored vectors, for any process."""
         return self.translator.batch_udf(side=self.name)
+
+    @property
+    def steps(self) -> tuple[Step, ...]:
+        """What is done to a stored vector, in order, for a store that translates by itself."""
+        folded = self.translate.folded
+        return () if folded is None else folded.steps
+
+    def back(self, vectors: np.ndarray) -> tuple[Step, ...]:
+        """Return the affine map from new vectors to stored ones that is closest for these, by least squares."""
+        x, y = vectors.astype(np.float64), self(vectors).astype(np.float64)
+        mean_x, mean_y = (z.mean(axis=0) if len(z) else np.zeros(z.shape[1]) for z in (x, y))
+        matrix = np.linalg.lstsq(y - mean_y, x - mean_x, rcond=1e-6)[0]
+        return (Step("linear", {"matrix": matrix, "offset": mean_x - mean_y @ matrix}),)
 
     def queries(self, vectors: np.ndarray) -> np.ndarray:
         """Return what to search with, of the new model's vectors."""
@@ -170,3 +184,54 @@ def _coding(field: Field) -> str:
 
 def _model(known: Fingerprint) -> str | None:
     return known.model if known.revision is None else f"{known.model}@{known.revision}"
+
+
+# How close a stored vector is to what it should be --------------------------------------------------------------------
+
+# Relative to the norm: a few units in the last place.
+TOLERANCE = {"float32": 1e-5, "float16": 2e-3}
+# A code is the nearest one, but for the rounding of what is coded.
+STEPS = 0.51
+TINY = 1e-300
+
+
+def deviations(of: Field, expected: np.ndarray, stored: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the error of each row, and which rows are further off than the numbers of the field require.
+
+    The error is that of :func:`relative_errors`; of bits, the share that differs.
+    """
+    if of.dtype == "bit":
+        return _of_bits(expected, stored)
+    errors = relative_errors(of, expected, stored)
+    return errors, _off_by_a_step(of, expected, stored) if is_coded(of) else errors > TOLERANCE[of.dtype]
+
+
+def relative_errors(of: Field, expected: np.ndarray, stored: np.ndarray) -> np.ndarray:
+    """Return the norm of each difference relative to the norm; of directions where only the cosine counts."""
+    expected, stored = expected.astype(np.float64), stored.astype(np.float64)
+    norms = np.maximum(np.linalg.norm(expected, axis=1), TINY)
+    if of.metric == "cosine":  # which a store may compute from vectors that it keeps at norm 1
+        stored = stored * (norms / np.maximum(np.linalg.norm(stored, axis=1), TINY))[:, None]
+    return np.asarray(np.linalg.norm(expected - stored, axis=1) / norms)
+
+
+def clipped(of: Field, expected: np.ndarray) -> np.ndarray:
+    """Count the coordinates of each row that lie more than a step beyond the largest and the smallest code."""
+    if not is_coded(of):
+        return np.zeros(len(expected), dtype=np.intp)
+    x, (low, high) = uncoded(of, expected), quantizer(of).range
+    step = quantizer(of).scale  # less than that is only rounded
+    return np.asarray(np.count_nonzero((x < low - step) | (x > high + step), axis=1))
+
+
+def _off_by_a_step(of: Field, expected: np.ndarray, stored: np.ndarray) -> np.ndarray:
+    """Return which rows have a coordinate that is not the nearest one that a code stands for."""
+    within = np.clip(uncoded(of, expected), *quantizer(of).range)
+    return np.asarray((np.abs(within - stored) > STEPS * quantizer(of).scale).any(axis=1))
+
+
+def _of_bits(expected: np.ndarray, stored: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Compare bits; those of coordinates that are zero but for their rounding may be either."""
+    sure = np.abs(expected) > TOLERANCE["float32"] * np.linalg.norm(expected, axis=1, keepdims=True)
+    differs = sure & ((expected > 0) != (stored > 0))
+    return differs.mean(axis=1), differs.any(axis=1)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import re
 import shutil
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
 from uuid import UUID
@@ -18,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 
 from relatent._errors import with_remedy
-from relatent._files import FileError, Records, dump_checked, writing
+from relatent._files import FileError, Records, writing
 from relatent._saved import load
 from relatent._terminal import Result
 from relatent.spaces.keys import key_hashes
@@ -29,18 +30,20 @@ from relatent.translate import Translator
 from relatent.translate.files import check_translator
 
 HASHES, BITS = 2, 64
+# Rows fall into buckets by the last bits of their keys' hashes: a bucket that differs says which rows have changed.
+BUCKETS = 256
 UNREAD = np.uint64(0x5245_4144)
 
 
 @dataclass(frozen=True)
 class Digest:
-    r"""How many rows there are, and the sums of two hashes of each.
+    r"""How many rows there are, the sums of two hashes of each, and the sums of the first hash in each bucket of keys.
 
     .. math:: s = \sum_i \text{mix}\Big(k_i \oplus \sum_j w_j x_{ij}\Big) \bmod 2^{64}
 
     where k is the hash of the key, x are the bytes of the vector as 64-bit words, and w odd weights. Digests of chunks
     add up to that of all rows, in whatever order and chunks they were read. A row that is added, deleted, changed or
-    there twice changes the sums, but for one chance in :math:`2^{128}`. It is a guard against accidents: someone who
+    there twice changes the sums, but for one chance in :math:`2^{64}`. It is a guard against accidents: someone who
     knows the weights can make two stores with the same digest.
 
     References: Bellare & Micciancio, 1997 (sums of hashes); Lemire & Kaser, 2014 (multilinear hashes); Steele et al.,
@@ -55,33 +58,54 @@ class Digest:
 
     rows: int = 0
     sums: tuple[int, ...] = (0,) * HASHES
+    buckets: tuple[int, ...] = (0,) * BUCKETS
+    """Empty in a manifest that an earlier version wrote."""
 
     @staticmethod
     def of(keys: np.ndarray, vectors: np.ndarray) -> Digest:
         """Return the digest of rows, from the hashes of their keys (:func:`hashed_keys`)."""
         words = _words(vectors)
-        return _summed(keys[:, None] ^ (words @ _weights(words.shape[1])))
+        return _summed(keys, words @ _weights(words.shape[1]))
 
     @staticmethod
     def of_keys(keys: np.ndarray) -> Digest:
         """Return the digest of rows whose vectors cannot be read."""
-        return _summed(keys[:, None] ^ (UNREAD * _weights(1)))
+        return _summed(keys, UNREAD * _weights(1))
 
     def __add__(self, other: Digest) -> Digest:
         """Return the digest of the rows of both."""
-        return Digest(
-            self.rows + other.rows, tuple((a + b) % 2**BITS for a, b in zip(self.sums, other.sums, strict=True))
-        )
+        pairs = ((self.sums, other.sums), (self.buckets, other.buckets))
+        sums, buckets = (tuple((a + b) % 2**BITS for a, b in zip(*pair, strict=True)) for pair in pairs)
+        return Digest(self.rows + other.rows, sums, buckets)
+
+    def changed(self, now: Digest) -> frozenset[int]:
+        """Return the buckets in which another digest differs; all of them, if it differs and they are not known."""
+        if not self.buckets:
+            return frozenset() if (self.rows, self.sums) == (now.rows, now.sums) else frozenset(range(BUCKETS))
+        return frozenset(i for i, (a, b) in enumerate(zip(self.buckets, now.buckets, strict=True)) if a != b)
+
+    def updated(self, now: Digest, buckets: frozenset[int]) -> Digest:
+        """Return another digest, but for the buckets that are not among these: they stay as they are here."""
+        if not self.buckets:
+            return now
+        pairs = enumerate(zip(self.buckets, now.buckets, strict=True))
+        return replace(now, buckets=tuple(new if i in buckets else old for i, (old, new) in pairs))
 
     def to_json(self) -> list[Any]:
         """Return plain values: the rows, and the sums in hexadecimal digits."""
-        return [self.rows, *(f"{one:016x}" for one in self.sums)]
+        return [self.rows, *(f"{one:016x}" for one in (*self.sums, *self.buckets))]
 
     @staticmethod
     def from_json(saved: list[Any]) -> Digest:
         """Rebuild from what :meth:`to_json` returned."""
         rows, *sums = saved
-        return Digest(int(rows), tuple(int(one, 16) for one in sums))
+        numbers = tuple(int(one, 16) for one in sums)
+        return Digest(int(rows), numbers[:HASHES], numbers[HASHES:])
+
+
+def buckets_of(keys: np.ndarray) -> np.ndarray:
+    """Return the bucket of each row, from the hashes of the keys."""
+    return (keys % np.uint64(BUCKETS)).astype(np.intp)
 
 
 def hashed_keys(keys: pa.Array) -> np.ndarray:
@@ -91,9 +115,10 @@ def hashed_keys(keys: pa.Array) -> np.ndarray:
     return key_hashes(keys)
 
 
-def _summed(hashes: np.ndarray) -> Digest:
-    mixed = _mixed(hashes)
-    return Digest(len(mixed), tuple(int(one) for one in mixed.sum(axis=0, dtype=np.uint64)))
+def _summed(keys: np.ndarray, vectors: np.ndarray) -> Digest:
+    mixed, buckets = _mixed(keys[:, None] ^ vectors), np.zeros(BUCKETS, dtype=np.uint64)
+    np.add.at(buckets, buckets_of(keys), mixed[:, 0])
+    return Digest(len(mixed), tuple(mixed.sum(axis=0, dtype=np.uint64).tolist()), tuple(buckets.tolist()))
 
 
 def _words(vectors: np.ndarray) -> np.ndarray:
@@ -149,12 +174,13 @@ class Plan:
 
 @dataclass(frozen=True)
 class Manifest:
-    """A shard that is done: what was read of the source, what was written, and the rows that were left out."""
+    """A shard that is done: what was read of the source, how much was written, and the rows that were left out."""
 
     migration: str
     shard: int
     read: Digest
-    written: Digest
+    written: int
+    """Rows of the shard that have a new vector."""
     skipped: int = 0
     reasons: tuple[str, ...] = ()
     """Key and reason of the first rows that were left out."""
@@ -163,13 +189,15 @@ class Manifest:
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values."""
-        return asdict(self) | {"read": self.read.to_json(), "written": self.written.to_json()}
+        return vars(self) | {"read": self.read.to_json(), "reasons": list(self.reasons)}
 
     @staticmethod
     def from_json(saved: Mapping[str, Any]) -> Manifest:
-        """Rebuild from what :meth:`to_json` returned."""
-        digests = {name: Digest.from_json(saved[name]) for name in ("read", "written")}
-        return Manifest(**{**saved, **digests, "reasons": tuple(saved["reasons"])})
+        """Rebuild from what :meth:`to_json` returned, or an earlier version."""
+        written = saved["written"]
+        counted = Digest.from_json(written).rows if isinstance(written, list) else int(written)
+        known = {"read": Digest.from_json(saved["read"]), "written": counted, "reasons": tuple(saved["reasons"])}
+        return Manifest(**{**saved, **known})
 
 
 def _plain_key(key: Any) -> Any:
@@ -222,6 +250,21 @@ class Work(Records):
         with lock_file(path, store):
             yield
 
+    @property
+    def max_rate(self) -> Path:
+        """A file with the rows per second that a running apply may read: it replaces what was asked for; 0 pauses."""
+        return self.folder / "max-rate"
+
+    @property
+    def rolled_back(self) -> Path:
+        """A file that exists after a rollback: the new field may hold what was written to it while it was served."""
+        return self.folder / "rolled-back"
+
+    @property
+    def postponed(self) -> Path:
+        """A file that exists while apply waits before its last pass."""
+        return self.folder / "postponed"
+
     def is_busy(self, store: str | os.PathLike[str]) -> bool:
         """Return whether a process is at work here."""
         try:
@@ -259,14 +302,26 @@ class Work(Records):
         """Keep a copy of the translator, for the steps after apply."""
         self.write_bytes("translator.safetensors", path.read_bytes())
 
+    def mark_rolled_back(self) -> None:
+        """Note that the new field was served, before it no longer is."""
+        if self.plan() is not None:
+            self.rolled_back.touch()
+
+    def write_keys(self, name: str, keys: list[Any]) -> Path:
+        """Write keys to a text file, one on each line as JSON; return its path."""
+        self.write_bytes(f"{name}.txt", "".join(f"{json.dumps(key, ensure_ascii=False)}\n" for key in keys).encode())
+        return self.folder / f"{name}.txt"
+
     def forget(self) -> None:
         """Remove the plan first, and then all that belongs to it."""
-        self.remove("plan.json", "finished.json", "verified.json")
+        self.remove("plan.json", "finished.json", "verified.json", "max-rate", "postponed", "rolled-back")
         shutil.rmtree(self.folder / "shards", ignore_errors=True)
 
     def translator(self, plan: Plan) -> Translator:
         """Return the translator that the plan was made for."""
         path = self.folder / "translator.safetensors"
+        if not path.exists():
+            raise FileError(f"{path} is missing, because apply was killed when it began: apply the translator again.")
         if hashlib.sha256(path.read_bytes()).hexdigest() != plan.translator:
             raise FileError(f"{path} is not the translator of this migration: apply it again with that one.")
         translator = load(path)
@@ -295,10 +350,9 @@ class Work(Records):
 
         A note about one state, such as that it is verified, does not hold for another.
         """
-        found = self.manifests(plan)
-        if any(one is None for one in found):
+        if any(one is None for one in self.manifests(plan)):
             return None
-        texts = (dump_checked(one.to_json()) for one in found if one is not None)
+        texts = (self.folder.joinpath(_name(shard)).read_text("utf8") for shard in range(len(plan.shards)))
         return hashlib.sha256("\n".join(texts).encode()).hexdigest()
 
     def note(self, what: str, about: Mapping[str, Any], plan: Plan) -> None:
@@ -343,6 +397,14 @@ class Status(Result):
     rows_done: int
     rows: int | None
     skipped: int
+    missing: int | None
+    """Rows that have an old vector and no new one: they would not be found after a cutover."""
+    follows: bool
+    """Whether the store translates by itself what is written to it."""
+    written_since: dict[str, int]
+    """Items that were written since the cutover, by the model of their vectors, where the store counts them."""
+    postponed: str | None
+    """The file that apply waits for: it makes its last pass once that is removed."""
     field: str
     provenance: dict[str, Any]
     problem: str | None
@@ -355,6 +417,14 @@ class Status(Result):
             f"{self.store}: {self.stage}{', running now' if self.running else ''}.",
             f"{self.rows_done:,}{of} rows, {self.shards_done:,} of {self.shards:,} shards are in {self.field!r}.",
             f"{self.skipped:,} rows were skipped because they could not be read." if self.skipped else "",
+            f"{self.missing:,} rows have no new vector and would not be found after a cutover." if self.missing else "",
+            "The store translates what is written to it by itself." if self.follows else "",
+            *(
+                f"{n:,} items were written with the {model} model since."
+                for model, n in self.written_since.items()
+                if n
+            ),
+            f"Apply waits before its last pass until {self.postponed} is removed." if self.postponed else "",
             f"Made with: {made}.",
             "" if self.problem is None else f"The store could not be read: {self.problem}",
         ]
@@ -366,20 +436,24 @@ def migration_status(url: str | os.PathLike[str], *, work: str | os.PathLike[str
     folder = work_of(url, work)
     plan = folder.required_plan(url)
     done = [one for one in folder.manifests(plan) if one is not None]
-    rows, switched, problem = _asked(url, plan)
+    asked = _Asked.of(url, plan)
     return Status(
         store=plan.store,
         work=str(folder.folder),
-        stage="cut over" if switched else _stage(folder, plan),
+        stage="cut over" if asked.switched else _stage(folder, plan),
         running=folder.is_busy(url),
         shards_done=len(done),
         shards=len(plan.shards),
-        rows_done=sum(one.written.rows for one in done),
-        rows=rows,
+        rows_done=sum(one.written for one in done),
+        rows=asked.rows,
         skipped=sum(one.skipped for one in done),
+        missing=asked.missing,
+        follows=asked.follows,
+        written_since=asked.written_since,
+        postponed=str(folder.postponed) if folder.postponed.exists() else None,
         field=plan.field.name,
         provenance=dict(plan.field.provenance),
-        problem=problem,
+        problem=asked.problem,
     )
 
 
@@ -390,10 +464,29 @@ def _stage(work: Work, plan: Plan) -> str:
     return "applying" if work.noted("finished", plan) is None else "applied"
 
 
-def _asked(url: str | os.PathLike[str], plan: Plan) -> tuple[int | None, bool, str | None]:
-    """Return the rows of the store and whether it was cut over; or why it could not be read."""
-    try:
-        with open_store(url) as store:
-            return store.count(plan.served), is_cut_over(store, plan), None
-    except StoreError as error:
-        return None, False, str(error)
+@dataclass(frozen=True)
+class _Asked:
+    """What a store says of its migration; or why it could not be read."""
+
+    rows: int | None = None
+    missing: int | None = None
+    switched: bool = False
+    follows: bool = False
+    written_since: dict[str, int] = field(default_factory=dict)
+    problem: str | None = None
+
+    @staticmethod
+    def of(url: str | os.PathLike[str], plan: Plan) -> _Asked:
+        try:
+            with open_store(url) as store:
+                switched = is_cut_over(store, plan)
+                missing = None if switched or store.new != plan.field else len(missing_rows(store, plan))
+                since: dict[str, int] = {model: len(keys) for model, keys in store.written_since().items()}
+                return _Asked(store.count(plan.served), missing, switched, store.follows(), since)
+        except StoreError as error:
+            return _Asked(problem=str(error))
+
+
+def missing_rows(store: Store, plan: Plan) -> list[Any]:
+    """Return the keys that have an old vector and no new one."""
+    return [key for shard in plan.shards for key in store.only_in(plan.served, plan.field, shard).to_pylist()]

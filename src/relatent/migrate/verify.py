@@ -13,64 +13,15 @@ import pyarrow as pa
 
 from relatent._terminal import render, stages
 from relatent.migrate.copy import Part, Skipped, read_shard
-from relatent.migrate.side import StoredSide, stored_side
-from relatent.migrate.state import Digest, Manifest, Plan, Work, work_of
+from relatent.migrate.side import StoredSide, clipped, deviations, stored_side
+from relatent.migrate.state import Digest, Manifest, Plan, Work, buckets_of, hashed_keys, work_of
 from relatent.migrate.switch import check_not_served
 from relatent.spaces.keys import key_texts
 from relatent.spaces.probe import SpaceWarning
 from relatent.spaces.sample import shuffled_rows
 from relatent.spaces.space import Space
 from relatent.stores import Field, Hits, Store, open_store
-from relatent.stores.fields import is_coded, quantizer, uncoded
-
-# Relative to the norm: a few units in the last place.
-TOLERANCE = {"float32": 1e-5, "float16": 2e-3}
-# A code is the nearest one, but for the rounding of what is coded.
-STEPS = 0.51
-TINY = 1e-300
-
-
-def deviations(of: Field, expected: np.ndarray, stored: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the error of each row, and which rows are further off than the numbers of the field require.
-
-    The error is that of :func:`relative_errors`; of bits, the share that differs.
-    """
-    if of.dtype == "bit":
-        return _of_bits(expected, stored)
-    errors = relative_errors(of, expected, stored)
-    return errors, _off_by_a_step(of, expected, stored) if is_coded(of) else errors > TOLERANCE[of.dtype]
-
-
-def relative_errors(of: Field, expected: np.ndarray, stored: np.ndarray) -> np.ndarray:
-    """Return the norm of each difference relative to the norm; of directions where only the cosine counts."""
-    expected, stored = expected.astype(np.float64), stored.astype(np.float64)
-    norms = np.maximum(np.linalg.norm(expected, axis=1), TINY)
-    if of.metric == "cosine":  # which a store may compute from vectors that it keeps at norm 1
-        stored = stored * (norms / np.maximum(np.linalg.norm(stored, axis=1), TINY))[:, None]
-    return np.asarray(np.linalg.norm(expected - stored, axis=1) / norms)
-
-
-def clipped(of: Field, expected: np.ndarray) -> int:
-    """Count the coordinates that lie more than a step beyond the largest and the smallest code of a field."""
-    if not is_coded(of):
-        return 0
-    x, (low, high) = uncoded(of, expected), quantizer(of).range
-    step = quantizer(of).scale  # less than that is only rounded
-    return int(np.count_nonzero((x < low - step) | (x > high + step)))
-
-
-def _off_by_a_step(of: Field, expected: np.ndarray, stored: np.ndarray) -> np.ndarray:
-    """Return which rows have a coordinate that is not the nearest one that a code stands for."""
-    within = np.clip(uncoded(of, expected), *quantizer(of).range)
-    return np.asarray((np.abs(within - stored) > STEPS * quantizer(of).scale).any(axis=1))
-
-
-def _of_bits(expected: np.ndarray, stored: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Compare bits; those of coordinates that are zero but for their rounding may be either."""
-    sure = np.abs(expected) > TOLERANCE["float32"] * np.linalg.norm(expected, axis=1, keepdims=True)
-    differs = sure & ((expected > 0) != (stored > 0))
-    return differs.mean(axis=1), differs.any(axis=1)
-
+from relatent.stores.fields import is_coded
 
 # Rows of each shard that may serve as queries, in the old field and in the new one.
 MAX_QUERIES = 128
@@ -87,51 +38,77 @@ class Compared:
     """Coordinates that the scale of codes does not reach."""
     wrong: list[str] = field(default_factory=list)
     """Rows with a wrong vector, described."""
-    changed: list[int] = field(default_factory=list)
-    """Shards whose source is not what was read."""
+    behind: int = 0
+    """Rows that may have changed since they were translated: the cutover translates them again."""
+    extra: int = 0
+    """New vectors without an old one: of items that were deleted since, or that have no other vector."""
     old: list[np.ndarray] = field(default_factory=list)
     new: list[np.ndarray] = field(default_factory=list)
     """Vectors of the same items in both fields, to query with."""
 
 
 def compare_shard(store: Store, plan: Plan, side: StoredSide, manifest: Manifest, found: Compared) -> None:
-    """Compare every new vector of a shard with the translation of the old one, and the source with its manifest."""
-    shard = plan.shards[manifest.shard]
-    stored = list(read_shard(store, plan, shard, Skipped(), new=True))
-    places = {text: i for i, text in enumerate(_texts([part.keys for part in stored]))}
-    vectors = np.concatenate([np.empty((0, plan.field.dim), np.float32), *(part.vectors for part in stored)])
-    skipped, read, first = Skipped(), Digest(), True
-    for part in read_shard(store, plan, shard, skipped):
-        read += part.digest
-        rows = np.asarray([places.pop(key, -1) for key in _texts([part.keys])], dtype=np.intp)
-        _compare(part, rows, vectors, plan.field, side, found, keep=first)
-        first = first and not len(rows)
-    found.wrong += [f"key {key!r}, whose item was deleted" for key in places]
-    if read + skipped.digest != manifest.read:
-        found.changed.append(manifest.shard)
+    """Compare every new vector of a shard with the translation of the old one.
+
+    Rows of buckets in which the source is no longer what was read do not count. A store that follows has none such: all
+    of its rows are compared, as they are at one moment.
+    """
+    shard, skipped, read, rows = plan.shards[manifest.shard], Skipped(), Digest(), _Rows()
+    with store.at_one_moment():
+        stored = list(read_shard(store, plan, shard, Skipped(), new=True))
+        places = {text: i for i, text in enumerate(_texts([part.keys for part in stored]))}
+        vectors = np.concatenate([np.empty((0, plan.field.dim), np.float32), *(part.vectors for part in stored)])
+        for part in read_shard(store, plan, shard, skipped):
+            read += part.digest
+            there = np.asarray([places.pop(key, -1) for key in _texts([part.keys])], dtype=np.intp)
+            rows.compare(part, there, vectors, plan.field, side)
+    found.extra += len(places)
+    rows.report(frozenset() if store.follows() else manifest.read.changed(read + skipped.digest), found)
 
 
-def _compare(
-    part: Part, rows: np.ndarray, vectors: np.ndarray, of: Field, side: StoredSide, found: Compared, *, keep: bool
-) -> None:
-    """Compare a chunk of the source with the rows of the new vectors that have its keys, -1 for none."""
-    keys = part.keys.to_pylist()
-    found.rows += len(keys)
-    found.wrong += [f"key {keys[i]!r}, which has no new vector" for i in np.flatnonzero(rows < 0)]
-    there = np.flatnonzero(rows >= 0)
-    if not len(there):
-        return
-    stored = vectors[rows[there]]
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", SpaceWarning)  # which apply has given, or was told to accept
-        expected = side(part.vectors)[there]
-    errors, wrong = deviations(of, expected, stored)
-    found.wrong += [f"key {keys[there[i]]!r}" for i in np.flatnonzero(wrong)]
-    found.worst = max(found.worst, float(errors.max()))
-    found.clipped += clipped(of, expected)
-    if keep:
-        found.old.append(part.vectors[there][:MAX_QUERIES])
-        found.new.append(stored[:MAX_QUERIES])
+@dataclass
+class _Rows:
+    """What was found of the rows of one shard: the bucket of each, its error, and what is wrong with it."""
+
+    buckets: list[np.ndarray] = field(default_factory=list)
+    errors: list[np.ndarray] = field(default_factory=list)
+    clipped: list[np.ndarray] = field(default_factory=list)
+    wrong: list[str | None] = field(default_factory=list)
+    queries: tuple[np.ndarray, np.ndarray] | None = None
+
+    def compare(self, part: Part, rows: np.ndarray, vectors: np.ndarray, of: Field, side: StoredSide) -> None:
+        """Compare a chunk of the source with the rows of the new vectors that have its keys, -1 for none."""
+        keys, there = part.keys.to_pylist(), np.flatnonzero(rows >= 0)
+        wrong: list[str | None] = [f"key {key!r}, which has no new vector" for key in keys]
+        errors, cut = np.zeros(len(keys)), np.zeros(len(keys), dtype=np.intp)
+        if len(there):
+            stored = vectors[rows[there]]
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", SpaceWarning)  # which apply has given, or was told to accept
+                expected = side(part.vectors)[there]
+            errors[there], off = deviations(of, expected, stored)
+            cut[there] = clipped(of, expected)
+            for row, bad in zip(there.tolist(), off.tolist(), strict=True):
+                wrong[row] = f"key {keys[row]!r}" if bad else None
+            self.queries = self.queries or (part.vectors[there][:MAX_QUERIES], stored[:MAX_QUERIES])
+        self.buckets.append(buckets_of(hashed_keys(part.keys)))
+        self.errors.append(errors)
+        self.clipped.append(cut)
+        self.wrong += wrong
+
+    def report(self, changed: frozenset[int], found: Compared) -> None:
+        """Add to what was found, but for the rows of buckets that have changed."""
+        if not self.buckets:
+            return
+        same = ~np.isin(np.concatenate(self.buckets), [*changed])
+        found.rows += int(same.sum())
+        found.behind += int((~same).sum())
+        found.worst = max(found.worst, float(np.concatenate(self.errors)[same].max(initial=0.0)))
+        found.clipped += int(np.concatenate(self.clipped)[same].sum())
+        found.wrong += [self.wrong[i] or "" for i in np.flatnonzero(same) if self.wrong[i] is not None]
+        if self.queries is not None:
+            found.old.append(self.queries[0])
+            found.new.append(self.queries[1])
 
 
 def _texts(keys: list[pa.Array]) -> list[str]:
@@ -163,6 +140,8 @@ class Verification:
     checks: tuple[Check, ...]
     rows: tuple[int, int]
     """Rows of the old field and of the new one."""
+    rehearsed: bool = False
+    """Whether a small copy of the store was migrated, and the checks are its steps."""
 
     @property
     def passed(self) -> bool:
@@ -171,9 +150,13 @@ class Verification:
 
     def __str__(self) -> str:
         rows = [(check.name, "ok" if check.passed else "FAILED", check.found) for check in self.checks]
-        next_step = f"Verified. Next: relatent migrate cutover {self.store}"
-        end = next_step if self.passed else "Not verified: do not cut over."
-        return "\n".join([render(("check", "result", "found"), rows), end])
+        ends = {
+            (False, True): f"Verified. Next: relatent migrate cutover {self.store}",
+            (False, False): "Not verified: do not cut over.",
+            (True, True): f"Rehearsed on a copy. Next: relatent migrate apply TRANSLATOR {self.store}",
+            (True, False): f"The rehearsal on a copy failed: {self.store} is as it was.",
+        }
+        return "\n".join([render(("check", "result", "found"), rows), ends[self.rehearsed, self.passed]])
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values, for JSON."""
@@ -212,7 +195,7 @@ def verify_migration(
                 stage(f"comparing shard {number:,}")
                 compare_shard(store, plan, side, manifests[number], found)
             stage("searching")
-            checks += [_counts(counted, manifests), *_rows(found, plan.field, min(shards, len(manifests)))]
+            checks += [_counts(store, plan, counted), *_rows(store, found, plan.field, min(shards, len(manifests)))]
             checks += _searches(store, plan, side, found, queries, sample, k, margin)
         done = Verification(plan.store, tuple(checks), counted)
         about = {"passed": done.passed, "rows": counted, "date": datetime.now(UTC).isoformat(timespec="seconds")}
@@ -221,41 +204,42 @@ def verify_migration(
 
 
 def _complete(work: Work, plan: Plan) -> Check:
-    """Check that a run of apply is complete, and that the source was not changing any more."""
-    finished, total = work.noted("finished", plan), len(plan.shards)
-    if finished is None:
+    """Check that a run of apply is complete."""
+    total = len(plan.shards)
+    if work.noted("finished", plan) is None:
         done = sum(one is not None for one in work.manifests(plan))
         return Check("complete", False, f"{done:,} of {total:,} shards are finished: run apply again")
-    if not finished["settled"]:
-        return Check("complete", False, "the source was still changing when apply ended: run it again")
-    return Check("complete", True, f"{_shards(total)}, and no change in the last pass")
+    return Check("complete", True, _shards(total))
 
 
 def _shards(n: int) -> str:
     return f"{n:,} shard" if n == 1 else f"{n:,} shards"
 
 
-def _counts(counted: tuple[int, int], manifests: list[Manifest]) -> Check:
-    """Check that the new field has as many vectors as the old one, without those skipped."""
+def _counts(store: Store, plan: Plan, counted: tuple[int, int]) -> Check:
+    """Report the rows of both fields, and how many would not be served; the cutover decides how many may be missing."""
     old, new = counted
-    written, skipped = sum(one.written.rows for one in manifests), sum(one.skipped for one in manifests)
-    right = new == written and 0 <= old - new <= skipped
-    found = f"{old:,} rows in the old field, {new:,} in the new one" + (f", {skipped:,} skipped" if skipped else "")
-    return Check("counts", right, found if right else f"{found}; apply wrote {written:,}: run it again")
+    found = f"{old:,} rows in the old field, {new:,} in the new one"
+    if old == new:
+        return Check("counts", True, found)
+    lacking = sum(len(store.only_in(plan.served, plan.field, shard)) for shard in plan.shards)
+    return Check("counts", new > 0, f"{found}; {lacking:,} have no new vector yet")
 
 
-def _rows(found: Compared, of: Field, shards: int) -> list[Check]:
+def _rows(store: Store, found: Compared, of: Field, shards: int) -> list[Check]:
     """Return the checks of the row-by-row comparison."""
     compared = f"{found.rows:,} rows of {_shards(shards)}"
-    source = f"checksums of {compared} are those that apply read"
+    source = "what is written is translated by the store itself" if store.follows() else f"{compared} have not changed"
+    if found.behind:
+        source = f"about {found.behind:,} rows may have changed since apply: the cutover translates them again"
+    if found.extra:
+        source += f"; {found.extra:,} new vectors have no old one: those of deleted items are removed by the cutover"
     vectors = f"{compared} are translations of the old ones"
-    if found.changed:
-        source = f"shard {found.changed[0]} has changed since: run apply again"
     if found.wrong:
         vectors = f"{len(found.wrong):,} of {compared} are wrong, first {found.wrong[0]}"
     unit = "bits" if of.dtype == "bit" else "norm"
     checks = [
-        Check("source", not found.changed, source),
+        Check("source", True, source),
         Check("vectors", not found.wrong, f"{vectors}; largest error {found.worst:.1g} of the {unit}"),
     ]
     return [*checks, _scale(found, of)] if is_coded(of) else checks

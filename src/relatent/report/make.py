@@ -147,8 +147,10 @@ def _common_sample(spaces: Sequence[Space], max_rows: int, seed: int) -> dict[st
 
 
 def _title(result: Any, spaces: Sequence[Space]) -> str:
-    if isinstance(result, MigrationPlan | Verification):
-        return f"{'Migration' if isinstance(result, MigrationPlan) else 'Verification'} of {result.store}"
+    if isinstance(result, MigrationPlan):
+        return f"Migration of {result.store}"
+    if isinstance(result, Verification):
+        return f"{'Rehearsal' if result.rehearsed else 'Verification'} of {result.store}"
     names = [space.name or role for space, role in zip(spaces, ("old", "new"), strict=False)]
     return (" and " if isinstance(result, Comparison) else " → ").join(names) or "Translation"
 

@@ -45,7 +45,8 @@ def _note(found: data.Findings) -> str:
 
 def _checks(verification: Verification) -> list[doc.Block]:
     rows = tuple((c.name, "passed" if c.passed else "failed", c.found) for c in verification.checks)
-    return [doc.Table("Checks of the migrated store", ("check", "result", "found"), rows)]
+    title = "The steps, on a small copy of the store" if verification.rehearsed else "Checks of the migrated store"
+    return [doc.Table(title, ("check", "result", "found"), rows)]
 
 
 def _plan(plan: MigrationPlan) -> list[doc.Block]:

