@@ -92,6 +92,8 @@ class World:
     """When others wrote a row last: what was pending before that is not written over it after a crash."""
     told: Callable[[str, int, np.ndarray | None, bool], None] = lambda *_: None
     """Who is told of every write: the field, the key, the vector or None, and whether the store itself derived it."""
+    planned: list[tuple[int, Callable[[], None]]] = field(default_factory=list)
+    """What others will do once the clock has come that far."""
     dead: bool = False
     locked: bool = False
     clock: int = 0
@@ -125,6 +127,8 @@ class World:
         if threading.get_ident() != self.watched:  # the order in which threads come is not that of the seed
             return
         self.clock += 1
+        while self.planned and self.planned[0][0] <= self.clock:
+            self.planned.pop(0)[1]()
         while self.happens(self.rates.others):
             self.others()
         if self.happens(self.rates.crash):
