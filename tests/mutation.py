@@ -136,7 +136,9 @@ def _failed(mutant: Mutant, source: Path) -> int:
     sys.path.insert(0, str(source))
     try:
         name = ".".join(mutant.path.relative_to(PACKAGE.parent).with_suffix("").parts)
-        if doctest.testmod(importlib.import_module(name), optionflags=doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS)[0]:
+        if doctest.testmod(importlib.import_module(name), optionflags=doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS)[
+            0
+        ]:
             return 1
         quiet = ["-x", "-q", "-n", "0", "-p", "no:cacheprovider", "-W", "ignore::pytest.PytestAssertRewriteWarning"]
         return int(pytest.main([*quiet, *tests_of(mutant.path)]) != 0)

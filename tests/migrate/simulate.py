@@ -39,7 +39,7 @@ from relatent.stores import Roles
 SHARD_ROWS, STEPS = 7, 14
 
 
-class Violation(AssertionError):
+class Violation(AssertionError):  # noqa: N818 (what is violated is an invariant, not a call)
     """Something happened that must never happen."""
 
 
@@ -252,7 +252,9 @@ class Run:
 
     def violation(self, what: str) -> Violation:
         self.world.note(f"VIOLATION {what}")
-        return Violation("\n".join([*self.world.events, f"Replay: python -m tests.migrate.simulate --seed {self.seed}"]))
+        return Violation(
+            "\n".join([*self.world.events, f"Replay: python -m tests.migrate.simulate --seed {self.seed}"])
+        )
 
 
 # The steps -----------------------------------------------------------------------------------------------------------

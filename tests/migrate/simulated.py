@@ -38,7 +38,7 @@ def translated(old: np.ndarray) -> np.ndarray:
     return np.asarray(old @ TURN, np.float32)
 
 
-class Crash(BaseException):  # noqa: N818 (no error: the process is gone, and nothing may catch it)
+class Crash(BaseException):
     """The process was killed, or the machine went down."""
 
 
@@ -148,7 +148,7 @@ class World:
         return rate > 0 and self.rng.random() < rate
 
     def restart(self) -> None:
-        """Begin anew after a crash: of the batches that were not flushed, all, some or no rows are left, in any order."""
+        """Start over after a crash: of batches that were not flushed, all, some or no rows are left, in any order."""
         self.dead = self.locked = False
         second = self.roles.second
         if second is not None:

@@ -1,4 +1,4 @@
-"""A migration on a store whose every fault comes from a seed. A seed that fails prints its events and how to replay it."""
+"""A migration on a store whose every fault comes from a seed; one that fails prints its events and how to replay it."""
 
 from __future__ import annotations
 
