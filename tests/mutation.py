@@ -2,10 +2,10 @@
 
 The changes are those of cosmic-ray: an operator, a comparison, a number, a condition, a loop that is not entered, a
 decorator that is gone. At each place one change is drawn, and of all places a sample, both by a seed. Left out, as
-nothing can notice them, are annotations, which are never evaluated; strings, and so messages and docstrings, cosmic-ray
-does not change. Each mutant runs in a copy of ``src``, in a process that was forked with the libraries loaded: the
-doctests of its module, the tests that ``[tool.relatent.mutation]`` in pyproject.toml maps it to, and then all of its
-room::
+nothing can notice them, are annotations, which are never evaluated, and the values of arguments that only guard or
+save time (``GUARDS``); strings, and so messages and docstrings, cosmic-ray does not change. Each mutant runs in a copy
+of ``src``, in a process that was forked with the libraries loaded: the doctests of its module, the tests that
+``[tool.relatent.mutation]`` in pyproject.toml maps it to, and then those of its room::
 
     python -m tests.mutation decide --sample 200
     python -m tests.mutation migrate/state.py
@@ -71,7 +71,7 @@ def mutants_of(path: Path, rng: random.Random) -> list[Mutant]:
     from cosmic_ray.ast import ast_nodes, get_ast
     from cosmic_ray.plugins import get_operator, operator_names
 
-    tree, skipped, places = get_ast(path.read_text("utf8")), annotations_of(path), {}
+    tree, skipped, places = get_ast(path.read_text("utf8")), left_out(path), {}
     for name in sorted(operator_names()):
         if name.rpartition("/")[2] in NOT_USED:
             continue
@@ -83,13 +83,17 @@ def mutants_of(path: Path, rng: random.Random) -> list[Mutant]:
     return [rng.choice(places[place]) for place in sorted(places)]
 
 
-def annotations_of(path: Path) -> list[tuple[tuple[int, int], tuple[int, int]]]:
-    """Return where annotations begin and end."""
-    nodes = [getattr(node, name, None) for node in ast.walk(ast.parse(path.read_text("utf8"))) for name in NOTED]
+def left_out(path: Path) -> list[tuple[tuple[int, int], tuple[int, int]]]:
+    """Return where annotations and the values of guards begin and end."""
+    every = list(ast.walk(ast.parse(path.read_text("utf8"))))
+    nodes = [getattr(node, name, None) for node in every for name in NOTED]
+    nodes += [node.value for node in every if isinstance(node, ast.keyword) and node.arg in GUARDS]
     return [((n.lineno, n.col_offset), (n.end_lineno or 0, n.end_col_offset or 0)) for n in nodes if n is not None]
 
 
 NOTED = ("annotation", "returns")
+# Arguments that guard against mistakes of callers, or only save time: right code behaves alike without them.
+GUARDS = ("frozen", "eq", "strict", "check_finite", "overwrite_a", "overwrite_b", "copy")
 
 
 def tests_of(path: Path) -> list[str]:

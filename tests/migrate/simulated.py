@@ -345,8 +345,8 @@ class SimulatedStore(Store):
         with self.world.call("flush"):
             self.world.flush()
 
-    def _remove_orphans(self, session: Session, new: Field) -> int:
-        gone = [key for key in self.world.fields[new.name] if not self.world.has(key)]
+    def _remove_orphans(self, session: Session, new: Field, kept: frozenset[Any] = frozenset()) -> int:
+        gone = [key for key in self.world.fields[new.name] if not self.world.has(key) and key not in kept]
         with self.world.call(f"remove {gone}"):
             self.world.note(f"remove {gone}")
             self.world.change([self._removed(key) for key in gone])
@@ -359,7 +359,9 @@ class SimulatedStore(Store):
 
         return remove
 
-    def _search(self, session: Session, of: Field, queries: np.ndarray, k: int, exact: bool) -> Sequence[Found]:
+    def _search(
+        self, session: Session, of: Field, queries: np.ndarray, k: int, exact: bool, effort: int | None
+    ) -> Sequence[Found]:
         self.world.may_fail("search")
         keys, vectors = zip(*self._rows(of, Shard()), strict=True)
         x = np.stack(vectors)

@@ -17,6 +17,7 @@ from typing import Any
 from unittest.mock import patch
 
 import numpy as np
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
@@ -215,7 +216,11 @@ class OnFaiss(RuleBasedStateMachine):
             shutil.rmtree(self.folder)
 
 
-TestOnSimulated = OnSimulated.TestCase
-TestOnSimulated.settings = settings(max_examples=100, stateful_step_count=15, deadline=None)
-TestOnFaiss = OnFaiss.TestCase
-TestOnFaiss.settings = settings(max_examples=30, stateful_step_count=12, deadline=None)
+def trial(machine: type[RuleBasedStateMachine], examples: int) -> type:
+    return type(f"Test{machine.__name__}", (machine.TestCase,), {"settings": settings(max_examples=examples, **STEPS)})
+
+
+STEPS: dict[str, Any] = {"stateful_step_count": 12, "deadline": None}
+TestOnSimulated, TestOnFaiss = trial(OnSimulated, 40), trial(OnFaiss, 10)
+TestLongOnSimulated = pytest.mark.slow(trial(OnSimulated, 1_000))
+TestLongOnFaiss = pytest.mark.slow(trial(OnFaiss, 200))
