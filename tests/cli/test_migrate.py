@@ -120,3 +120,10 @@ def test_a_sample_is_of_both_spaces(here):
 
 def test_a_translator_is_required(here):
     run("apply", here.url, code=USAGE)
+
+
+def test_the_effort_of_a_search_is_an_option(here):
+    run("apply", here.translator, here.url)
+    found = answer("verify", here.url, "--effort", 200)
+    assert found["passed"]
+    assert any("effort 200" in check["found"] for check in found["checks"])

@@ -66,7 +66,7 @@ def test_an_index_that_finds_less_than_the_old_one_fails(light, monkeypatch):
         kind = type(store)
     search = kind.search
 
-    def forgetful(self, vectors, k, *, of=None, exact=False):
+    def forgetful(self, vectors, k, *, of=None, exact=False, effort=None):
         """An approximate index over the new vectors that finds half of what is there."""
         hits = search(self, vectors, k, of=of, exact=exact)
         if exact or of.dim != NEW_DIM:

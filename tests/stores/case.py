@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pyarrow as pa
 
-from relatent.stores import Store, open_store
+from relatent.stores import Field, Store, open_store
 
 # What a store may have to keep as keys; a case names the kinds that its store has.
 KEYS: dict[str, list[Any]] = {
@@ -79,6 +79,14 @@ class Case(ABC):
     def spoil(self, url: str, key: Any) -> bool:
         """Make the vector of an item unreadable; return False where the store keeps no such vectors."""
         return False
+
+    def unfill(self, url: str, key: Any) -> bool:
+        """Take the vector of an item away; return False where every item of the store has one."""
+        return False
+
+    @abstractmethod
+    def ask(self, url: str, query: np.ndarray, k: int, served: Field) -> list[Any]:
+        """Search as an application does, by the engine's own client; return the keys that it finds."""
 
     def reader(self, url: str, store: Store) -> Store:
         """Open the store for another reader; an engine that only one process can open returns the store itself."""

@@ -233,3 +233,27 @@ def test_migrating_twice(file):
         assert (store.served, store.new, store.old) == (second, None, NEW)
         store.switch_back()
         assert (store.served, store.new, store.old) == (NEW, second, None)
+
+
+def test_a_change_is_noticed_in_the_shards_of_its_fragments_only(tmp_path):
+    """Rows that come at the end of the keys leave all other shards as they are."""
+    file = str(tmp_path / "items.lance")
+    rows = pa.table({"id": range(64), "vector": as_lists(ITEMS.vectors[:64])})
+    lance.write_dataset(rows, file, max_rows_per_file=16)
+    with open_store(file) as store:
+        shards = store.shards(16)
+
+        def changed(before):
+            now = [store.state(shard) for shard in shards]
+            return now, [a != b for a, b in zip(before, now, strict=True)]
+
+        states, _ = changed([None] * 4)
+        lance.write_dataset(rows[:1].set_column(0, "id", pa.array([100])), file, mode="append")
+        states, found = changed(states)
+        assert found == [False, False, False, True]
+        lance.dataset(file).delete("id = 0")
+        states, found = changed(states)
+        assert found == [True, False, False, False]
+        lance.dataset(file).update({"vector": "vector"}, where="id = 40")  # which moves the row into another fragment
+        states, found = changed(states)
+        assert found == [False, False, True, False]

@@ -175,3 +175,50 @@ def test_an_api_key_in_the_url_is_refused_and_not_repeated():
     with pytest.raises(StoreError, match="environment") as refused:
         open_store("qdrant://localhost:9/items?api_key=secret-key")
     assert "secret-key" not in f"{refused.value}"
+
+
+INDEXED = models.VectorParams(
+    size=2,
+    distance=models.Distance.DOT,
+    hnsw_config=models.HnswConfigDiff(m=5, ef_construct=33),
+    quantization_config=models.ScalarQuantization(scalar=models.ScalarQuantizationConfig(type=models.ScalarType.INT8)),
+)
+
+
+def test_a_new_vector_is_indexed_like_the_served_one(client, url, monkeypatch):
+    client(lambda c: c.create_collection("items", INDEXED))
+    asked = []
+    with open_store(url) as store:
+        folder = type(store._engine._client._client)
+        update = folder.update_collection
+        monkeypatch.setattr(folder, "update_collection", lambda *given, **o: (asked.append(o), update(*given, **o))[1])
+        store.add(NEW)
+    (options,) = [one["vectors_config"] for one in asked if one.get("vectors_config")]
+    assert options["new"].hnsw_config == INDEXED.hnsw_config
+    assert options["new"].quantization_config == INDEXED.quantization_config
+
+
+def test_the_collection_beside_an_alias_is_indexed_like_the_first(client, url):
+    client(lambda c: c.create_collection("items", INDEXED))
+    alias = models.CreateAlias(collection_name="items", alias_name="live")
+    client(lambda c: c.update_collection_aliases([models.CreateAliasOperation(create_alias=alias)]))
+    with open_store(url.replace("/items", "/live")) as store:
+        store.add(NEW)
+        with store.rehearsal(10) as copied, open_store(copied) as copy:
+            params = copy._engine._vectors()[""]
+    assert params.hnsw_config == INDEXED.hnsw_config
+    params = client(lambda c: c.get_collection("items__new")).config.params.vectors
+    assert (params.size, params.hnsw_config) == (5, INDEXED.hnsw_config)
+    assert params.quantization_config == INDEXED.quantization_config
+
+
+def test_on_a_server_a_copy_is_removed_with_all_that_was_made_of_it(client, url, monkeypatch):
+    client(lambda c: c.create_collection("items", SIZE))
+    with open_store(url) as store:
+        engine = store._engine
+        monkeypatch.setattr(engine, "_folder", None)  # as if it were a server's collection
+        with engine.beside() as address:
+            for name in (address.name, f"{address.name}__new"):
+                engine.on(name).create_collection(store.served, "default", engine)
+            assert engine.on(address.name).is_there()
+        assert [one.name for one in engine._client.get_collections().collections] == ["items"]

@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.stores.case import KEYS, Items
+from tests.stores.case import KEYS, Items, as_keys
 from tests.stores.steps import NEW, fill, new_vectors, read
 
-from relatent.stores import StoreError, open_store
+from relatent.stores import Store, StoreError, open_store
 
 
 def test_scan_returns_every_item_in_order_of_its_key(store, items, case):
@@ -69,6 +69,42 @@ def test_keys_of_every_kind_come_back_as_they_are(case, kind, tmp_path):
         assert [key for shard in store.shards(3) for key in read(store, NEW, shard=shard)[0]] == found
         assert store.search(new_vectors(keys[:4]), len(keys), of=NEW, exact=True).keys[0][0] in keys
         np.testing.assert_allclose(read(store, NEW)[1], new_vectors(found), rtol=1e-6)
+
+
+def test_an_item_without_a_vector_is_left_out_and_counted(case, url, store, items):
+    assert store.unfilled(store.served) == 0
+    store.close()
+    bare = case.key(7)
+    if not case.unfill(url, bare):
+        pytest.skip("every item has a vector")
+    with open_store(url) as store:
+        assert read(store, store.served)[0] == sorted(set(items.keys) - {bare})
+        assert (store.count(store.served), store.unfilled(store.served)) == (len(items.keys) - 1, 1)
+        store.add(NEW)
+        store.write(NEW, as_keys(items.keys), new_vectors(items.keys))  # a new vector does not need an old one
+        assert (store.unfilled(NEW), store.unfilled(store.served)) == (0, 1)
+
+
+def test_items_that_have_no_new_vector_yet_are_counted(store):
+    if type(store).unfilled is Store.unfilled:
+        pytest.skip("it does not count them")
+    fill(store, but=3)
+    assert (store.unfilled(NEW), store.unfilled(store.served)) == (3, 0)
+
+
+def test_the_keys_of_one_field_only(case, store):
+    keys = fill(store, but=3)
+    every = read(store, store.served)[0]
+    assert store.only_in(store.served, NEW).to_pylist() == every[-3:]
+    assert store.only_in(NEW, store.served).to_pylist() == []
+    first, *_, last = store.shards(10)
+    assert store.only_in(store.served, NEW, first).to_pylist() == []
+    assert len(store.only_in(store.served, NEW, last)) > 0
+    store.drop_new()
+    store.add(NEW)
+    assert store.only_in(store.served, NEW).to_pylist() == every
+    assert store.only_in(NEW, store.served).to_pylist() == []
+    assert keys == every[:-3]
 
 
 def test_a_vector_that_cannot_be_read_is_named(case, url, store, items):

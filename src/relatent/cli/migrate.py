@@ -176,6 +176,7 @@ def verify(
     max_rows: opt.MaxRows = 100,
     k: opt.K = 10,
     margin: opt.Margin = 0.02,
+    effort: Annotated[int | None, Option("--effort", help="Setting to search the new index with (ef, probes).")] = None,
     seed: opt.Seed = 0,
     report: opt.Report,
     progress: bool | None = None,
@@ -184,7 +185,8 @@ def verify(
 
     Counts, rows of some shards against the translation of the old ones, and searches of the index against exact ones,
     beside those of the old index: over other vectors an approximate index can lose recall. --max-rows is the number of
-    queries. Exits with 3 if a check fails.
+    queries. Where the new index finds less, the setting of the store that makes up for it is named: give it as --effort
+    once your application searches with it. Exits with 3 if a check fails.
 
     Examples:
       relatent migrate verify postgresql://ann@db/shop/items
@@ -203,6 +205,7 @@ def verify(
         sample=max_rows,
         k=k,
         margin=margin,
+        effort=effort,
         seed=seed,
         progress=progress,
     )

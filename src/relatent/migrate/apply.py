@@ -166,9 +166,8 @@ def _caught_up(passes: Passes, max_passes: int, fresh: bool) -> CaughtUp:
 
     A field that was added by this run has nothing of deleted items unless a shard has changed.
     """
-    store, field = passes.store, passes.plan.field
-    follows = store.follows()
-    removed = store.remove_orphans(field) if follows or not fresh else 0  # what was deleted between read and write
+    follows = passes.store.follows()
+    removed = passes.remove_orphans() if follows or not fresh else 0  # what was deleted between read and write
     return CaughtUp(removed=removed) + (CaughtUp() if follows else passes.catch_up(max_passes))
 
 

@@ -316,10 +316,11 @@ class Passes:
 
         After a rollback, all start over: the new field may hold what was written to it while it was served.
         """
-        if self.work.rolled_back.exists():
+        noted = self.work.rolled_back()
+        if noted is not None and noted["again"]:
             for number in range(len(self.plan.shards)):
                 self.work.undo(number)
-            self.work.rolled_back.unlink()
+            self.work.note_rollback(self.kept(), again=False)
         done = [one for one in self.work.manifests(self.plan) if one is not None]
         known = {one.shard for one in done}
         self.copy([Job(number) for number in range(len(self.plan.shards)) if number not in known], "shards")
@@ -336,9 +337,22 @@ class Passes:
             if not jobs:
                 return replace(found, seconds=0.0)
             self.copy(jobs, "shards that have changed")
-            removed = self.store.remove_orphans(self.plan.field)
-            found += CaughtUp(len(jobs), removed, time.monotonic() - began)
+            found += CaughtUp(len(jobs), self.remove_orphans(), time.monotonic() - began)
         return found
+
+    def remove_orphans(self) -> int:
+        """Remove the new vectors of items that were deleted; return how many."""
+        return self.store.remove_orphans(self.plan.field, self.kept())
+
+    def kept(self) -> list[Any]:
+        """Return the keys that only the new field had after a rollback: they were added while it was served."""
+        noted = self.work.rolled_back()
+        if noted is None:
+            return []
+        if noted["kept"] is None:  # the rollback was killed before it had noted them
+            self.work.note_rollback(self.store.only_in(self.plan.field, self.plan.served).to_pylist(), noted["again"])
+            return self.kept()
+        return list(noted["kept"])
 
     def changed(self) -> list[Job]:
         """Return the shards of which the source is no longer what was read, and in which buckets."""

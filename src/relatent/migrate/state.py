@@ -256,11 +256,6 @@ class Work(Records):
         return self.folder / "max-rate"
 
     @property
-    def rolled_back(self) -> Path:
-        """A file that exists after a rollback: the new field may hold what was written to it while it was served."""
-        return self.folder / "rolled-back"
-
-    @property
     def postponed(self) -> Path:
         """A file that exists while apply waits before its last pass."""
         return self.folder / "postponed"
@@ -302,10 +297,18 @@ class Work(Records):
         """Keep a copy of the translator, for the steps after apply."""
         self.write_bytes("translator.safetensors", path.read_bytes())
 
-    def mark_rolled_back(self) -> None:
-        """Note that the new field was served, before it no longer is."""
+    def rolled_back(self) -> dict[str, Any] | None:
+        """Return what is noted of a rollback; None if there was none.
+
+        ``kept`` are the keys that only the new field had, None if they are not known yet; ``again`` is whether all
+        shards are to be copied again, because of what was written to the new field while it was served.
+        """
+        return self._read("rolled-back.json", dict, "what a rollback has left")
+
+    def note_rollback(self, kept: list[Any] | None, again: bool = True) -> None:
+        """Note a rollback, before and after it is done."""
         if self.plan() is not None:
-            self.rolled_back.touch()
+            self.write("rolled-back.json", {"kept": kept, "again": again})
 
     def write_keys(self, name: str, keys: list[Any]) -> Path:
         """Write keys to a text file, one on each line as JSON; return its path."""
@@ -314,7 +317,7 @@ class Work(Records):
 
     def forget(self) -> None:
         """Remove the plan first, and then all that belongs to it."""
-        self.remove("plan.json", "finished.json", "verified.json", "max-rate", "postponed", "rolled-back")
+        self.remove("plan.json", "finished.json", "verified.json", "rolled-back.json", "max-rate", "postponed")
         shutil.rmtree(self.folder / "shards", ignore_errors=True)
 
     def translator(self, plan: Plan) -> Translator:

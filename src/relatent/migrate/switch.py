@@ -66,15 +66,24 @@ def cut_over(
 def _switched(passes: Passes, allow_missing: int, max_passes: int, force: bool) -> list[str]:
     """Bring the new field up to date and serve it; return what is to be reported."""
     store, work, plan = passes.store, passes.work, passes.plan
-    verified, removed = work.noted("verified", plan), store.remove_orphans(plan.field)
+    verified, removed = work.noted("verified", plan), passes.remove_orphans()
     done = CaughtUp(removed=removed) + (CaughtUp() if store.follows() else passes.catch_up(max_passes))
     store.build_index(plan.field)
     if verified is not None:  # what is translated here need not be verified again
         work.note("verified", verified, plan)
-    said = _check_missing(store, work, plan, None if force else allow_missing)
+    said = [*_check_missing(store, work, plan, None if force else allow_missing), *_kept(passes)]
     store.flush()
     store.switch()
     return [*said, *_report(done), *_late(passes, done)]
+
+
+def _kept(passes: Passes) -> list[str]:
+    """Report the items that are only in the new field, where a rollback left them there."""
+    keys, field = passes.kept() and _alone(passes.store), passes.plan.field
+    if not keys:
+        return []
+    path = passes.work.write_keys(f"only-in-{field.name}", keys)
+    return [f"{_items(keys)} only in {field.name!r}, written before the last rollback: see {path}."]
 
 
 def _report(done: CaughtUp) -> list[str]:
@@ -124,7 +133,7 @@ def roll_back(
         if drop and not force:
             _check_kept(store, added, _alone(store), "Go back without dropping it")
         if store.old is not None:
-            folder.mark_rolled_back()
+            folder.note_rollback(None)
             store.switch_back()
             done += [f"{store.address} serves {store.served.name!r} again.", *_only_new(store, folder, added)]
         elif not drop:
@@ -149,6 +158,7 @@ def _alone(store: Store) -> list[Any]:
 def _only_new(store: Store, work: Work, added: Field) -> list[str]:
     """Report the items that the old model has not seen: those with a computed old vector, and those without one."""
     said, alone, computed = [], _alone(store), len(store.written_since().get("new", ()))
+    work.note_rollback(alone)
     if computed:
         said.append(
             f"{computed:,} items were written with the new model since the cutover: their old vectors are computed "

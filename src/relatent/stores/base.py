@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack, closing, nullcontext
 from dataclasses import dataclass
@@ -62,6 +62,21 @@ class Hits:
 
     keys: list[list[Any]]
     scores: np.ndarray
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How much of an approximate index a search examines: the engine's own setting, which trades speed for recall."""
+
+    setting: str
+    """What the engine calls it."""
+    value: int
+    """What a search uses that asks for nothing else."""
+    maximum: int
+    advice: str
+    """How an application sets it, with ``{n}`` in place of the value."""
+    denser: str
+    """How to build an index that finds more at the same effort."""
 
 
 @dataclass(frozen=True)
@@ -128,6 +143,8 @@ class Store(Checks, ABC):
     """Whether queries of an application must be coded as the vectors are, where these are codes."""
     searches_exactly: ClassVar[bool] = True
     """Whether its own search can compare with every vector; if not, a scan does."""
+    denser: ClassVar[str] = "build a denser index"
+    """How to have an index find more, where no setting of a search does."""
     chunk_bytes: ClassVar[int] = CHUNK_BYTES
     """Vectors that are read at a time, unless rows are asked for."""
 
@@ -204,8 +221,9 @@ class Store(Checks, ABC):
         """Return the items of a field in order of their keys, as chunks of at most ``rows`` rows.
 
         The chunk's other columns are the key and the payload columns that are named (None: all). The view is one of a
-        moment where the store can do so. A row that cannot be read (a null or broken vector) is an error that names its
-        key, unless ``unreadable`` is told of it; then it is left out.
+        moment where the store can do so. An item without a vector is left out (:meth:`unfilled` counts them). A vector
+        that cannot be read (it is not finite, or of another dimension) is an error that names its key, unless
+        ``unreadable`` is told of it; then it is left out.
         """
 
         def skip(key: Any, reason: str) -> None:
@@ -266,25 +284,43 @@ class Store(Checks, ABC):
         """Return when all that was written is durable; in most stores it is when a write returns."""
         return
 
-    def remove_orphans(self, of: Field) -> int:
-        """Remove from the new field what belongs to items that the store no longer has; return how many."""
+    def remove_orphans(self, of: Field, kept: Collection[Any] = ()) -> int:
+        """Remove from the new field what belongs to items that the store no longer has; return how many.
+
+        ``kept`` are keys of items that the new field may have alone.
+        """
         with self._session("write") as session:
-            return self._remove_orphans(session, self._new(session.roles, of))
+            return self._remove_orphans(session, self._new(session.roles, of), frozenset(kept))
 
     def build_index(self, of: Field) -> None:
         """Make searches of a field fast, if the store does not do so by itself. Doing it again is no error."""
         with self._session("write") as session:
             self._build_index(session, self._find(session.roles, of))
 
-    def search(self, vectors: np.ndarray, k: int, *, of: Field | None = None, exact: bool = False) -> Hits:
-        """Return the k best items of each query, in the served field or another; ``exact`` compares with all."""
+    def effort(self, of: Field) -> Effort | None:
+        """Return the setting that makes searches of a field find more; None where there is none, or no index."""
+        with self._session() as session:
+            return self._effort(session, self._find(session.roles, of))
+
+    def approximates(self, of: Field) -> bool:
+        """Return whether a search of a field that asks for nothing else may miss items."""
+        return not self.searches_exactly or self.effort(of) is not None
+
+    def search(
+        self, vectors: np.ndarray, k: int, *, of: Field | None = None, exact: bool = False, effort: int | None = None
+    ) -> Hits:
+        """Return the k best items of each query, in the served field or another; ``exact`` compares with all.
+
+        ``effort`` is a value of the index's own setting (:meth:`effort`); None searches as an application does that
+        sets nothing.
+        """
         with self._session() as session:
             field = session.roles.served if of is None else self._find(session.roles, of)
             queries = self._as_queries(field, vectors)
             if exact and not self.searches_exactly:
                 every = Scan(field, Shard(), self._chunk_rows(field), (), lambda *_: None)
                 return exact_search(self._chunks(session, every), queries, k, field.metric)
-            found = self._search(session, field, queries, k, exact)
+            found = self._search(session, field, queries, k, exact, effort)
         scores = np.full((len(queries), k), -np.inf)
         for row, (_, distances) in zip(scores, found, strict=True):
             row[: len(distances)] = self.score(np.asarray(distances, np.float64), field)
@@ -422,15 +458,21 @@ class Store(Checks, ABC):
     def _write(self, session: Any, new: Field, keys: pa.Array, vectors: np.ndarray) -> None:
         """Set vectors, at least one, as :meth:`_as_vectors` returns them. Of a key given twice the last one counts."""
 
-    def _remove_orphans(self, session: Any, new: Field) -> int:
+    def _remove_orphans(self, session: Any, new: Field, kept: frozenset[Any]) -> int:
         """Return 0: vectors go with their items."""
         return 0
 
     def _build_index(self, session: Any, of: Field) -> None:
         """Do nothing: the store indexes what is written."""
 
+    def _effort(self, session: Any, of: Field) -> Effort | None:
+        """Return None: there is no approximate index, or nothing to set when it is searched."""
+        return None
+
     @abstractmethod
-    def _search(self, session: Any, of: Field, queries: np.ndarray, k: int, exact: bool) -> Sequence[Found]: ...
+    def _search(
+        self, session: Any, of: Field, queries: np.ndarray, k: int, exact: bool, effort: int | None
+    ) -> Sequence[Found]: ...
 
     def _write_roles(self, session: Any, roles: Roles) -> None:
         """Note the roles, in one step for every reader: for stores that keep such a note."""

@@ -26,9 +26,11 @@ import socket
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, closing, contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
+from secrets import token_hex
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -37,6 +39,7 @@ import pyarrow.compute as pc
 
 from relatent._errors import StoreError, needs
 from relatent.spaces.keys import key_hashes
+from relatent.spaces.sample import sample_rows
 from relatent.stores.address import Address
 from relatent.stores.base import Form, Found, Purpose, Rows, Scan, Session, Shard, Store, every_nth
 from relatent.stores.fields import Field, Metric, Roles, busy, lock_file
@@ -45,6 +48,15 @@ PORT = 8000
 DATABASE_FILE = "chroma.sqlite3"
 META = "relatent.added"
 METRICS: dict[Metric, str] = {"cosine": "cosine", "inner": "ip", "l2": "l2"}
+INDEX = (
+    "ef_construction",
+    "max_neighbors",
+    "ef_search",
+    "num_threads",
+    "batch_size",
+    "sync_threshold",
+    "resize_factor",
+)
 KEY, DOCUMENT, URI = "id", "document", "uri"
 TEXT = pa.large_string()
 # A switch is in the middle for some milliseconds. Who finds it there after PATIENCE seconds checks whether it is dead;
@@ -108,6 +120,10 @@ class ChromaStore(Store):
     forms = (SERVER, replace(SERVER, title="Chroma, embedded", url="chroma:///folder/collection"))
     no_codes = "Chroma holds no smaller numbers than float32: choose it, or a translator to fewer coordinates."
     searches_exactly = False
+    denser = (
+        'collection.modify(configuration={"hnsw": {"ef_search": …}}) of the new collection with a larger value, which '
+        "Chroma reads when it opens the collection the next time"
+    )
 
     def _open(self) -> None:
         self._connection = Connection(self.address)
@@ -122,6 +138,14 @@ class ChromaStore(Store):
 
     def _count(self, session: Collections, of: Field, shard: Shard) -> int:
         return len(_keys(session.of(of), shard))
+
+    def unfilled(self, of: Field) -> int:
+        """Count the items of the served collection that another one does not have."""
+        return len(self.only_in(self.served, of))
+
+    def _keys_of(self, of: Field, shard: Shard | None) -> pa.Array:
+        with self._session() as session:
+            return _keys(session.of(self._find(session.roles, of)), shard)
 
     def _bounds(self, session: Collections, rows: int) -> list[Any]:
         return every_nth(_keys(session.of(session.roles.served)), rows)
@@ -147,7 +171,8 @@ class ChromaStore(Store):
 
     def _add(self, session: Collections, new: Field) -> None:
         added = Added(new.name, self.address.name, new.dim, new.metric, dict(new.provenance))
-        self._connection.create(added.waiting, METRICS[new.metric], {META: json.dumps(asdict(added))})
+        like = _index(session.of(session.roles.served))
+        self._connection.create(added.waiting, METRICS[new.metric], {META: json.dumps(asdict(added))}, like)
 
     def _write(self, session: Collections, new: Field, keys: pa.Array, vectors: np.ndarray) -> None:
         """Copy the items of these keys from the served collection, with the new vectors."""
@@ -158,17 +183,35 @@ class ChromaStore(Store):
             if found["ids"]:
                 session.of(new).upsert(embeddings=vectors[[last[key] for key in found["ids"]]], **found)
 
-    def _remove_orphans(self, session: Collections, new: Field) -> int:
+    def _remove_orphans(self, session: Collections, new: Field, kept: frozenset[Any]) -> int:
         """Delete from the companion what is no longer in the served collection."""
         here, there = _keys(session.of(new)), _keys(session.of(session.roles.served))
-        gone = here.filter(pc.invert(pc.is_in(here, value_set=there))).to_pylist()
+        gone = [key for key in here.filter(pc.invert(pc.is_in(here, value_set=there))).to_pylist() if key not in kept]
         for part in self._batches(gone):
             session.of(new).delete(ids=part)
         return len(gone)
 
-    def _search(self, session: Collections, of: Field, queries: np.ndarray, k: int, exact: bool) -> list[Found]:
+    def _search(
+        self, session: Collections, of: Field, queries: np.ndarray, k: int, exact: bool, effort: int | None
+    ) -> list[Found]:
         found = session.of(of).query(query_embeddings=queries, n_results=k, include=["distances"])
         return list(zip(found["ids"], found["distances"], strict=True))
+
+    @contextmanager
+    def rehearsal(self, rows: int) -> Iterator[str]:
+        """Copy items into a collection beside: of a server into another one, of a folder into another folder."""
+        with self._connection.beside() as address:
+            with self._session() as session, closing(Connection(address, is_there=False)) as there:
+                self._copy(session, there, address.name, rows)
+            yield str(address)
+
+    def _copy(self, session: Collections, there: Connection, name: str, rows: int) -> None:
+        served, metric = session.of(session.roles.served), METRICS[session.roles.served.metric]
+        added, ids = Added.of(served), _keys(served)
+        metadata = None if added is None else {META: json.dumps(asdict(replace(added, serves=name)))}
+        copied = there.create(name, metric, metadata, _index(served))
+        for part in self._batches(ids.take(pa.array(sample_rows(len(ids), rows, seed=0))).to_pylist()):
+            copied.add(**_get(served, part, ["embeddings", "documents", "metadatas", "uris"]))
 
     # Cutover ---------------------------------------------------------------------------------------------------------
 
@@ -205,8 +248,8 @@ class ChromaStore(Store):
 class Connection:
     """A client of one database of Chroma, embedded or a server: collections by name."""
 
-    def __init__(self, address: Address) -> None:
-        self.address = address
+    def __init__(self, address: Address, *, is_there: bool = True) -> None:
+        self.address, self._is_there = address, is_there
         self._chroma = needs("chromadb", "chroma", "open Chroma collections")
         with self.reporting():
             self._client = self._connect()
@@ -220,13 +263,32 @@ class Connection:
             "database": options.get("database", self._chroma.DEFAULT_DATABASE),
         }
         if not address.host:
-            if not Path(address.path, DATABASE_FILE).is_file():
+            if self._is_there and not Path(address.path, DATABASE_FILE).is_file():
                 raise StoreError(f"{address} is not there: {address.path} is not the folder of a Chroma database.")
             return self._chroma.PersistentClient(address.path, **shared)
         token = address.password or os.environ.get("CHROMA_TOKEN")
         headers = {} if token is None else {"Authorization": f"Bearer {token}"}
         ssl = options.get("ssl") == "1"
         return self._chroma.HttpClient(address.host, address.port or PORT, ssl=ssl, headers=headers, **shared)
+
+    @contextmanager
+    def beside(self) -> Iterator[Address]:
+        """Yield the address of a collection that can be made beside, and remove it with what was made of it.
+
+        That of a folder is in a folder of its own, since Chroma leaves the files of a collection that is deleted.
+        """
+        if not self.address.host:
+            folder = Path(self.address.path)
+            with TemporaryDirectory(dir=folder.parent, prefix=f"{folder.name}-rehearsal-") as made:
+                yield replace(self.address, path=made, options={})
+            return
+        name = f"{self.address.name}-rehearsal-{token_hex(4)}"
+        try:
+            yield replace(self.address, name=name)
+        finally:
+            with self.reporting():
+                for one in [one for one in self.every() if one.startswith(name)]:
+                    self.delete(one)
 
     def find(self, name: str) -> Any | None:
         """Return a collection, or None if there is none of that name."""
@@ -239,11 +301,12 @@ class Connection:
         """Return all collections by name."""
         return {one.name: one for one in self._client.list_collections()}
 
-    def create(self, name: str, metric: str, metadata: dict[str, Any]) -> None:
-        """Make a collection."""
-        self._client.create_collection(
-            name, configuration={"hnsw": {"space": metric}}, metadata=metadata, embedding_function=None
-        )
+    def create(
+        self, name: str, metric: str, metadata: dict[str, Any] | None, like: Mapping[str, Any] | None = None
+    ) -> Any:
+        """Make a collection, with an index whose options are like those of another."""
+        index = {"hnsw": {**(like or {}), "space": metric}}
+        return self._client.create_collection(name, configuration=index, metadata=metadata, embedding_function=None)
 
     def rename(self, collection: Any, name: str) -> None:
         """Give a collection another name, which must be free."""
@@ -371,6 +434,12 @@ def _field(collection: Any, served: str) -> Field:
     one = collection.get(limit=1, include=["embeddings"])["embeddings"]
     metric = next(metric for metric, known in METRICS.items() if known == space)
     return Field(served, len(one[0]) if len(one) else 0, "float32", metric)
+
+
+def _index(collection: Any) -> dict[str, Any]:
+    """Return how the HNSW index of a collection is built and searched, for another one."""
+    known = collection.configuration.get("hnsw") or {}
+    return {name: known[name] for name in INDEX if known.get(name) is not None}
 
 
 # Items ---------------------------------------------------------------------------------------------------------------

@@ -30,23 +30,28 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
 from relatent._errors import StoreError
 from relatent._files import NO_LINKS, atomic_write, fsync
 from relatent._linalg import unit_norm
-from relatent.spaces.io.formats.npy import ids_beside
-from relatent.stores.base import Form, Found, Purpose, Rows, Scan, Session, Shard, Store, every_nth
+from relatent.spaces.io.formats.npy import IDS, ids_beside
+from relatent.spaces.sample import sample_rows
+from relatent.stores.base import Effort, Form, Found, Purpose, Rows, Scan, Session, Shard, Store, every_nth
 from relatent.stores.faiss_index import (
+    NO_KEYS,
     TRAINED_PER_LIST,
     IndexRows,
     Items,
     empty_like,
     faiss,
+    filled_like,
     flat,
     metric_of,
     read_index,
@@ -122,15 +127,28 @@ class FaissStore(Store):
         return made
 
     def _count(self, session: Session, of: Field, shard: Shard) -> int:
-        """Count the items that have a vector, without reading the vectors of parts."""
-        items, role = self._items, _role(session.roles, of)
+        return int(np.count_nonzero(self._filled(session.roles, of)[slice(*self._items.within(shard))]))
+
+    def unfilled(self, of: Field) -> int:
+        """Count the items of the served index that a field has no vector of."""
+        return len(self._items.ids) - self.count(of)
+
+    def _keys_of(self, of: Field, shard: Shard | None) -> pa.Array:
+        with self._session() as session:
+            items, filled = self._items, self._filled(session.roles, self._find(session.roles, of))
+        low, high = items.within(shard or Shard())
+        return items.keys.slice(low, high - low).filter(pa.array(filled[low:high]))
+
+    def _filled(self, roles: Roles, of: Field) -> np.ndarray:
+        """Return which items have a vector, without reading the vectors of parts."""
+        items, role = self._items, _role(roles, of)
         has, file = np.zeros(len(items.ids), bool), self._file if role == "served" else self._built(role)
         known = [] if file is None else [items.rows_of_ids(self._load(file).ids)]
         if role == "new":
             known += [items.rows_of_keys(keys) for keys in self._files.parts.all_keys()]
         for rows in known:
             has[rows[rows >= 0]] = True
-        return int(np.count_nonzero(has[slice(*items.within(shard))]))
+        return has
 
     def _bounds(self, session: Session, rows: int) -> list[Any]:
         return every_nth(self._items.keys, rows)
@@ -209,7 +227,7 @@ class FaissStore(Store):
             index.add_with_ids(np.ascontiguousarray(found, dtype=np.float32), items.ids[rows[taken]])
         return index
 
-    def _remove_orphans(self, session: Session, new: Field) -> int:
+    def _remove_orphans(self, session: Session, new: Field, kept: frozenset[Any]) -> int:
         """Leave out of the parts, and of an index that is built, what was written for keys that are gone."""
         items, written, built = self._items, self._files.parts.all_keys(), self._built("new")
         keys = pc.unique(pa.concat_arrays(written)) if written else items.keys.slice(0, 0)
@@ -235,12 +253,19 @@ class FaissStore(Store):
         write_index(index, target)
         self._files.note_built(target)
 
-    def _search(self, session: Session, of: Field, queries: np.ndarray, k: int, exact: bool) -> list[Found]:
+    def _effort(self, session: Session, of: Field) -> Effort | None:
+        return self._rows(session.roles, of).effort
+
+    def _search(
+        self, session: Session, of: Field, queries: np.ndarray, k: int, exact: bool, effort: int | None
+    ) -> list[Found]:
         items, rows = self._items, self._rows(session.roles, of)
-        index = self._exact(rows, of) if exact and not rows.is_exact else rows.index
-        self._as_queries(replace(of, dim=index.d), queries)  # what was read, not what was noted
+        self._as_queries(replace(of, dim=rows.index.d), queries)  # what was read, not what was noted
         asked = np.ascontiguousarray(unit_norm(queries) if of.metric == "cosine" else queries)
-        distances, ids = index.search(asked, k)
+        if exact and not rows.is_exact:
+            distances, ids = self._exact(rows, of).search(asked, k)
+        else:
+            distances, ids = rows.search(asked, k, effort)
         found = items.rows_of_ids(ids.ravel()).reshape(ids.shape)
         return [
             (items.keys.take(pa.array(row[row >= 0])).to_pylist(), scores[row >= 0])
@@ -255,6 +280,21 @@ class FaissStore(Store):
         index = faiss().IndexIDMap2(flat(Field(of.name, rows.index.d, "float32", of.metric)))
         index.add_with_ids(np.ascontiguousarray(rows.take(np.arange(len(rows.ids))), dtype=np.float32), rows.ids)
         return index
+
+    @contextmanager
+    def rehearsal(self, rows: int) -> Iterator[str]:
+        """Write an index of the same kind, its keys and its note into a folder beside the file."""
+        served, items, chosen = self.served, self._items, sample_rows(len(self._items.ids), rows, seed=0)
+        with TemporaryDirectory(dir=self._file.parent, prefix=f"{self._file.stem}-rehearsal-") as folder:
+            file = Path(folder, self._file.name)
+            ids = items.ids[chosen]
+            vectors = self._load(self._file).take_ids(ids)
+            if items.hash != NO_KEYS:
+                ids = np.arange(len(chosen))
+                pq.write_table(items.table.take(pa.array(chosen)), file.with_name(file.stem + IDS[0]))
+            write_index(filled_like(self._load(self._file).index, vectors, ids), file)
+            Files(file).write_note(None if served == self._described() else Roles(served))
+            yield str(replace(self.address, path=folder, name=file.name))
 
     # Cutover ---------------------------------------------------------------------------------------------------------
 

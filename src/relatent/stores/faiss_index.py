@@ -17,11 +17,13 @@ from relatent._files import atomic_write
 from relatent.spaces.io.columns import KEY_NAMES
 from relatent.spaces.io.formats.npy import ids_beside, read_ids
 from relatent.stores.address import Address
-from relatent.stores.base import Shard
+from relatent.stores.base import Effort, Shard
 from relatent.stores.fields import Field, Metric, key_column
 
 # Vectors per list that IVF is trained on: what FAISS asks for at least, with some to spare.
 TRAINED_PER_LIST = 64
+# In place of a hash, where the ids are the keys.
+NO_KEYS = "ids"
 
 
 def faiss() -> Any:
@@ -68,10 +70,40 @@ class IndexRows:
                 f"({_reason(error)}): use the vectors that it was built from."
             ) from error
 
+    def take_ids(self, ids: np.ndarray) -> np.ndarray:
+        """Reconstruct the vectors of some ids, which must be there."""
+        order = np.argsort(self.ids)
+        return self.take(order[np.searchsorted(self.ids, ids, sorter=order)])
+
     @property
     def is_exact(self) -> bool:
         """Whether a search of the index itself is exact."""
         return isinstance(self._inner, faiss().IndexFlat)
+
+    @property
+    def effort(self) -> Effort | None:
+        """The setting of HNSW and IVF; a flat index has none."""
+        f, inner = faiss(), self._inner
+        ivf = f.try_extract_index_ivf(inner)
+        if isinstance(inner, f.IndexHNSW):
+            return _effort("efSearch", inner.hnsw.efSearch, self.index.ntotal, "larger M and efConstruction")
+        return None if ivf is None else _effort("nprobe", ivf.nprobe, ivf.nlist, "larger nlist")
+
+    def search(self, queries: np.ndarray, k: int, effort: int | None) -> tuple[np.ndarray, np.ndarray]:
+        """Search the index itself; return distances and ids."""
+        f, about = faiss(), None if effort is None else self.effort
+        params = None
+        if about is not None:
+            kind = f.SearchParametersHNSW if about.setting == "efSearch" else f.SearchParametersIVF
+            params = kind(**{about.setting: effort})
+        distances, ids = self.index.search(queries, k, params=params)
+        return distances, ids
+
+
+def _effort(setting: str, value: int, maximum: int, what: str) -> Effort:
+    advice = f"faiss.ParameterSpace().set_index_parameter(index, {setting!r}, {{n}}) after reading the index"
+    denser = f"build the served index again with {what}: apply builds the new one like it"
+    return Effort(setting, value, maximum, advice, denser)
 
 
 def _ivf_ids(ivf: Any) -> np.ndarray:
@@ -108,6 +140,25 @@ def empty_like(index: Any, of: Field, sample: np.ndarray) -> Any:
     if ivf is None or len(sample) < ivf.nlist:
         return flat(of)
     return _ivf(ivf, of, sample[: TRAINED_PER_LIST * ivf.nlist])
+
+
+def filled_like(index: Any, vectors: np.ndarray, ids: np.ndarray) -> Any:
+    """Return an index of the same kind, parameters and training with other vectors, as far as it keeps ids with theirs.
+
+    Where it keeps none, FAISS numbers the vectors.
+    """
+    f = faiss()
+    made = f.clone_index(index)
+    made.reset()
+    ivf = f.try_extract_index_ivf(made)
+    if ivf is not None:
+        ivf.set_direct_map_type(f.DirectMap.NoMap)  # which reading it has set
+    given = np.ascontiguousarray(vectors, np.float32)
+    if ivf is not None or isinstance(made, f.IndexIDMap | f.IndexIDMap2):
+        made.add_with_ids(given, ids)
+    else:
+        made.add(given)
+    return made
 
 
 def _hnsw(like: Any, of: Field) -> Any:
@@ -172,7 +223,7 @@ class Items:
     key: str
     ids: np.ndarray
     hash: str
-    """Of the keys file as it is now, since ids are rows of it; "ids" where there is none."""
+    """Of the keys file as it is now, since ids are rows of it; NO_KEYS where there is none."""
 
     @cached_property
     def keys(self) -> pa.Array:
@@ -218,7 +269,7 @@ def read_items(address: Address, path: Path, ids: np.ndarray) -> Items:
     beside = ids_beside(path)
     if beside is None:
         ids = np.sort(ids)
-        return Items(pa.table({"key": ids}), "key", ids, "ids")
+        return Items(pa.table({"key": ids}), "key", ids, NO_KEYS)
     table = read_ids(beside)
     if len(ids) and ids.max() >= len(table):
         raise StoreError(

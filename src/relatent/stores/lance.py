@@ -32,6 +32,8 @@ import json
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -40,9 +42,11 @@ import pyarrow.compute as pc
 
 from relatent._errors import StoreError, needs
 from relatent.spaces.io.columns import ReadOptions, guess_layout, vector_dtype
+from relatent.spaces.sample import sample_rows
 from relatent.stores.address import Address
-from relatent.stores.base import Form, Found, Purpose, Rows, Scan, Session, Shard, Store, every_nth
+from relatent.stores.base import Effort, Form, Found, Purpose, Rows, Scan, Session, Shard, Store, every_nth
 from relatent.stores.fields import NUMERIC_METRICS, Field, Metric, Roles, key_column, lock_file
+from relatent.stores.lance_index import described, read_index
 from relatent.stores.lance_merge import merge
 from relatent.stores.parts import Parts
 
@@ -51,6 +55,8 @@ FOLDER = "_relatent"
 META = b"relatent.added"
 TAG = "relatent-before-switch"
 METRICS = {"cosine": "cosine", "inner": "dot", "l2": "l2"}
+# Rows that Lance trains an index on at least.
+MIN_INDEXED = 256
 # Attempts to merge while the application changes the same rows.
 ATTEMPTS = 5
 
@@ -122,6 +128,7 @@ class LanceStore(Store):
     def _open(self) -> None:
         self._folder = self.address.file / FOLDER
         self._parts = Parts(self._folder / "parts")
+        self._places: tuple[int, np.ndarray, np.ndarray] | None = None
         if not self.address.file.is_dir():
             raise StoreError(f"{self.address} is not there: check the path.")
 
@@ -148,26 +155,48 @@ class LanceStore(Store):
         rest = table.to_table(columns=[session.key], filter=all_of(f"{column} IS NULL", among))[session.key]
         return count + int(pc.is_in(key_column(rest), value_set=pa.concat_arrays(waiting)).true_count)
 
+    def unfilled(self, of: Field) -> int:
+        """Count the nulls of a column, but for those that wait to be merged."""
+        with self._session() as session:
+            return int(session.table.count_rows()) - self._count(session, self._find(session.roles, of), Shard())
+
+    def _keys_of(self, of: Field, shard: Shard | None) -> pa.Array:
+        with self._session() as session:
+            of = self._find(session.roles, of)
+            session, bounds = self._merged(session, of), within(session.key, shard or Shard())
+            return key_column(self._keys(session, all_of(f"{quoted(session.column(of))} IS NOT NULL", bounds)))
+
     def _bounds(self, session: Version, rows: int) -> list[Any]:
         return every_nth(self._keys(session), rows)
 
     def state(self, shard: Shard) -> str | None:
-        """Return which files hold the keys and the served vectors, and what was deleted from them."""
+        """Return which files hold the keys and the served vectors of a shard, and what was deleted from them."""
         with self._session() as session:
-            names = {session.key, session.column(session.roles.served)}
+            names, held = {session.key, session.column(session.roles.served)}, self._fragments(session, shard)
             ids = {column.id() for column in session.table.lance_schema.fields() if column.name() in names}
             parts = []
             for fragment in (one.metadata for one in session.table.get_fragments()):
                 files = [file.path for file in fragment.files if ids & {*file.fields}]
-                parts.append((fragment.id, files, getattr(fragment.deletion_file, "id", None)))
+                if fragment.id in held:
+                    parts.append((fragment.id, files, getattr(fragment.deletion_file, "id", None)))
         return hashlib.sha256(repr(parts).encode()).hexdigest()
+
+    def _fragments(self, session: Version, shard: Shard) -> set[int]:
+        """Return the fragments that hold keys of a shard; the keys are read once for each version of the table."""
+        if self._places is None or self._places[0] != session.table.version:
+            read = session.table.to_table(columns=[session.key], with_row_address=True).sort_by(session.key)
+            keys = read[session.key].to_numpy()
+            self._places = session.table.version, keys, read["_rowaddr"].to_numpy() >> 32
+        _, keys, fragments = self._places
+        low = 0 if shard.low is None else np.searchsorted(keys, shard.low)
+        high = len(keys) if shard.high is None else np.searchsorted(keys, shard.high)
+        return {*fragments[low:high].tolist()}
 
     def _scan(self, session: Version, asked: Scan) -> Rows:
         """Read a range of keys at a time, all from the version that is the latest when the scan begins."""
         session = self._merged(session, asked.of)
         column, key, table = session.column(asked.of), session.key, session.table
-        # Of the new field, a null is an item that was not written yet; elsewhere it is a vector that cannot be read.
-        filled = f"{quoted(column)} IS NOT NULL" if session.roles.is_new(asked.of) else None
+        filled = f"{quoted(column)} IS NOT NULL"
         keys = self._keys(session, all_of(filled, within(key, asked.shard)))
         names = asked.names(key, [name for name in table.schema.names if name not in session.columns.values()])
         for first in range(0, len(keys), asked.rows):
@@ -231,31 +260,64 @@ class LanceStore(Store):
                         raise
         return replace(session, table=self._table())
 
-    def _remove_orphans(self, session: Version, new: Field) -> int:
+    def _remove_orphans(self, session: Version, new: Field, kept: frozenset[Any]) -> int:
         """Merge what was written; a row that was deleted has taken its vector with it."""
         self._merged(session, new)
         return 0
 
     def _build_index(self, session: Version, of: Field) -> None:
-        """Build the kind of index that was asked for, or that the served column has; without either, searches scan."""
+        """Build the index that was asked for, or one like that of the served column; without either, searches scan."""
         session = self._merged(session, of)
-        table, column, served = session.table, session.column(of), session.column(session.roles.served)
-        built = {tuple(index.field_names): index for index in table.describe_indices()}
-        kind = self.address.options.get("index") or getattr(built.get((served,)), "index_type", None)
-        segments = getattr(built.get((column,)), "segments", ())
+        table, column, asked = session.table, session.column(of), self.address.options.get("index")
+        like = read_index(table, session.column(session.roles.served))
+        kind = asked or (like and like.kind)
+        segments = getattr(described(table).get(column), "segments", ())
         covered = {fragment for segment in segments for fragment in segment.fragment_ids}
-        if kind is not None and not covered >= {fragment.fragment_id for fragment in table.get_fragments()}:
-            table.create_index(quoted(column), kind, metric=METRICS[of.metric], replace=True)
+        if kind and not covered >= {fragment.fragment_id for fragment in table.get_fragments()}:
+            options = like.options(of.dim) if like and like.kind == kind else {}
+            table.create_index(quoted(column), kind, metric=METRICS[of.metric], replace=True, **options)
 
-    def _search(self, session: Version, of: Field, queries: np.ndarray, k: int, exact: bool) -> list[Found]:
+    def _effort(self, session: Version, of: Field) -> Effort | None:
+        column = session.column(of)
+        index = read_index(session.table, column)
+        return None if index is None else index.effort(column)
+
+    def _search(
+        self, session: Version, of: Field, queries: np.ndarray, k: int, exact: bool, effort: int | None
+    ) -> list[Found]:
         """Search by Lance itself; what an index finds is measured again, so that scores are exact."""
         session, found = self._merged(session, of), []
         asked = {"column": session.column(of), "k": k, "metric": METRICS[of.metric], "use_index": not exact}
+        knob = None if exact or effort is None else self._effort(session, of)
+        if knob is not None and effort is not None:
+            asked[knob.setting] = max(effort, 2 * k) if knob.setting == "ef" else effort
         for query in queries:
             nearest = {**asked, "q": query, "refine_factor": 2}
             rows = session.table.to_table(columns=[session.key, "_distance"], nearest=nearest)
             found.append((rows[session.key].to_pylist(), rows["_distance"].to_numpy()))
         return found
+
+    @contextmanager
+    def rehearsal(self, rows: int) -> Iterator[str]:
+        """Write rows of the table into a folder beside it, with an index like that of the served column."""
+        file = self.address.file
+        with TemporaryDirectory(dir=file.parent, prefix=f"{file.stem}-rehearsal-") as folder:
+            with self._session() as session:
+                self._copy(session, str(Path(folder, file.name)), rows)
+            # Without an index, nothing else tells what its vectors are compared by.
+            options = {**self.address.options, "metric": session.roles.served.metric}
+            yield str(replace(self.address, path=folder, options=options))
+
+    def _copy(self, session: Version, file: str, rows: int) -> None:
+        table, served = session.table, session.roles.served
+        column, total = session.column(served), table.count_rows()
+        taken = table.take(sample_rows(total, rows, seed=0))
+        kept = taken.drop_columns([name for name in session.columns.values() if name != column])
+        copied = needs("lance", "lance", "open Lance tables").write_dataset(kept, file)
+        like = read_index(table, column)
+        if like is not None and len(taken) >= MIN_INDEXED:
+            smaller = replace(like, partitions=max(1, like.partitions * len(taken) // total)).options(served.dim)
+            copied.create_index(quoted(column), like.kind, metric=METRICS[served.metric], **smaller)
 
     # Cutover ---------------------------------------------------------------------------------------------------------
 
@@ -324,20 +386,17 @@ def _dim(table: Any, column: str) -> int:
 
 def _index_metric(table: Any, column: str) -> str | None:
     """Return what the index of a column compares by, if it has one."""
-    for index in table.describe_indices():
-        if list(index.field_names) == [column]:
-            metric = str((index.details or {}).get("metric_type", "")).lower()
-            return {"dot": "inner"}.get(metric, metric) or None
-    return None
+    index = described(table).get(column)
+    metric = "" if index is None else str((index.details or {}).get("metric_type", "")).lower()
+    return {"dot": "inner"}.get(metric, metric) or None
 
 
 def _readable(read: pa.Table, column: str, key: str, asked: Scan) -> tuple[pa.Table, np.ndarray]:
     """Return the rows whose vectors have the dimension of the field."""
     dim = asked.of.dim
-    sizes = pc.fill_null(pc.list_value_length(read[column]), -1).to_numpy()
+    sizes = pc.list_value_length(read[column]).to_numpy()
     for row in np.flatnonzero(sizes != dim):
-        reason = "it is null" if sizes[row] < 0 else f"it has {sizes[row]} coordinates, not {dim}"
-        asked.skip(read[key][int(row)].as_py(), reason)
+        asked.skip(read[key][int(row)].as_py(), f"it has {sizes[row]} coordinates, not {dim}")
     read = read.filter(pa.array(sizes == dim))
     # A null inside of a vector becomes NaN, which is not finite.
     flat = read[column].combine_chunks().flatten().to_numpy(zero_copy_only=False)

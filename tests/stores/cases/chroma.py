@@ -5,10 +5,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from tests.stores.case import Case, Items
 from tests.stores.chroma_server import chromadb, quiet, shared_server
 
-from relatent.stores import Address
+from relatent.stores import Address, Field
 
 
 class Chroma(Case):
@@ -37,6 +38,10 @@ class Chroma(Case):
     def delete(self, url: str, keys: list[Any]) -> None:
         with self.collection(url) as collection:
             collection.delete(ids=keys)
+
+    def ask(self, url: str, query: np.ndarray, k: int, served: Field) -> list[Any]:
+        with self.collection(url) as collection:
+            return collection.query(query_embeddings=[query], n_results=k)["ids"][0]
 
     def missing(self, folder: Path) -> str:
         return f"chroma://{folder}/nothing"

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from tests.stores.case import Case, Items
 
-from relatent.stores import Address
+from relatent.stores import Address, Field
 
 
 class Faiss(Case):
@@ -44,6 +44,10 @@ class Faiss(Case):
         vectors[table["id"].index(key), 3] = np.nan
         _save(file, _index(vectors), table)
         return True
+
+    def ask(self, url: str, query: np.ndarray, k: int, served: Field) -> list[Any]:
+        _, index, table = _load(url)
+        return [table["id"][row] for row in index.search(query[None], k)[1][0]]
 
     def missing(self, folder: Path) -> str:
         return f"faiss://{folder}/nothing.faiss"

@@ -9,7 +9,7 @@ import pytest
 from tests.stores.case import Case, Items, as_keys
 
 from relatent.spaces.io.columns import as_lists
-from relatent.stores import Address
+from relatent.stores import Address, Field
 
 lance = pytest.importorskip("lance")
 
@@ -37,10 +37,21 @@ class Lance(Case):
         _open(url).delete(" OR ".join(f"id = {key!r}" for key in keys))
 
     def spoil(self, url: str, key: Any) -> bool:
+        return self._replace(url, key, as_lists(np.full((1, 8), np.nan, np.float32)))
+
+    def unfill(self, url: str, key: Any) -> bool:
+        return self._replace(url, key, pa.nulls(1, pa.list_(pa.float32(), 8)))
+
+    def _replace(self, url: str, key: Any, vector: pa.Array) -> bool:
         self.delete(url, [key])
-        table = pa.table({"id": [key], "vector": pa.nulls(1, pa.list_(pa.float32(), 8)), "title": ["spoilt"]})
+        table = pa.table({"id": [key], "vector": vector, "title": ["another"]})
         lance.write_dataset(table, _open(url).uri, mode="append")
         return True
+
+    def ask(self, url: str, query: np.ndarray, k: int, served: Field) -> list[Any]:
+        metric = {"inner": "dot"}.get(served.metric, served.metric)
+        nearest = {"column": "vector", "q": query, "k": k, "metric": metric}
+        return _open(url).to_table(columns=["id"], nearest=nearest)["id"].to_pylist()
 
     def missing(self, folder: Path) -> str:
         return f"lance://{folder}/nothing.lance"

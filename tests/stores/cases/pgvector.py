@@ -5,12 +5,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import psycopg
 from psycopg import sql
 from tests.stores.case import Case, Items
 from tests.stores.postgres import server
 
-from relatent.stores import Address
+from relatent.stores import Address, Field
+from relatent.stores.pgvector.table import name_beside
 
 TYPES = {int: "bigint", str: "text"}
 
@@ -47,6 +49,15 @@ class Pgvector(Case):
     def spoil(self, url: str, key: Any) -> bool:
         self._run(url, "UPDATE {} SET embedding = NULL WHERE id = {}", sql.Literal(key))
         return True
+
+    def ask(self, url: str, query: np.ndarray, k: int, served: Field) -> list[Any]:
+        """Search the view, which is there once there was a new field."""
+        view = sql.Identifier(name_beside(Address.parse(url).name, "served"))
+        operator = sql.SQL({"cosine": "<=>", "inner": "<#>", "l2": "<->"}[served.metric])
+        asked = sql.Literal(str(query.tolist()))
+        statement = sql.SQL("SELECT id FROM {} ORDER BY embedding {} {}::vector LIMIT {}")
+        with _connected() as cursor:
+            return [key for (key,) in cursor.execute(statement.format(view, operator, asked, k)).fetchall()]
 
     def _run(self, url: str, statement: str, *values: sql.Composable) -> None:
         """Run a statement without parameters, which would take the % in the table's name for one of them."""

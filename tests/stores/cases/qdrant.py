@@ -5,11 +5,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, ClassVar
 
+import numpy as np
 import qdrant_edge as edge
 from qdrant_client import QdrantClient, models
 from tests.stores.case import Case, Items
 
-from relatent.stores import Address, Store
+from relatent.stores import Address, Field, Store
 
 
 class Qdrant(Case):
@@ -35,6 +36,17 @@ class Qdrant(Case):
     def delete(self, url: str, keys: list[Any]) -> None:
         with _opened(url) as client:
             client.delete("items", keys)
+
+    def unfill(self, url: str, key: Any) -> bool:
+        with _opened(url) as client:
+            client.delete_vectors("items", [""], [key])
+        return True
+
+    def ask(self, url: str, query: np.ndarray, k: int, served: Field) -> list[Any]:
+        """Search the served vector by its name, as the documentation asks of an application."""
+        using = "" if served.name == "default" else served.name
+        with _opened(url) as client:
+            return [point.id for point in client.query_points("items", query=query, using=using, limit=k).points]
 
     def missing(self, folder: Path) -> str:
         return f"qdrant:///nothing?path={folder}/qdrant"
@@ -66,9 +78,16 @@ class QdrantEdge(Case):
     def delete(self, url: str, keys: list[Any]) -> None:
         self._update(url, edge.UpdateOperation.delete_points(keys))
 
-    def spoil(self, url: str, key: Any) -> bool:
+    def unfill(self, url: str, key: Any) -> bool:
         self._update(url, edge.UpdateOperation.delete_vectors([key], ["text"]))
         return True
+
+    def ask(self, url: str, query: np.ndarray, k: int, served: Field) -> list[Any]:
+        nearest = edge.Query.Nearest(query.tolist(), using=served.name)
+        shard = edge.EdgeShard.load(str(Address.parse(url).file))
+        found = [point.id for point in shard.query(edge.QueryRequest(limit=k, query=nearest))]
+        shard.close()
+        return found
 
     def missing(self, folder: Path) -> str:
         return f"qdrant+edge://{folder}/nothing"
@@ -100,3 +119,7 @@ class QdrantAlias(Qdrant):
         with _opened(url) as client:
             client.update_collection_aliases([models.CreateAliasOperation(create_alias=alias)])
         return url.replace("/items?", "/live?")
+
+    def ask(self, url: str, query: np.ndarray, k: int, served: Field) -> list[Any]:
+        with _opened(url) as client:
+            return [point.id for point in client.query_points("live", query=query, limit=k).points]

@@ -13,14 +13,27 @@ import numpy as np
 import pyarrow as pa
 
 from relatent._errors import StoreError
-from relatent.stores.base import Form, Found, Purpose, Rows, Scan, Session, Shard, Store, read_ahead
+from relatent.stores.base import Effort, Form, Found, Purpose, Rows, Scan, Session, Shard, Store, read_ahead
 from relatent.stores.fields import NUMERIC_METRICS, Field, Roles, busy
 from relatent.stores.pgvector import wire
-from relatent.stores.pgvector.table import OPERATOR_CLASSES, Queries, find_table, index_classes, read_roles, write_roles
+from relatent.stores.pgvector.table import (
+    OPERATOR_CLASSES,
+    Index,
+    Queries,
+    find_table,
+    index_classes,
+    read_roles,
+    vector_indexes,
+    write_roles,
+)
 
 SNAPSHOT = "ISOLATION LEVEL REPEATABLE READ READ ONLY"
 # The largest vectors of each type that an HNSW index takes.
 MAX_INDEXED = {"float32": 2_000, "float16": 4_000, "bit": 64_000}
+# The setting of each kind of index that makes it examine more, with pgvector's default and largest value.
+EFFORTS = {"hnsw": ("hnsw.ef_search", 40, 1_000), "ivfflat": ("ivfflat.probes", 1, 32_768)}
+# What an HNSW index is built with where nothing is said, and the largest that pgvector takes.
+DENSITY = {"m": (16, 100), "ef_construction": (64, 1_000)}
 # What advisory locks of relatent are known by, beside the table's number.
 LOCK_CLASS = 0x7E1A
 LOCK_KEYS = "%s, %s::int8::bit(32)::int4"
@@ -157,29 +170,45 @@ class PgvectorStore(Store):
         with self._connections.transaction() as cursor:
             cursor.execute("SELECT pg_logical_emit_message(true, 'relatent', 'flush')")
 
-    def _remove_orphans(self, session: Transaction, new: Field) -> int:
+    def _remove_orphans(self, session: Transaction, new: Field, kept: frozenset[Any]) -> int:
         return int(session.cursor.execute(self._queries.delete_orphans(new)).rowcount)
 
     def _build_index(self, session: Transaction, of: Field) -> None:
-        """Build an HNSW index of the new vectors, for their metric. The table's own indexes are its owner's."""
+        """Build an index of the new vectors like that of the served ones. The table's own indexes are its owner's."""
         if self._table.holds(of):
             return
         limit = MAX_INDEXED[of.dtype]
         if of.dim > limit:
             raise StoreError(
-                f"{of.name!r} has {of.dim:,} coordinates: an HNSW index of pgvector takes up to {limit:,} of "
+                f"{of.name!r} has {of.dim:,} coordinates: an index of pgvector takes up to {limit:,} of "
                 f"{wire.VECTOR_TYPES[of.dtype]}. Add the field as float16, or with fewer coordinates."
             )
-        for statement in self._queries.index(of):
+        for statement in self._queries.index(of, self._index(session, session.roles.served)):
             session.cursor.execute(statement)
 
-    def _search(self, session: Transaction, of: Field, queries: np.ndarray, k: int, exact: bool) -> list[Found]:
+    def _index(self, session: Transaction, of: Field) -> Index | None:
+        """Return the approximate index of a field, if it has one."""
+        found = vector_indexes(session.cursor, self._table, of)
+        return next((index for index in found if index.method in EFFORTS), None)
+
+    def _effort(self, session: Transaction, of: Field) -> Effort | None:
+        index = self._index(session, of)
+        if index is None:
+            return None
+        setting, _, maximum = EFFORTS[index.method]
+        advice = f"SET {setting} = {{n}} in each session, or ALTER ROLE … SET {setting} = {{n}}"
+        return Effort(setting, _setting(session.cursor, index.method), maximum, advice, _denser(index))
+
+    def _search(
+        self, session: Transaction, of: Field, queries: np.ndarray, k: int, exact: bool, effort: int | None
+    ) -> list[Found]:
         """Search as an application would, all queries in one snapshot; ``exact`` forbids the use of indexes."""
         cursor = session.cursor
         if exact:
             cursor.execute("SET LOCAL enable_indexscan = off")
         else:
-            _widen(cursor, k)
+            index = None if effort is None else self._index(session, of)
+            _widen(cursor, k, effort, "hnsw" if index is None else index.method)
         found = [cursor.execute(self._queries.search(of, k, text)).fetchall() for text in _literals(of, queries)]
         return [([self._plain(key) for key, _ in hits], [distance for _, distance in hits]) for hits in found]
 
@@ -238,9 +267,26 @@ def _literals(of: Field, queries: np.ndarray) -> Iterator[str]:
     return (f"[{','.join(map(repr, row))}]" for row in queries.tolist())
 
 
-def _widen(cursor: Any, k: int) -> None:
-    """Let an HNSW index return k items: by itself it returns as many as it examines, 40 unless the server has more."""
-    cursor.execute("SELECT current_setting('hnsw.ef_search', true)")
-    now = cursor.fetchone()[0]
-    if k > int(now or 40):
-        cursor.execute("SELECT set_config('hnsw.ef_search', %s, true)", (str(min(k, 1_000)),))
+def _widen(cursor: Any, k: int, effort: int | None, method: str) -> None:
+    """Have an index examine as many as are asked for; an HNSW index returns as many as it examines, so at least k."""
+    setting, _, maximum = EFFORTS[method]
+    wanted, now = effort or 0, _setting(cursor, method)
+    if method == "hnsw":
+        wanted = max(wanted, k)
+    if effort is not None or wanted > now:
+        cursor.execute("SELECT set_config(%s, %s, true)", (setting, str(min(wanted, maximum))))
+
+
+def _setting(cursor: Any, method: str) -> int:
+    """Return what the server sets for this user; pgvector's default where it sets nothing."""
+    setting, default, _ = EFFORTS[method]
+    return int(cursor.execute("SELECT current_setting(%s, true)", (setting,)).fetchone()[0] or default)
+
+
+def _denser(index: Index) -> str:
+    given = dict(option.split("=", 1) for option in index.options)
+    if index.method == "ivfflat":
+        return f"drop the index {index.name} and create an HNSW index in its place"
+    values = {name: min(2 * int(given.get(name, usual)), largest) for name, (usual, largest) in DENSITY.items()}
+    options = ", ".join(f"{name} = {value}" for name, value in values.items())
+    return f"drop the index {index.name} and create it again USING hnsw (vector {index.operators}) WITH ({options})"

@@ -97,6 +97,16 @@ class Table:
         return _beside(self.schema, self.name, what)
 
 
+@dataclass(frozen=True)
+class Index:
+    """An index of vectors: pgvector's method (hnsw, ivfflat), operator class, and options such as ``m=16``."""
+
+    name: str
+    method: str
+    operators: str
+    options: tuple[str, ...]
+
+
 class Queries:
     """The statements about one table, which is called b in each, and the table n beside it.
 
@@ -177,12 +187,18 @@ class Queries:
         kind = _sql(VECTOR_TYPES[new.dtype])
         return [made.format(place, self._key, kind, new.dim, self._base), keyed.format(place)]
 
-    def index(self, of: Field) -> list[Any]:
-        """Build an HNSW index of a new field, for its metric, and let the planner know of it."""
-        place = self._table.beside(of.name)
-        name = psycopg().sql.Identifier(name_beside(self._table.name, f"{of.name}__hnsw"))
-        operators = _sql(f"{VECTOR_TYPES[of.dtype]}_{OPERATOR_CLASSES[of.metric]}")
-        built = _sql("CREATE INDEX IF NOT EXISTS {} ON {} USING hnsw (vector {})").format(name, place, operators)
+    def index(self, of: Field, like: Index | None) -> list[Any]:
+        """Build an index of a new field, for its metric, and let the planner know of it.
+
+        It has the method and the options of another index; without one, it is HNSW as pgvector has it.
+        """
+        place, method = self._table.beside(of.name), "hnsw" if like is None else like.method
+        name = psycopg().sql.Identifier(name_beside(self._table.name, f"{of.name}__{method}"))
+        operators = f"{VECTOR_TYPES[of.dtype]}_{OPERATOR_CLASSES[of.metric]}"
+        options = _sql(f" WITH ({', '.join(like.options)})" if like and like.options else "")
+        built = _sql("CREATE INDEX IF NOT EXISTS {} ON {} USING {} (vector {}){}").format(
+            name, place, _sql(method), _sql(operators), options
+        )
         return [built, _sql("ANALYZE {}").format(place)]
 
     def delete_orphans(self, of: Field) -> Any:
@@ -252,12 +268,22 @@ def find_table(cursor: Any, address: Address) -> Table:
 
 def index_classes(cursor: Any, table: Table) -> list[str]:
     """Return the operator classes of the indexes of the vector column, which tell its metric."""
+    return [index.operators for index in vector_indexes(cursor, table)]
+
+
+def vector_indexes(cursor: Any, table: Table, of: Field | None = None) -> list[Index]:
+    """Return the indexes of a field that searches can use; without one, those of the table's own column."""
+    own = of is None or table.holds(of)
+    place = psycopg().sql.Identifier(table.schema, table.name) if own or of is None else table.beside(of.name)
     cursor.execute(
-        "SELECT o.opcname FROM pg_index i JOIN pg_opclass o ON o.oid = i.indclass[0] "
-        "WHERE i.indrelid = %s AND i.indkey[0] = %s",
-        (table.oid, table.vector.number),
+        "SELECT c.relname, m.amname, o.opcname, c.reloptions FROM pg_index i "
+        "JOIN pg_class c ON c.oid = i.indexrelid JOIN pg_am m ON m.oid = c.relam "
+        "JOIN pg_opclass o ON o.oid = i.indclass[0] "
+        "JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = i.indkey[0] "
+        "WHERE i.indrelid = to_regclass(%s) AND a.attname = %s AND i.indisvalid ORDER BY c.oid",
+        (place.as_string(), table.vector.name if own else "vector"),
     )
-    return [row[0] for row in cursor.fetchall()]
+    return [Index(name, method, operators, tuple(options or ())) for name, method, operators, options in cursor]
 
 
 def _relation(cursor: Any, address: Address) -> tuple[int, str, str, str]:

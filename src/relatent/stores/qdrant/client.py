@@ -9,8 +9,9 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from secrets import token_hex
 from typing import Any
 
 import numpy as np
@@ -69,10 +70,17 @@ def vector_of(found: Any, name: str) -> Sequence[float] | None:
     return found if name == DEFAULT and found else None
 
 
+@contextmanager
+def folder_beside(folder: Path) -> Iterator[str]:
+    """Make a folder beside another, and remove it with all that it holds."""
+    with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f"{folder.name}-rehearsal-") as made:
+        yield made
+
+
 class ClientEngine:
     """The collection ``name`` behind qdrant-client."""
 
-    def __init__(self, address: Address) -> None:
+    def __init__(self, address: Address, *, is_there: bool = True) -> None:
         client = needs("qdrant_client", "qdrant", "reach Qdrant")
         self._models, self._address, self.name = client.models, address, address.name
         self._open = ExitStack()
@@ -80,7 +88,8 @@ class ClientEngine:
         with self.reporting():
             try:
                 self._client = self._connected(client.QdrantClient)
-                self._client.get_collection(self.name)
+                if is_there:
+                    self._client.get_collection(self.name)
             except BaseException:
                 self.close()
                 raise
@@ -110,14 +119,53 @@ class ClientEngine:
         other.name = collection
         return other
 
+    @contextmanager
+    def beside(self) -> Iterator[Address]:
+        """Yield the address of what can be made beside: a collection, or one in a folder of its own.
+
+        At the end, it is removed with every collection whose name begins like its own.
+        """
+        if self._folder is not None:
+            with folder_beside(Path(self._folder)) as folder:
+                yield replace(self._address, options={**self._address.options, "path": folder})
+            return
+        name = f"{self._address.name}-rehearsal-{token_hex(4)}"
+        try:
+            yield replace(self._address, name=name)
+        finally:
+            known = [one.name for one in self._ask(self._client.get_collections).collections]
+            for made in (one for one in known if one.startswith(name)):
+                self.on(made).delete_collection()
+
+    def copy_to(self, address: Address, field: Field, vector: str, collection: str) -> ClientEngine:
+        """Make an empty collection at an address, with one vector and indexes like those of a vector here."""
+        made = ClientEngine(address, is_there=False).on(collection)
+        made.create_collection(field, vector, self)
+        return made
+
     def fields(self) -> list[Field]:
         """Return the dense vectors of the collection."""
-        vectors = self._config().params.vectors
-        named = vectors if isinstance(vectors, dict) else {"": vectors}
         return [
             field_of(self._address, name, v.size, v.distance.value, None if v.datatype is None else v.datatype.value)
-            for name, v in named.items()
+            for name, v in self._vectors().items()
         ]
+
+    def _vectors(self) -> dict[str, Any]:
+        vectors = self._config().params.vectors
+        return vectors if isinstance(vectors, dict) else {"": vectors}
+
+    def ef(self, name: str) -> int | None:
+        """Return how many candidates a search of a vector examines; None in a folder, which has no index."""
+        if self._folder is not None:
+            return None
+        own = self._vectors()[engine_name(name)].hnsw_config
+        return int((own and own.ef_construct) or self._config().hnsw_config.ef_construct)
+
+    def _index_of(self, name: str, new: Field) -> dict[str, Any]:
+        """Return how a vector is indexed, for another; codes are not quantized again."""
+        params = self._vectors()[engine_name(name)]
+        options = ("hnsw_config", "on_disk") if is_coded(new) else ("hnsw_config", "on_disk", "quantization_config")
+        return {option: value for option in options if (value := getattr(params, option)) is not None}
 
     def _config(self) -> Any:
         return self._ask(self._client.get_collection, self.name).config
@@ -132,9 +180,12 @@ class ClientEngine:
         self._ask(self._client.update_collection, self.name, metadata={MARK: note})
 
     def scroll(
-        self, start: Key | None, limit: int, vector: str | None, payload: bool
+        self, start: Key | None, limit: int, vector: str | None, payload: bool, having: str | None = None
     ) -> tuple[list[Point], Key | None]:
-        """Return points in order of their ids from a start on, and the id that comes next."""
+        """Return points in order of their ids from a start on, and the id that comes next.
+
+        Only those that have the vector ``having``, where it is given.
+        """
         found, following = self._ask(
             self._client.scroll,
             self.name,
@@ -142,6 +193,7 @@ class ClientEngine:
             limit=limit,
             with_vectors=False if vector is None else [engine_name(vector)],
             with_payload=payload,
+            scroll_filter=None if having is None else self._having(having),
         )
         points = [Point(p.id, None if vector is None else vector_of(p.vector, vector), p.payload or {}) for p in found]
         return points, following
@@ -159,13 +211,19 @@ class ClientEngine:
         ]
         self._ask(self._client.update_vectors, self.name, points, wait=True)
 
-    def create(self, field: Field) -> None:
-        """Create a named vector."""
+    def _having(self, name: str) -> Any:
+        return self._models.Filter(must=[self._models.HasVectorCondition(has_vector=engine_name(name))])
+
+    def create(self, field: Field, like: str) -> None:
+        """Create a named vector, indexed like another."""
         m = self._models
         dense = m.DenseVectorConfig(size=field.dim, distance=distance_of(field), datatype=DTYPES[field.dtype].lower())
         self._ask(
             self._client.create_vector_name, self.name, field.name, m.DenseVectorNameConfig(dense=dense), wait=True
         )
+        if index := self._index_of(like, field):
+            options = {field.name: m.VectorParamsDiff(**index)}
+            self._ask(self._client.update_collection, self.name, vectors_config=options)
 
     def drop(self, name: str) -> None:
         """Remove a named vector."""
@@ -185,19 +243,33 @@ class ClientEngine:
         m = self._models
         gone = m.DeleteAliasOperation(delete_alias=m.DeleteAlias(alias_name=alias))
         here = m.CreateAliasOperation(create_alias=m.CreateAlias(collection_name=self.name, alias_name=alias))
-        self._ask(self._client.update_collection_aliases, [gone, here])
+        known = self.alias_target(alias) is not None
+        self._ask(self._client.update_collection_aliases, [gone, here] if known else [here])
 
     def is_there(self) -> bool:
         """Return whether there is such a collection."""
         return bool(self._ask(self._client.collection_exists, self.name))
 
-    def create_collection(self, field: Field, vector: str) -> None:
-        """Create the collection with one vector, which has the properties of a field and a name of its own."""
-        params = self._models.VectorParams(
-            size=field.dim, distance=distance_of(field), datatype=DTYPES[field.dtype].lower()
+    def create_collection(self, field: Field, vector: str, like: ClientEngine) -> None:
+        """Create the collection with one vector, which has the properties of a field and a name of its own.
+
+        It is indexed like the vector of that name in another collection.
+        """
+        m, known = self._models, like._config()
+        params = m.VectorParams(
+            size=field.dim,
+            distance=distance_of(field),
+            datatype=DTYPES[field.dtype].lower(),
+            **like._index_of(vector, field),
         )
-        config = {engine_name(vector): params} if engine_name(vector) else params
-        self._ask(self._client.create_collection, self.name, vectors_config=config)
+        self._ask(
+            self._client.create_collection,
+            self.name,
+            vectors_config={engine_name(vector): params} if engine_name(vector) else params,
+            hnsw_config=m.HnswConfigDiff(**known.hnsw_config.model_dump(exclude_none=True)),
+            optimizers_config=m.OptimizersConfigDiff(**known.optimizer_config.model_dump(exclude_none=True)),
+            quantization_config=None if is_coded(field) else known.quantization_config,
+        )
 
     def delete_collection(self) -> None:
         """Delete the collection."""
@@ -211,29 +283,32 @@ class ClientEngine:
         ]
         self._ask(self._client.upsert, self.name, written, wait=True)
 
-    def payloads(self, ids: list[Key]) -> dict[Key, dict[str, Any]]:
-        """Return the payload of the points that are there."""
-        found = self._ask(self._client.retrieve, self.name, ids, with_payload=True, with_vectors=False)
-        return {point.id: point.payload or {} for point in found}
+    def retrieve(self, ids: list[Key], vector: str | None = None) -> list[Point]:
+        """Return the points that are there with their payload, and a vector where one is asked for."""
+        names = False if vector is None else [engine_name(vector)]
+        found = self._ask(self._client.retrieve, self.name, ids, with_payload=True, with_vectors=names)
+        return [Point(p.id, None if vector is None else vector_of(p.vector, vector), p.payload or {}) for p in found]
 
     def delete(self, ids: list[Key]) -> None:
         """Delete points."""
         self._ask(self._client.delete, self.name, ids, wait=True)
 
-    def search(self, name: str, queries: np.ndarray, k: int, exact: bool) -> list[list[tuple[Key, float]]]:
+    def search(
+        self, name: str, queries: np.ndarray, k: int, exact: bool, ef: int | None
+    ) -> list[list[tuple[Key, float]]]:
         """Ask all queries in one request."""
         m = self._models
-        how = None if self._folder is not None else m.SearchParams(exact=exact)  # a folder is searched exactly anyway
+        # a folder is searched exactly anyway
+        how = None if self._folder is not None else m.SearchParams(exact=exact, hnsw_ef=ef)
         requests = [
             m.QueryRequest(query=query, using=engine_name(name), limit=k, params=how) for query in queries.tolist()
         ]
         found = self._ask(self._client.query_batch_points, self.name, requests)
         return [[(point.id, point.score) for point in response.points] for response in found]
 
-    def count(self, name: str) -> int:
-        """Count the points that have a vector."""
-        m = self._models
-        having = m.Filter(must=[m.HasVectorCondition(has_vector=engine_name(name))])
+    def count(self, name: str | None) -> int:
+        """Count the points that have a vector, or all points."""
+        having = None if name is None else self._having(name)
         return int(self._ask(self._client.count, self.name, count_filter=having, exact=True).count)
 
     def build_index(self) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import replace
 from typing import Any, ClassVar
 from uuid import UUID
@@ -14,8 +14,9 @@ import pyarrow as pa
 
 from relatent._array import suggest
 from relatent._errors import StoreError
+from relatent.spaces.sample import sample_rows
 from relatent.stores.address import Address
-from relatent.stores.base import Form, Found, Purpose, Rows, Scan, Session, Shard, Store
+from relatent.stores.base import Effort, Form, Found, Purpose, Rows, Scan, Session, Shard, Store
 from relatent.stores.fields import NUMERIC_METRICS, Field, Roles, decoded, encoded, is_coded, quantizer
 from relatent.stores.qdrant.client import DEFAULT, ClientEngine, Key, Point
 from relatent.stores.qdrant.edge import EdgeEngine
@@ -26,6 +27,8 @@ IDS_AT_A_TIME = 10_000
 POINTS_AT_A_TIME = 1_000
 # Points whose payload tells the names and types of its columns.
 SAMPLED_POINTS = 1_000
+# Candidates beyond which an exact search is as fast.
+MAX_EF = 10_000
 KINDS = {bool: pa.bool_(), int: pa.int64(), float: pa.float64()}
 # What the note in the second collection of an alias names: the collection that the alias stood for at first.
 FIRST = "beside"
@@ -62,6 +65,9 @@ class QdrantStore(Store):
     # not, since codes begin at the offset.
     holds = {"float32": NUMERIC_METRICS, "float16": NUMERIC_METRICS, "uint8": ("cosine", "l2")}  # noqa: RUF012
     compares_codes = True
+    denser = (
+        "client.update_collection with a larger m and ef_construct in the vector's hnsw_config, which builds it again"
+    )
 
     def __init__(self, address: Address, engine: Engine) -> None:
         self._engine = engine
@@ -116,20 +122,34 @@ class QdrantStore(Store):
         if shard == Shard():
             engine, name = self._place(of)
             return engine.count(name)
-        return sum(point.vector is not None for point in self._points(session.roles, of, shard, POINTS_AT_A_TIME))
+        return len(self._ids(session.roles, of, shard))
+
+    def unfilled(self, of: Field) -> int:
+        """Count the points without a vector: those of its own collection, or of the served one while it is new."""
+        with self._session() as session:
+            roles, of = session.roles, self._find(session.roles, of)
+            engine, _ = self._place(roles.served if roles.is_new(of) else of)
+            return engine.count(None) - self._count(session, of, Shard())
 
     def _bounds(self, session: Session, rows: int) -> list[Any]:
-        ids = self._points(session.roles, session.roles.served, Shard(), IDS_AT_A_TIME, vectors=False)
-        return [point.id for row, point in enumerate(ids) if row and row % rows == 0]
+        return self._ids(session.roles, session.roles.served, Shard())[rows::rows]
+
+    def _keys_of(self, of: Field, shard: Shard | None) -> pa.Array:
+        with self._session() as session:
+            return pa.array(self._ids(session.roles, self._find(session.roles, of), shard or Shard()))
+
+    def _ids(self, roles: Roles, of: Field, shard: Shard) -> list[Key]:
+        """Return the ids of the points that have a vector, in order, without reading it."""
+        return [point.id for point in self._points(roles, of, shard, IDS_AT_A_TIME, vectors=False)]
 
     def _points(
         self, roles: Roles, of: Field, shard: Shard, size: int, *, vectors: bool = True, payload: bool = False
     ) -> Iterator[Point]:
-        """Return the points of a shard in order of their ids."""
+        """Return the points of a shard that have a vector in a field, in order of their ids."""
         engine, name = self._place(of)
         start, end = shard.low, None if shard.high is None else _order(shard.high)
         while True:
-            points, start = engine.scroll(start, size, name if vectors else None, payload)
+            points, start = engine.scroll(start, size, name if vectors else None, payload, having=name)
             inside = [point for point in points if end is None or _order(point.id) < end]
             yield from self._alive(roles, of, inside)
             if start is None or len(inside) < len(points):
@@ -141,10 +161,7 @@ class QdrantStore(Store):
         kinds = self._columns(of, asked.columns)
         waiting: list[Point] = []
         for point in self._points(roles, of, asked.shard, min(asked.rows, POINTS_AT_A_TIME), payload=bool(kinds)):
-            if point.vector is not None and len(point.vector) == of.dim:
-                waiting.append(point)
-            elif of == roles.first:  # in the one that was added, it is not written yet
-                asked.skip(point.id, "it is missing")
+            waiting.append(point)
             if len(waiting) == asked.rows:
                 yield self._rows(of, waiting, kinds)
                 waiting = []
@@ -198,7 +215,7 @@ class QdrantStore(Store):
 
     def _create(self, new: Field) -> None:
         if not self._has(new):
-            self._engine.create(new)
+            self._engine.create(new, self._first.name)
 
     def _has(self, field: Field) -> bool:
         return field.name in {one.name for one in self._engine.fields()}
@@ -220,9 +237,16 @@ class QdrantStore(Store):
         """Wait for Qdrant, which builds its indexes itself."""
         self._place(of)[0].build_index()
 
-    def _search(self, session: Session, of: Field, queries: np.ndarray, k: int, exact: bool) -> list[Found]:
+    def _effort(self, session: Session, of: Field) -> Effort | None:
         engine, name = self._place(of)
-        found = engine.search(name, encoded(of, queries) if is_coded(of) else queries, k, exact)
+        ef = engine.ef(name)
+        return None if ef is None else Effort("hnsw_ef", ef, MAX_EF, "SearchParams(hnsw_ef={n})", self.denser)
+
+    def _search(
+        self, session: Session, of: Field, queries: np.ndarray, k: int, exact: bool, effort: int | None
+    ) -> list[Found]:
+        engine, name = self._place(of)
+        found = engine.search(name, encoded(of, queries) if is_coded(of) else queries, k, exact, effort)
         return [([key for key, _ in hits], [score for _, score in hits]) for hits in found]
 
     def score(self, distances: np.ndarray, of: Field) -> np.ndarray:
@@ -231,6 +255,27 @@ class QdrantStore(Store):
             lengths = distances * quantizer(of).scale
             return 1 - lengths**2 / 2 if of.metric == "cosine" else -lengths
         return -distances if of.metric == "l2" else distances
+
+    @contextmanager
+    def rehearsal(self, rows: int) -> Iterator[str]:
+        """Copy points into a collection beside; a folder, which only one process can open, into another folder."""
+        served = self.served
+        engine, vector = self._place(served)
+        ids = self._keys_of(served, None)
+        chosen = ids.take(pa.array(sample_rows(len(ids), rows, seed=0))).to_pylist()
+        with engine.beside() as address:
+            with closing(self._copied(engine, address, served, vector)) as copied:
+                for part in (chosen[i : i + POINTS_AT_A_TIME] for i in range(0, len(chosen), POINTS_AT_A_TIME)):
+                    copied.put(vector, engine.retrieve(part, vector))
+                copied.build_index()
+            yield str(address)
+
+    def _copied(self, engine: Any, address: Address, served: Field, vector: str) -> Engine:
+        """Return an empty copy of the collection of the served field, with a note of it where it has one."""
+        copied: Engine = engine.copy_to(address, served, vector, address.name)
+        if self._engine.read_note() is not None:
+            copied.write_note(Roles(served).note())
+        return copied
 
     # Cutover ---------------------------------------------------------------------------------------------------------
 
@@ -259,6 +304,7 @@ class EdgeStore(QdrantStore):
     forms = (
         replace(QdrantStore.forms[0], title="Qdrant Edge", url="qdrant+edge:///folder", switch="one file replaced"),
     )
+    denser = "EdgeShard.load with a larger m and ef_construct in the vector's hnsw_config, then optimize()"
 
     @classmethod
     def at(cls, address: Address) -> Store:
@@ -322,7 +368,7 @@ class AliasStore(QdrantStore):
         """Count the points that have a vector; of the new field those that the first collection has too."""
         if not session.roles.is_new(of):
             return super()._count(session, of, shard)
-        return sum(1 for _ in self._points(session.roles, of, shard, POINTS_AT_A_TIME, vectors=False))
+        return len(self._ids(session.roles, of, shard))
 
     def _taken(self, session: Session) -> list[str]:
         return []
@@ -334,28 +380,36 @@ class AliasStore(QdrantStore):
     def _create(self, new: Field) -> None:
         beside = self._beside(new)
         if not beside.is_there():
-            beside.create_collection(new, self._vector)
+            beside.create_collection(new, self._vector, self._client)
             beside.write_note({FIRST: self._client.name})
 
     def _put(self, new: Field, ids: list[Key], vectors: np.ndarray) -> None:
-        payloads = self._client.payloads(ids)
+        payloads = {point.id: point.payload for point in self._client.retrieve(ids)}
         rows = zip(ids, vectors.tolist(), strict=True)
         points = [Point(key, vector, payloads[key]) for key, vector in rows if key in payloads]
         if points:
             self._beside(new).put(self._vector, points)
 
-    def _remove_orphans(self, session: Session, new: Field) -> int:
+    def _remove_orphans(self, session: Session, new: Field, kept: frozenset[Any]) -> int:
         """Delete from the new collection what the first one no longer has."""
         engine, start, removed = self._beside(new), None, 0
         while True:
             points, start = engine.scroll(start, POINTS_AT_A_TIME, None, False)
             alive = {point.id for point in self._alive(session.roles, new, points)}
-            gone = [point.id for point in points if point.id not in alive]
+            gone = [point.id for point in points if point.id not in alive and point.id not in kept]
             if gone:
                 engine.delete(gone)
             removed += len(gone)
             if start is None:
                 return removed
+
+    def _copied(self, engine: Any, address: Address, served: Field, vector: str) -> Engine:
+        """Return an empty copy of the collection, which an alias stands for."""
+        copied: ClientEngine = engine.copy_to(address, served, vector, f"{address.name}-1")
+        if self._engine.read_note() is not None:
+            copied.write_note({**Roles(served).note(), BASE: copied.name, VECTOR: vector})
+        copied.move_alias(address.name)
+        return copied
 
     def _switch(self, session: Session, new: Field) -> None:
         self._beside(new).move_alias(self._alias)
