@@ -74,6 +74,9 @@ class Model:
     """Keys written since the last apply that was complete: the cutover is to translate them."""
     reported: set[int] = field(default_factory=set)
     """Keys that a rollback has reported to be only in the new field."""
+    ghosts: set[int] = field(default_factory=set)
+    """Keys that were deleted from the old field at the time of a cutover: after a rollback nothing tells them from
+    items that were added with the new model, and they are kept and reported as those are."""
 
     def __post_init__(self) -> None:
         self.ever = {key: [translated(vector)] for key, vector in self.first.items()}
@@ -83,6 +86,7 @@ class Model:
         self.touched.add(key)
         self.behind.add(key)
         self.reported.discard(key)
+        self.ghosts.discard(key)
         old, served, late = name == "old", name == world.roles.served.name, world.roles.old is not None
         if vector is not None and not derived:
             self.ever.setdefault(key, []).append(translated(vector) if old else vector)
@@ -116,7 +120,7 @@ class Model:
         """Return what is wrong with the new vectors of some items: one of them is missing, too many, or another's."""
         for key in sorted(keys):
             right = self.right(key, served)
-            if not right and key in found:
+            if not right and key in found and key not in self.ghosts:
                 return f"{key} was deleted and is there"
             if right and key not in found:
                 return f"{key} is missing"
@@ -333,6 +337,8 @@ def a_rollback_restores(run: Run, before: Before, given: dict[str, Any], result:
         run.require(given["verb"] == "rollback", f"{given['verb']} switched the store back")
         run.model.stale, run.model.deleted, run.forced = set(), set(), False
         run.model.reported = set(run.model.mine) if "only in" in str(result) else set()
+        second = run.world.roles.second
+        run.model.ghosts = set() if second is None else set(run.world.fields[second.name]) - set(run.model.first)
 
 
 def no_only_vector_is_lost(run: Run, before: Before, given: dict[str, Any], result: Any) -> None:

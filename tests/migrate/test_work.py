@@ -158,7 +158,7 @@ def test_records_are_json_that_a_person_can_read(work):
 def test_a_status_tells_of_a_store_that_could_not_be_read_only_then():
     status = Status(
         **dict.fromkeys([one.name for one in fields(Status)], 1)
-        | {"provenance": {}, "written_since": {}, "problem": None}
+        | {"provenance": {}, "written_since": {}, "problem": None, "skipped": 0}
     )
     assert "could not be read" not in str(status)
     assert "could not be read: it is down" in str(replace(status, problem="it is down"))
