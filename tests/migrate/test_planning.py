@@ -146,7 +146,8 @@ def test_sizes_and_times_are_those_of_the_rows():
     [(2e4, True, 1.5e-4), (2e4, False, 0.5e-4), (None, False, 1.1e-4), (None, True, 2.1e-4)],
 )
 def test_a_source_that_tells_of_changes_is_read_once(copy, read_again, each):
-    assert Rates(1000, 1e4, 1e5, copy, read_again).seconds(10) == pytest.approx(10 * each)
+    assert Rates(1000, 1e4, 1e5, copy, read_again).seconds(10) == pytest.approx(10 * each, rel=1e-9)
+    assert Rates(1000, 4.0, 0.5, None, False).seconds(8) == 8 * (1 / 4 + 1 / 0.5)
 
 
 def test_unreadable_rows_do_not_stop_a_plan(light):

@@ -3,7 +3,7 @@
 import json
 import warnings
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import fields, replace
 from uuid import UUID
 
 import pytest
@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from relatent._files import FileError, dump_checked, load_checked
-from relatent.migrate.state import BUCKETS, Digest, Manifest, Plan, Work, work_folder
+from relatent.migrate.state import BUCKETS, Digest, Manifest, Plan, Status, Work, work_folder
 from relatent.stores import Address, Field, Shard, StoreError
 
 STORE = "postgresql://ann@db/shop/items"
@@ -153,3 +153,12 @@ def test_records_are_json_that_a_person_can_read(work):
         warnings.simplefilter("error")
         work.done(manifest(0))
     assert json.loads((work.folder / "shards" / "000000.json").read_text())["read"][0] == 3
+
+
+def test_a_status_tells_of_a_store_that_could_not_be_read_only_then():
+    status = Status(
+        **dict.fromkeys([one.name for one in fields(Status)], 1)
+        | {"provenance": {}, "written_since": {}, "problem": None, "skipped": 0}
+    )
+    assert "could not be read" not in str(status)
+    assert "could not be read: it is down" in str(replace(status, problem="it is down"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import reduce
 from itertools import pairwise
 from operator import add
@@ -16,6 +17,7 @@ import relatent as rl
 from relatent import Pairs
 from relatent._files import FileError
 from relatent.spaces import key_hashes
+from relatent.translate.joined import FitReport
 from relatent.translate.maps import MAPS
 
 SETTINGS = [
@@ -202,3 +204,9 @@ def test_a_named_map_may_search_a_frozen_index(views):
     t = rl.Translator("retrieval", map="orthogonal", frozen_target=True).fit(x, y)
     assert t.metric_ == "cosine"
     np.testing.assert_allclose(t.transform(x), rl.Translator(map="orthogonal").fit(x, y).transform(x))
+
+
+def test_few_held_out_pairs_are_told_of():
+    report = FitReport("a", "b", (2, 3), "on keys", 500, 99, 0, None)
+    assert "Only 99 pairs are left" in str(report)
+    assert "pairs are left" not in str(replace(report, held_out=100))

@@ -9,6 +9,7 @@ from scipy.linalg import orthogonal_procrustes
 import relatent as rl
 from relatent._linalg import unit_norm
 from relatent.evaluate.retrieval import mean_reciprocal_rank
+from relatent.summary import summarize
 from relatent.translate.goals import Settings, frozen_target, retrieval
 from relatent.translate.likelihood import LikelihoodPath, rotation
 from relatent.translate.pairs import Pairs
@@ -131,3 +132,20 @@ def test_the_expected_choice_takes_the_bank_with_the_expected_weight(rng, expect
     ranks = {choice: rng.random(100) for choice in known.values()}
     scores = retrieval._cautious(ranks, 1.0, weight, 100)
     assert [w for w, choice in known.items() if scores[choice] == pytest.approx(np.mean(ranks[choice]))] == [expected]
+
+
+def test_the_ratio_is_that_of_two_normal_densities(rng):
+    """log p(x, y) − log p(x) − log p(y), but for a constant, with the covariances of the pairs."""
+    y = rng.normal(size=(500, 3))
+    x = y @ rng.normal(size=(3, 3)) + rng.normal(size=(500, 3))
+    both = np.concatenate([x - x.mean(axis=0), y - y.mean(axis=0)], axis=1)
+    joint = np.linalg.inv(both.T @ both / len(both))
+    alone = [np.linalg.inv(half.T @ half / len(half)) for half in (both[:, :3], both[:, 3:])]
+    pairs = np.stack([np.concatenate([a, b]) for a in both[:20, :3] for b in both[:20, 3:]])
+    quadratic = [
+        np.sum(z @ inverse * z, axis=1)
+        for z, inverse in ((pairs[:, :3], alone[0]), (pairs[:, 3:], alone[1]), (pairs, joint))
+    ]
+    expected = (quadratic[0] + quadratic[1] - quadratic[2]) / 2
+    found = LikelihoodPath.of(summarize(x, y)).at(0.0, 0.0).log_ratios(x[:20], y[:20]).ravel()
+    np.testing.assert_allclose(found - found.mean(), expected - expected.mean(), atol=1e-8)

@@ -368,14 +368,17 @@ class Passes:
         return self.store.remove_orphans(self.plan.field, self.kept())
 
     def kept(self) -> list[Any]:
-        """Return the keys that only the new field had after a rollback: they were added while it was served."""
+        """Return the keys that only the new field has since a rollback: they were added while it was served."""
         noted = self.work.rolled_back()
-        if noted is None:
+        if noted is None or noted["kept"] == []:
             return []
-        if noted["kept"] is None:  # the rollback was killed before it had noted them
-            self.work.note_rollback(self.store.only_in(self.plan.field, self.plan.served).to_pylist(), noted["again"])
-            return self.kept()
-        return list(noted["kept"])
+        found = self.store.only_in(self.plan.field, self.plan.served).to_pylist()
+        if noted["kept"] is not None:  # else the rollback was killed before it had noted them
+            still = set(found)  # one that got an old vector meanwhile is an item like others
+            found = [key for key in noted["kept"] if key in still]
+        if found != noted["kept"]:
+            self.work.note_rollback(found, noted["again"])
+        return found
 
     def changed(self) -> list[Job]:
         """Return the shards of which the source is no longer what was read, and in which buckets."""
