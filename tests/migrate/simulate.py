@@ -77,6 +77,8 @@ class Model:
     ghosts: set[int] = field(default_factory=set)
     """Keys that were deleted from the old field at the time of a cutover: after a rollback nothing tells them from
     items that were added with the new model, and they are kept and reported as those are."""
+    unnoted: bool = False
+    """Whether a rollback was killed before it had noted them: then a later deletion is taken for such a one, too."""
 
     def __post_init__(self) -> None:
         self.ever = {key: [translated(vector)] for key, vector in self.first.items()}
@@ -86,7 +88,7 @@ class Model:
         self.touched.add(key)
         self.behind.add(key)
         self.reported.discard(key)
-        self.ghosts.discard(key)
+        self.ghosts = self.ghosts | {key} if self.unnoted and vector is None else self.ghosts - {key}
         old, served, late = name == "old", name == world.roles.served.name, world.roles.old is not None
         if vector is not None and not derived:
             self.ever.setdefault(key, []).append(translated(vector) if old else vector)
@@ -323,6 +325,7 @@ def what_is_complete_is_right(run: Run, before: Before, given: dict[str, Any], r
     """Where apply has converged or verify has passed, the new field is right but for what was written since."""
     applied, second, model = getattr(result, "converged", False), run.world.roles.second, run.model
     model.behind = set(model.touched) if applied else model.behind
+    model.unnoted = model.unnoted and not applied
     if (applied or getattr(result, "passed", False)) and second is not None:
         found = run.world.fields[second.name]
         wrong = model.wrong_in(found, {*found, *model.first} - model.behind)
@@ -339,6 +342,7 @@ def a_rollback_restores(run: Run, before: Before, given: dict[str, Any], result:
         run.model.reported = set(run.model.mine) if "only in" in str(result) else set()
         second = run.world.roles.second
         run.model.ghosts = set() if second is None else set(run.world.fields[second.name]) - set(run.model.first)
+        run.model.unnoted = isinstance(result, BaseException)
 
 
 def no_only_vector_is_lost(run: Run, before: Before, given: dict[str, Any], result: Any) -> None:

@@ -372,7 +372,7 @@ class Passes:
         noted = self.work.rolled_back()
         if noted is None or noted["kept"] == []:
             return []
-        found = self.store.only_in(self.plan.field, self.plan.served).to_pylist()
+        found: list[Any] = self.store.only_in(self.plan.field, self.plan.served).to_pylist()
         if noted["kept"] is not None:  # else the rollback was killed before it had noted them
             still = set(found)  # one that got an old vector meanwhile is an item like others
             found = [key for key in noted["kept"] if key in still]
