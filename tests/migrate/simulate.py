@@ -207,6 +207,8 @@ class Run:
         if verb == "lose":
             shutil.rmtree(self.folder, ignore_errors=True)
             self.lost = True
+            if world.roles.old is None:  # nothing tells any more which items a rollback has left
+                model.reported |= set(model.mine)
             return None
         model.touched = set()
         before = Before(world.roles, set(model.first), {key for rows in world.fields.values() for key in rows})

@@ -91,8 +91,10 @@ class Task:
 
     def command(self, verb: str, *words: Any) -> list[str]:
         """Return the command line of a step, in a process of its own."""
-        given = (self.translator, self.url, "--shard-rows", SHARD_ROWS) if verb == "apply" else (self.url,)
-        words = (verb, *given, "--work", self.work, *words)
+        named = {"plan": (self.translator, self.url), "rehearse": (self.translator, self.url)}
+        kept = ("--work", self.work)
+        named["apply"] = (self.translator, self.url, "--shard-rows", SHARD_ROWS, *kept)
+        words = (verb, *named.get(verb, (self.url, *kept)), *words)
         return [sys.executable, "-c", PROGRAM, "migrate", *map(str, words)]
 
     def run(self, verb: str, *words: Any, **options: Any) -> subprocess.CompletedProcess[str]:

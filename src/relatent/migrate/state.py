@@ -447,7 +447,7 @@ def migration_status(url: str | os.PathLike[str], *, work: str | os.PathLike[str
         running=folder.is_busy(url),
         shards_done=len(done),
         shards=len(plan.shards),
-        rows_done=sum(one.written for one in done),
+        rows_done=sum(one.written for one in done) if asked.filled is None else asked.filled,
         rows=asked.rows,
         skipped=sum(one.skipped for one in done),
         missing=asked.missing,
@@ -475,6 +475,8 @@ class _Asked:
     missing: int | None = None
     switched: bool = False
     follows: bool = False
+    filled: int | None = None
+    """The rows of the new field, where the store itself writes to it."""
     written_since: dict[str, int] = field(default_factory=dict)
     problem: str | None = None
 
@@ -485,7 +487,8 @@ class _Asked:
                 switched = is_cut_over(store, plan)
                 missing = None if switched or store.new != plan.field else len(missing_rows(store, plan))
                 since: dict[str, int] = {model: len(keys) for model, keys in store.written_since().items()}
-                return _Asked(store.count(plan.served), missing, switched, store.follows(), since)
+                filled = store.count(plan.field) if store.follows() else None
+                return _Asked(store.count(plan.served), missing, switched, filled is not None, filled, since)
         except StoreError as error:
             return _Asked(problem=str(error))
 

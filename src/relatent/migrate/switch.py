@@ -265,9 +265,12 @@ class FinishResult(Result):
     store: str
     served: str
     dropped: str | None
+    into_table: bool = False
 
     def __str__(self) -> str:
         gone = "The old field was dropped earlier" if self.dropped is None else f"{self.dropped!r} was dropped"
+        if self.into_table:
+            gone = f"The new vectors are in the table, under the name {self.served!r}"
         return wrap(f"{gone}: {self.store} serves {self.served!r} alone, and can be migrated again.")
 
 
@@ -307,7 +310,8 @@ def finish_migration(
             else:
                 store.drop_old()
         folder.forget()
-        return FinishResult(str(store.address), store.served.name, None if old is None else old.name)
+        dropped = None if old is None else old.name
+        return FinishResult(str(store.address), store.served.name, dropped, into_table and old is not None)
 
 
 def _check_not_late(url: str | os.PathLike[str], store: Store, work: Work) -> None:
