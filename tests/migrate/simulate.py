@@ -88,7 +88,7 @@ class Model:
         self.touched.add(key)
         self.behind.add(key)
         self.reported.discard(key)
-        self.ghosts = self.ghosts | {key} if self.unnoted and vector is None else self.ghosts - {key}
+        self.ghosts |= {key} if self.unnoted and vector is None else set()
         old, served, late = name == "old", name == world.roles.served.name, world.roles.old is not None
         if vector is not None and not derived:
             self.ever.setdefault(key, []).append(translated(vector) if old else vector)
@@ -327,7 +327,8 @@ def what_is_complete_is_right(run: Run, before: Before, given: dict[str, Any], r
     """Where apply has converged or verify has passed, the new field is right but for what was written since."""
     applied, second, model = getattr(result, "converged", False), run.world.roles.second, run.model
     model.behind = set(model.touched) if applied else model.behind
-    model.unnoted = model.unnoted and not applied
+    if applied:  # it has seen which of them are items again
+        model.unnoted, model.ghosts = False, model.ghosts - set(model.first)
     if (applied or getattr(result, "passed", False)) and second is not None:
         found = run.world.fields[second.name]
         wrong = model.wrong_in(found, {*found, *model.first} - model.behind)

