@@ -25,7 +25,7 @@ import os
 import socket
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -62,6 +62,8 @@ TEXT = pa.large_string()
 # A switch is in the middle for some milliseconds. Who finds it there after PATIENCE seconds checks whether it is dead;
 # one that is alive is waited for up to MAX_WAIT.
 PATIENCE, MAX_WAIT, PAUSE = 2.0, 60.0, 0.02
+# Times that something is read again after an item was deleted meanwhile.
+ATTEMPTS = 20
 SERVER = Form(
     "Chroma",
     "chroma://host:8000/collection",
@@ -194,7 +196,7 @@ class ChromaStore(Store):
     def _search(
         self, session: Collections, of: Field, queries: np.ndarray, k: int, exact: bool, effort: int | None
     ) -> list[Found]:
-        found = session.of(of).query(query_embeddings=queries, n_results=k, include=["distances"])
+        found = _reading(lambda: session.of(of).query(query_embeddings=queries, n_results=k, include=["distances"]))
         return list(zip(found["ids"], found["distances"], strict=True))
 
     @contextmanager
@@ -455,9 +457,22 @@ def _keys(collection: Any, shard: Shard | None = None) -> pa.Array:
     return keys.take(pc.sort_indices(keys))
 
 
+def _reading(read: Callable[[], Any]) -> Any:
+    """Read, and again where an item is deleted in the middle of it: then Chroma fails, as it does not find the id."""
+    errors = needs("chromadb", "chroma", "open Chroma collections").errors
+    for _ in range(ATTEMPTS):
+        try:
+            return read()
+        except errors.InternalError as error:
+            if "finding id" not in str(error):
+                raise
+            time.sleep(PAUSE)
+    return read()
+
+
 def _get(collection: Any, keys: list[str], wanted: list[str]) -> dict[str, Any]:
     """Read items in the order of the keys given, without those that are not there."""
-    found = collection.get(ids=keys, include=wanted)
+    found = _reading(lambda: collection.get(ids=keys, include=wanted))
     place = {key: row for row, key in enumerate(found["ids"])}
     order = [place[key] for key in keys if key in place]
     return {name: [found[name][row] for row in order] for name in ("ids", *wanted)}
