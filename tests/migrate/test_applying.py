@@ -14,6 +14,7 @@ from tests.migrate.steps import (
     SHARD_ROWS,
     assert_translated,
     contents,
+    edited,
     items_of,
     new_vectors,
     old_vectors,
@@ -25,8 +26,9 @@ from tests.stores.case import Items
 
 import relatent as rl
 from relatent.engines import Serial, open_engine
+from relatent.migrate import apply as applying
 from relatent.migrate import copy as copying
-from relatent.migrate import verify_migration
+from relatent.migrate import migration_status, verify_migration
 from relatent.migrate.state import Work
 from relatent.stores import StoreError, open_store
 from relatent.translate.endpoints import SpaceMismatchError
@@ -151,7 +153,7 @@ def test_a_source_that_never_stops_changing_is_behind(light):
 
     done = light.apply(engine=Interfering(interfere), max_passes=2)
     assert done.lag > 0
-    assert "keeps changing: a pass takes" in " ".join(str(done).split())
+    assert "keeps changing, and a pass over it takes" in " ".join(str(done).split())
     assert verify_migration(light.url, work=light.work).passed  # what is behind is left to the cutover
 
 
@@ -384,3 +386,20 @@ def test_work_that_is_pickled_holds_no_open_store_and_shows_no_password():
     assert "secret" not in repr(work)
     assert work.__getstate__()["_store"] is None
     assert pickle.loads(pickle.dumps(copying.Pace(3))) == copying.Pace(3)
+
+
+def test_a_postponed_apply_catches_up_until_the_file_is_removed(light, monkeypatch):
+    now = []
+
+    def wait(seconds):
+        if not now:
+            assert migration_status(light.url, work=light.work).postponed is not None
+            now.append(edited(light))
+        else:
+            Work(light.work).postponed.unlink()
+
+    monkeypatch.setattr(applying, "WAIT", 0)
+    monkeypatch.setattr(applying.time, "sleep", wait)
+    done = light.apply(postpone=True)
+    assert done.redone >= 1
+    assert_translated(light.url, now[0])

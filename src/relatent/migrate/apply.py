@@ -81,17 +81,13 @@ class ApplyResult(Result):
         """What becomes of what is written from now on, in a sentence."""
         if self.follows:
             return FOLLOWS
-        behind = "is not known to have changed" if self.lag == 0 else f"keeps changing: a pass takes {self.lag:.2g} s"
-        said = f"The store does not translate what is written to it ({self.not_following}). The source {behind}."
-        return f"{said} {LATER if self.converged else TOO_SLOW}"
+        changing = f" The source keeps changing, and a pass over it takes {self.lag:.2g} s." if self.lag else ""
+        return f"{LATER} ({self.not_following}).{changing}{'' if self.converged else TOO_SLOW}"
 
 
 FOLLOWS = "The store translates what is written from now on by itself, with triggers: the application may keep writing."
-LATER = "What is written from now on is translated by the cutover, which takes about as long as one pass."
-TOO_SLOW = (
-    "The cutover translates what is written until then, and takes at least that long: plan a pause of writes, or run "
-    "apply again when fewer items are written."
-)
+LATER = "What is written from now on is translated by the cutover, which takes about as long as one pass"
+TOO_SLOW = " Plan a pause of writes for the cutover, or run apply again when fewer items are written."
 
 
 def apply_migration(
@@ -151,7 +147,7 @@ def apply_migration(
         return _finished(passes, side, resumed, done, reason)
 
 
-NOT_FRESH = "the migration began without it"
+NOT_FRESH = "the migration began without triggers"
 
 
 def _follow(store: Store, side: StoredSide, plan: Plan) -> str | None:

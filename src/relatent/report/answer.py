@@ -12,6 +12,7 @@ from relatent.decide.verdict import DECIDING, LARGE_SHARE, Verdict
 from relatent.evaluate.comparison import Comparison
 from relatent.evaluate.interval import Estimate
 from relatent.migrate.plan import FEW_ROWS
+from relatent.migrate.verify import Verification
 from relatent.report.data import Closeness, Findings, PairsCurve
 from relatent.report.document import Code, Figure, Headline, Text
 
@@ -23,11 +24,7 @@ def headline_of(found: Findings) -> Headline | None:
     """Return the answer: that of the verification, the plan or the verdict, or what was measured."""
     figures = tuple(_figures(found))
     if found.verification is not None:
-        checks = found.verification.checks
-        failed = ", ".join(check.name for check in checks if not check.passed)
-        if failed:
-            return Headline("Not verified", f"Do not switch to the new field: {failed} failed.", "bad", figures)
-        return Headline("Verified", f"All {len(checks)} checks passed. The new field can be served.", "good", figures)
+        return _checked(found.verification, figures)
     if found.plan is not None:
         return _answer(found.plan.decision, found.plan.recommended, found.verdict, figures)
     if found.verdict is not None:
@@ -37,6 +34,19 @@ def headline_of(found: Findings) -> Headline | None:
         sentence = f"On {found.fit.pairs:,} pairs; {found.fit.held_out:,} are held out for evaluation."
         return Headline("Fitted", sentence, "open", figures)
     return None if found.comparison is None else _of_comparison(found.comparison)
+
+
+def _checked(found: Verification, figures: tuple[Figure, ...]) -> Headline:
+    failed, n = ", ".join(check.name for check in found.checks if not check.passed), len(found.checks)
+    if found.rehearsed and failed:
+        return Headline("Rehearsal failed", f"Do not apply it to the store before {failed} works.", "bad", figures)
+    if found.rehearsed:
+        return Headline(
+            "Rehearsed", f"All {n} steps worked on a copy. The store was not changed.", "good", figures
+        )
+    if failed:
+        return Headline("Not verified", f"Do not switch to the new field: {failed} failed.", "bad", figures)
+    return Headline("Verified", f"All {n} checks passed. The new field can be served.", "good", figures)
 
 
 def _answer(decision: Outcome, recommended: Option | None, v: Verdict | None, figures: tuple[Figure, ...]) -> Headline:

@@ -340,7 +340,7 @@ class Store(Checks, ABC):
         model gets an old vector by ``back``. :meth:`write` then fills in what has no new vector yet, and never replaces
         one. Idempotent; ends when either field is dropped.
         """
-        return "it cannot translate what is written to it"
+        return "the store has no triggers"
 
     def follows(self) -> bool:
         """Return whether the store translates by itself what is written to it (:meth:`follow`)."""
