@@ -41,9 +41,7 @@ def _checked(found: Verification, figures: tuple[Figure, ...]) -> Headline:
     if found.rehearsed and failed:
         return Headline("Rehearsal failed", f"Do not apply it to the store before {failed} works.", "bad", figures)
     if found.rehearsed:
-        return Headline(
-            "Rehearsed", f"All {n} steps worked on a copy. The store was not changed.", "good", figures
-        )
+        return Headline("Rehearsed", f"All {n} steps worked on a copy. The store was not changed.", "good", figures)
     if failed:
         return Headline("Not verified", f"Do not switch to the new field: {failed} failed.", "bad", figures)
     return Headline("Verified", f"All {n} checks passed. The new field can be served.", "good", figures)
