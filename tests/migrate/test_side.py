@@ -59,7 +59,20 @@ def test_a_migration_stops_unless_it_is_accepted(store, vectors):
 
 def test_rows_of_another_model_are_refused_while_they_are_copied(store):
     with store(encode(OLD, 3, ROWS, 5)) as held:
-        check = side_of("vectors", OLD, NEW).block_check(held)
+        check = check_fingerprint(side_of("vectors", OLD, NEW), held)
         check(encode(OLD, 2, 300, 5))
         with pytest.raises(SpaceMismatchError, match=r"with keys 0 to 299 of .* are not of the source"):
             check(encode(UNRELATED, 2, 300, 5), range(300))
+
+
+def test_the_items_of_a_canary_decide(task):
+    """The right model passes, whatever its fingerprint says; another one is refused, and so are items of others."""
+    kept = task.items.vectors[:5].copy()
+    right = rl.Space(kept, task.items.keys[:5])
+    with open_store(task.url) as store:
+        side = stored_side(rl.load(task.translator))
+        assert check_fingerprint(side, store, canary=right) is None
+        with pytest.raises(StoreError, match="does not hold the vectors of the canary: changed"):
+            check_fingerprint(side, store, canary=rl.Space(kept[::-1].copy(), task.items.keys[:5]))
+        with pytest.raises(StoreError, match="has none of the canary's items"):
+            check_fingerprint(side, store, canary=rl.Space(kept, [task.case.key(ROWS + i) for i in range(5)]))

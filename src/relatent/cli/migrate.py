@@ -115,6 +115,7 @@ def apply(
     postpone: Annotated[bool, Option("--postpone", help="Wait before the last pass, until a file is removed.")] = False,
     skip_unreadable: Annotated[bool, Option("--skip-unreadable", help="Skip, name and count unreadable rows.")] = False,
     workers: opt.Workers,
+    canary: Annotated[str | None, Option("--canary", metavar="SPACE", help="Items of the store, to check by.")] = None,
     accept: opt.Accept = False,
     progress: bool | None = None,
 ) -> Any:
@@ -123,6 +124,9 @@ def apply(
     Shard by shard, while searches read the old field. After a crash, run it again to resume from the last finished
     shard. PostgreSQL translates what is written meanwhile by itself, with triggers. Other stores are read again, until
     rows that were added, changed or deleted meanwhile are copied.
+
+    Rows that look like those of another model stop it, unless a --canary of items of the store (monitor make-canary)
+    tells that they are not, or --accept is given.
 
     While it runs, a number in the file max-rate of its work folder replaces --max-rate (0 for a pause). With
     --postpone, it keeps catching up until the file that status names is removed.
@@ -133,6 +137,7 @@ def apply(
       relatent migrate apply t.safetensors items.faiss --dtype int8
     """
     from relatent.migrate import apply_migration
+    from relatent.spaces import read_space
 
     with workers.open() as engine:
         return apply_migration(
@@ -147,6 +152,7 @@ def apply(
             max_passes=max_passes,
             postpone=postpone,
             skip_unreadable=skip_unreadable,
+            canary=None if canary is None else read_space(canary),
             accept=accept,
             engine=engine,
             progress=progress,

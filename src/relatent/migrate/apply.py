@@ -19,6 +19,7 @@ from relatent.migrate.plan import drop_trial
 from relatent.migrate.side import SAMPLE_ROWS, StoredSide, check_fingerprint, sample_vectors, stored_side
 from relatent.migrate.state import Plan, Work, work_of
 from relatent.migrate.switch import MAX_PASSES, check_not_served, or_drop
+from relatent.spaces.space import Space
 from relatent.stores import Store, open_store
 from relatent.stores.fields import check_no_old
 
@@ -103,6 +104,7 @@ def apply_migration(
     max_passes: int = MAX_PASSES,
     postpone: bool = False,
     skip_unreadable: bool = False,
+    canary: Space | None = None,
     accept: bool = False,
     engine: Engine | None = None,
     progress: bool | None = None,
@@ -116,13 +118,16 @@ def apply_migration(
 
     ``rate`` is the maximum of rows per second to read; a number in the file ``max-rate`` of the work folder replaces it
     while the run is under way, 0 for a pause. With ``postpone``, the run writes the file ``postponed`` there, keeps
-    catching up as long as it exists, and ends with a last pass after it was removed. ``accept`` allows a store with
-    another fingerprint. An ``engine`` (:mod:`relatent.engines`) lets several workers copy shards; it is not closed.
+    catching up as long as it exists, and ends with a last pass after it was removed. A ``canary`` of items of the store
+    (:func:`relatent.monitor.make_canary`) tells whether it holds vectors of the right model; without it, fingerprints
+    do, and ``accept`` allows a store with another one. An ``engine`` (:mod:`relatent.engines`) lets several workers
+    copy shards; it is not closed.
     """
     folder, engine = work_of(url, work), engine or Serial()
     with open_store(url) as store, folder.locked(store.address), store.lock():
         side, digest = stored_side(load(translator)), hashlib.sha256(Path(translator).read_bytes()).hexdigest()
-        _check_store(store, side, digest, accept)
+        _check_store(store, digest)
+        check = check_fingerprint(side, store, canary=canary, accept=accept)
         plan, chosen = folder.plan(), {"name": into, "dtype": dtype, "metric": metric}
         _check_chosen(store, chosen)
         if plan is None or not _still_holds(plan, folder, store, digest):
@@ -133,7 +138,6 @@ def apply_migration(
         store.add(plan.field)
         reason = _follow(store, side, plan) if fresh else NOT_FRESH
         pace = Pace(rate, folder.max_rate, engine.workers)
-        check = None if accept else side.block_check(store)
         shards = ShardWork(os.fspath(url), store, plan, side.translate, skip=skip_unreadable, check=check, pace=pace)
         passes = Passes(store, folder, plan, shards, engine, progress)
         if postpone:
@@ -177,11 +181,10 @@ def _postponed(work: Work) -> bool:
     return True
 
 
-def _check_store(store: Store, side: StoredSide, translator: str, accept: bool) -> None:
-    """Refuse a store of another model, or one with an unfinished migration by another translator."""
+def _check_store(store: Store, translator: str) -> None:
+    """Refuse a store that is migrated already, or with an unfinished migration by another translator."""
     check_not_served(store, translator)
     check_no_old(store.address, store.old)
-    check_fingerprint(side, store, accept=accept)
     drop_trial(store)
     new = store.new
     if new is not None and new.provenance.get("translator") != translator:

@@ -11,10 +11,11 @@ from typing import Any
 import numpy as np
 
 from relatent import __version__
+from relatent.monitor.canary import check_canary
 from relatent.spaces.fingerprint import Fingerprint
 from relatent.spaces.space import Space
 from relatent.steps import Step
-from relatent.stores import Field, Store, StoreError
+from relatent.stores import Field, Shard, Store, StoreError
 from relatent.stores.fields import CODES, calibrated, is_coded, quantizer, uncoded
 from relatent.translate import Translator
 from relatent.translate.endpoints import BlockCheck, Side
@@ -59,10 +60,6 @@ class StoredSide:
         mean_x, mean_y = (z.mean(axis=0) if len(z) else np.zeros(z.shape[1]) for z in (x, y))
         matrix = np.linalg.lstsq(y - mean_y, x - mean_x, rcond=1e-6)[0]
         return (Step("linear", {"matrix": matrix, "offset": mean_x - mean_y @ matrix}),)
-
-    def block_check(self, store: Store) -> BlockCheck:
-        """Return what refuses rows of another model while they are copied, for any process."""
-        return BlockCheck(self.translator.endpoints_, self.name, str(store.address))
 
     def queries(self, vectors: np.ndarray) -> np.ndarray:
         """Return what to search with, of the new model's vectors."""
@@ -150,8 +147,17 @@ def sample_vectors(store: Store, rows: int = SAMPLE_ROWS) -> np.ndarray:
     return np.concatenate(found) if found else np.empty((0, served.dim), dtype=np.float32)
 
 
-def check_fingerprint(side: StoredSide, store: Store, *, accept: bool = False) -> None:
-    """Refuse a store whose vectors are not, or not surely, of the side that the translator takes from it."""
+def check_fingerprint(
+    side: StoredSide, store: Store, *, canary: Space | None = None, accept: bool = False
+) -> BlockCheck | None:
+    """Refuse a store whose vectors are not, or not surely, of the side that the translator takes from it.
+
+    With a ``canary``, items of the store with their vectors in the model of that side, these decide. Return what checks
+    the rows that are read later; None where that is settled.
+    """
+    if canary is not None:
+        _check_items(store, canary)
+        return None
     served = store.served
     recorded = Fingerprint(served.dim, served.provenance.get("model"), served.provenance.get("revision"))
     space = Space(sample_vectors(store), name=str(store.address), fingerprint=recorded)
@@ -161,6 +167,22 @@ def check_fingerprint(side: StoredSide, store: Store, *, accept: bool = False) -
     if ends.is_other_side(space, side.name):
         raise _wrong_way(side, store)
     ends.check(space, side.name, strict=True)
+    return None if accept else BlockCheck(ends, side.name, str(store.address))
+
+
+def _check_items(store: Store, canary: Space) -> None:
+    """Refuse a store whose vectors of the canary's items are not those of the canary."""
+    keys, vectors = [], []
+    for key in [] if canary.keys is None else canary.keys.tolist():
+        for chunk in islice(store.scan(store.served, shard=Shard(low=key), rows=1), 1):
+            if chunk.keys is not None and len(chunk) and chunk.keys[0].as_py() == key:
+                keys.append(key)
+                vectors.append(chunk.vectors[0])
+    if not keys:
+        raise StoreError(f"{store.address} has none of the canary's items: give a canary that was made of its items.")
+    found = check_canary(canary, Space(np.asarray(vectors), keys))
+    if not (found.ok or (found.outcome == "rescaled" and store.served.metric == "cosine")):
+        raise StoreError(f"{store.address} does not hold the vectors of the canary: {found}")
 
 
 def _wrong_way(side: StoredSide, store: Store) -> StoreError:
