@@ -39,6 +39,8 @@ LIBRARIES = ("numpy", "scipy.linalg", "sklearn.linear_model", "pyarrow", "torch"
 # Operators that take arguments of their own, or change nothing.
 NOT_USED = ("VariableReplacer", "VariableInserter", "NoOp")
 TIMEOUT = 600.0
+# Also the tests that `make test-stores` runs, on the store that is quickest to make.
+CHOSEN = ["-m", "not slow and not docs and not browser", "-k", "not (pgvector or qdrant or lance or chroma)"]
 
 
 @dataclass(frozen=True)
@@ -145,7 +147,7 @@ def _failed(mutant: Mutant, source: Path) -> int:
         ]:
             return 1
         quiet = ["-x", "-q", "-n", "0", "-p", "no:cacheprovider", "-W", "ignore::pytest.PytestAssertRewriteWarning"]
-        return int(pytest.main([*quiet, *tests_of(mutant.path)]) != 0)
+        return int(pytest.main([*quiet, *CHOSEN, *tests_of(mutant.path)]) != 0)
     except BaseException:  # noqa: BLE001 (whatever happens, it is noticed)
         return 1
 
