@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from relatent._terminal import render, stages
 from relatent.migrate.copy import Part, Skipped, read_shard
-from relatent.migrate.side import StoredSide, clipped, deviations, stored_side
+from relatent.migrate.side import SLACK, StoredSide, clipped, deviations, stored_side
 from relatent.migrate.state import Digest, Manifest, Plan, Work, buckets_of, hashed_keys, work_of
 from relatent.migrate.switch import check_not_served
 from relatent.spaces.keys import key_texts
@@ -72,7 +72,7 @@ def compare_shard(store: Store, plan: Plan, side: StoredSide, manifest: Manifest
         for part in read_shard(store, plan, shard, skipped):
             read += part.digest
             there = np.asarray([places.pop(key, -1) for key in _texts([part.keys])], dtype=np.intp)
-            rows.compare(part, there, vectors, plan.field, side)
+            rows.compare(part, there, vectors, plan.field, side, SLACK if store.follows() else 1.0)
     found.extra += len(places)
     rows.report(frozenset() if store.follows() else manifest.read.changed(read + skipped.digest), found)
 
@@ -87,7 +87,9 @@ class _Rows:
     wrong: list[str | None] = field(default_factory=list)
     queries: tuple[np.ndarray, np.ndarray] | None = None
 
-    def compare(self, part: Part, rows: np.ndarray, vectors: np.ndarray, of: Field, side: StoredSide) -> None:
+    def compare(
+        self, part: Part, rows: np.ndarray, vectors: np.ndarray, of: Field, side: StoredSide, slack: float
+    ) -> None:
         """Compare a chunk of the source with the rows of the new vectors that have its keys, -1 for none."""
         keys, there = part.keys.to_pylist(), np.flatnonzero(rows >= 0)
         wrong: list[str | None] = [f"key {key!r}, which has no new vector" for key in keys]
@@ -95,7 +97,7 @@ class _Rows:
         if len(there):
             stored = vectors[rows[there]]
             expected = side(part.vectors)[there]
-            errors[there], off = deviations(of, expected, stored)
+            errors[there], off = deviations(of, expected, stored, slack)
             cut[there] = clipped(of, expected)
             for row, bad in zip(there.tolist(), off.tolist(), strict=True):
                 wrong[row] = f"key {keys[row]!r}" if bad else None
