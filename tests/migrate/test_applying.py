@@ -403,3 +403,11 @@ def test_a_postponed_apply_catches_up_until_the_file_is_removed(light, monkeypat
     done = light.apply(postpone=True)
     assert done.redone >= 1
     assert_translated(light.url, now[0])
+
+
+def test_what_was_left_out_is_reported_and_nothing_else(light):
+    done = light.apply()
+    assert "left out" not in str(done)
+    assert "skipped" not in str(done)
+    assert "3 items have no vector and were left out" in str(replace(done, without_vector=3))
+    assert "2 rows could not be read and were skipped, first 'a'" in str(replace(done, skipped=2, reasons=("'a'",)))

@@ -20,6 +20,7 @@ from tests.migrate.steps import (
 from tests.stores.cases.faiss import Faiss
 
 from relatent.migrate import cut_over, finish_migration, migration_status, old_field, roll_back, verify_migration
+from relatent.migrate.copy import Passes
 from relatent.migrate.state import Work
 from relatent.stores import StoreError, open_store
 
@@ -151,6 +152,31 @@ def test_what_is_in_one_field_only_is_not_dropped(light, monkeypatch):
     assert file.read_text() == "41\n"
     monkeypatch.setattr(kind, "only_in", only_in)
     roll_back(light.url, work=light.work, drop=True)
+
+
+def test_force_finishes_although_items_are_lost(light, monkeypatch):
+    prepared(light)
+    cut_over(light.url, work=light.work)
+    with open_store(light.url) as store:
+        kind = type(store)
+    monkeypatch.setattr(kind, "only_in", lambda self, of, other, shard=None: pa.array([41]))
+    assert finish_migration(light.url, work=light.work, force=True).dropped is not None
+    assert old_field(light.url) is None
+
+
+def test_old_vectors_that_were_written_after_the_cutover_are_not_dropped(light, monkeypatch):
+    """In place, so that the keys are the same: the served vector is the translation of a former one."""
+    prepared(light)
+    cut_over(light.url, work=light.work)
+    late = Passes.late
+    monkeypatch.setattr(Passes, "late", lambda self: [7])
+    with pytest.raises(
+        StoreError, match=r"1 item \(7\) is out of date in .* or give force=True"
+    ):
+        finish_migration(light.url, work=light.work)
+    assert (light.work / "late-keys.txt").read_text() == "7\n"
+    monkeypatch.setattr(Passes, "late", late)
+    assert finish_migration(light.url, work=light.work).dropped is not None
 
 
 def test_finishing_too_early_and_twice(light):

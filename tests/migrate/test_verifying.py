@@ -34,6 +34,8 @@ def test_a_vector_that_is_not_the_translation_is_named(task):
     assert list(failed(found)) == ["vectors"]
     assert f"1 of {ROWS:,} rows of 5 shards are wrong, first key {key!r}" in failed(found)["vectors"]
     assert "do not cut over" in str(found)
+    results = {line.split()[0]: line.split()[1] for line in str(found).splitlines()[1:5]}
+    assert results == {"complete": "ok", "counts": "ok", "source": "ok", "vectors": "FAILED"}
 
 
 def test_rows_that_came_and_went_since_are_left_to_the_cutover(task):
