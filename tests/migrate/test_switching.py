@@ -170,9 +170,7 @@ def test_old_vectors_that_were_written_after_the_cutover_are_not_dropped(light, 
     cut_over(light.url, work=light.work)
     late = Passes.late
     monkeypatch.setattr(Passes, "late", lambda self: [7])
-    with pytest.raises(
-        StoreError, match=r"1 item \(7\) is out of date in .* or give force=True"
-    ):
+    with pytest.raises(StoreError, match=r"1 item \(7\) is out of date in .* or give force=True"):
         finish_migration(light.url, work=light.work)
     assert (light.work / "late-keys.txt").read_text() == "7\n"
     monkeypatch.setattr(Passes, "late", late)
