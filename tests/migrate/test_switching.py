@@ -160,7 +160,9 @@ def test_force_finishes_although_items_are_lost(light, monkeypatch):
     with open_store(light.url) as store:
         kind = type(store)
     monkeypatch.setattr(kind, "only_in", lambda self, of, other, shard=None: pa.array([41]))
-    assert finish_migration(light.url, work=light.work, force=True).dropped is not None
+    done = finish_migration(light.url, work=light.work, force=True)
+    assert str(done).startswith(f"{done.dropped!r} was dropped")
+    assert "The new vectors are in the table" in str(replace(done, into_table=True))
     assert old_field(light.url) is None
 
 
