@@ -110,7 +110,7 @@ def test_the_remedies_are_options(here):
 
 def test_progress_is_shown_where_it_is_asked_for(here):
     said = run("apply", here.translator, here.url, "--verbose").stderr
-    assert "apply: shards" in said
+    assert "shards" in said
     assert "1/1" in said
 
 

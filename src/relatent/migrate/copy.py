@@ -356,7 +356,7 @@ class Passes:
         """
         found = CaughtUp()
         for _ in range(max_passes):
-            began, jobs = time.monotonic(), self.changed()
+            began, jobs = time.monotonic(), self.changed() or self._lacking()
             if not jobs:
                 return replace(found, seconds=0.0)
             self.copy(jobs, "shards that have changed")
@@ -386,7 +386,7 @@ class Passes:
         with ThreadPoolExecutor(ASKED_AT_ONCE) as pool:
             unsure = [number for number, same in enumerate(pool.map(self._is_surely_same, manifests)) if not same]
         jobs = []
-        with progress_bar(len(unsure), "apply: shards checked for changes", self.progress) as advance:
+        with progress_bar(len(unsure), "shards checked for changes", self.progress) as advance:
             for number, digest in zip(unsure, self.engine.map(self.shards.digest, unsure), strict=True):
                 manifest = manifests[number]
                 if manifest is None:
@@ -394,11 +394,11 @@ class Passes:
                 elif buckets := manifest.read.changed(digest):
                     jobs.append(Job(number, manifest, buckets))
                 advance(1)
-        return jobs or self._lacking(manifests)
+        return jobs
 
-    def _lacking(self, manifests: list[Manifest | None]) -> list[Job]:
+    def _lacking(self) -> list[Job]:
         """Return the shards of which new vectors are gone, although the source has not changed."""
-        known = [one for one in manifests if one is not None]
+        known = [one for one in self.work.manifests(self.plan) if one is not None]
         if self.store.count(self.plan.field) >= sum(one.written for one in known):
             return []
         counted = ((one, self.store.count(self.plan.field, self.plan.shards[one.shard])) for one in known)
@@ -432,7 +432,7 @@ class Passes:
         """Write shards, and each one's manifest after it; until then it counts as not finished."""
         for job in jobs:
             self.work.undo(job.shard)
-        with progress_bar(len(jobs), f"apply: {what}", self.progress) as advance:
+        with progress_bar(len(jobs), what, self.progress) as advance:
             alone = type(self.engine) is Serial  # then a shard is read while the previous one is written
             for manifest in self.shards.copies(jobs) if alone else self.engine.map(self.shards.copy, jobs):
                 self.work.done(manifest)

@@ -302,7 +302,12 @@ def finish_migration(
             _check_finished(store, folder)
         else:
             if not force and not dropping:
-                _check_kept(store, old, store.only_in(old, store.served).to_pylist(), "Write them to the new field")
+                _check_kept(
+                    store,
+                    old,
+                    store.only_in(old, store.served).to_pylist(),
+                    "Write those that were not deleted to the new field",
+                )
                 _check_not_late(url, store, folder)
             if into_table:
                 with progress_bar(store.count(store.served), "finish: rows", progress) as advance:

@@ -22,11 +22,12 @@ if TYPE_CHECKING:
 
 # A share of the variance left unexplained from which on nothing was learned: shuffled pairs leave all of it.
 NO_RELATION = 0.999
-# One up to which no chance reaches: the best of many maps leaves a little less than all of shuffled pairs.
+# A share that shuffled pairs never fall below, although the best of many maps explains a little of them by chance.
 RELATED = 0.9
-# Fewer pairs than this show nothing either way. To see a relation, so many of them are compared with so many shuffled
-# pairings, from which it must stand out by this many standard deviations.
-TELLING, SCREENED, SHUFFLES, CLEAR = 20, 256, 19, 4.0
+# Fewer pairs than this show nothing either way.
+MIN_PAIRS = 20
+# A relation is clear if a sample of pairs is this many standard deviations above shuffled pairings of it.
+SAMPLE_PAIRS, SHUFFLES, CLEAR = 256, 19, 4.0
 # Anchors per coordinate below which a translation loses much.
 FEW = 0.5
 
@@ -136,14 +137,14 @@ def no_relation(pairs: Pairs) -> str | None:
 
     A sample that clearly shows one, which takes milliseconds, spares the cross-validation that decides.
     """
-    if len(pairs.sample) < TELLING or _clearly_related(pairs):
+    if len(pairs.sample) < MIN_PAIRS or _clearly_related(pairs):
         return None
     left = unexplained(pairs)
     return None if left < NO_RELATION else unrelated(pairs, left)
 
 
 def unrelated(pairs: Pairs, left: float) -> str:
-    """Say that two sides show no relation, from the share of variance that is left unexplained."""
+    """Return the message that two sides show no relation, given the share of variance that is left unexplained."""
     return (
         f"The two sides show no relation: from {len(pairs):,} pairs, the best linear map leaves {left:.1%} of the "
         "target's variance unexplained in cross-validation. The likely cause is wrong pairs"
@@ -152,7 +153,7 @@ def unrelated(pairs: Pairs, left: float) -> str:
 
 def _clearly_related(pairs: Pairs) -> bool:
     """Return whether what is close on one side is close on the other: far more than in shuffled pairings."""
-    rows = shuffled_rows(len(pairs.sample), min(len(pairs.sample), SCREENED), pairs.seed)
+    rows = shuffled_rows(len(pairs.sample), min(len(pairs.sample), SAMPLE_PAIRS), pairs.seed)
     some = pairs.sample.part(rows)
     x, y = _products(some.x), _products(some.y)
     orders = (shuffled_rows(len(rows), len(rows), seed) for seed in range(SHUFFLES))
