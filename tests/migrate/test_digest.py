@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from relatent.migrate.state import BUCKETS, Digest, buckets_of
+from relatent.migrate.digest import BUCKETS, Digest, buckets_of
 from relatent.spaces import key_hashes
 
 KEYS = [f"k{i}" for i in range(20)]

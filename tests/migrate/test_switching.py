@@ -20,7 +20,7 @@ from tests.migrate.steps import (
 from tests.stores.cases.faiss import Faiss
 
 from relatent.migrate import cut_over, finish_migration, migration_status, old_field, roll_back, verify_migration
-from relatent.migrate.copy import Passes
+from relatent.migrate.passes import Passes
 from relatent.migrate.state import Work
 from relatent.stores import StoreError, open_store
 

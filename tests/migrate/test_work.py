@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from relatent._files import FileError, dump_checked, load_checked
-from relatent.migrate.state import BUCKETS, Digest, Manifest, Plan, Status, Work, work_folder
+from relatent.migrate.digest import BUCKETS, Digest
+from relatent.migrate.state import Manifest, Plan, Status, Work, work_folder
 from relatent.stores import Address, Field, Shard, StoreError
 
 STORE = "postgresql://ann@db/shop/items"

@@ -14,7 +14,8 @@ from uuid import uuid4
 from relatent._saved import load
 from relatent._terminal import Result, wrap
 from relatent.engines import Engine, Serial
-from relatent.migrate.copy import CaughtUp, Pace, Passes, ShardWork
+from relatent.migrate.copy import Pace, ShardWork
+from relatent.migrate.passes import CaughtUp, Passes
 from relatent.migrate.plan import drop_trial
 from relatent.migrate.side import SAMPLE_ROWS, StoredSide, check_fingerprint, sample_vectors, stored_side
 from relatent.migrate.state import Plan, Work, work_of

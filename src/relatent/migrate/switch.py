@@ -10,7 +10,8 @@ from typing import Any
 
 from relatent._errors import with_remedy
 from relatent._terminal import Result, progress_bar, wrap
-from relatent.migrate.copy import CaughtUp, Passes, ShardWork
+from relatent.migrate.copy import ShardWork
+from relatent.migrate.passes import CaughtUp, Passes
 from relatent.migrate.side import stored_side
 from relatent.migrate.state import Plan, Work, is_cut_over, missing_rows, work_of
 from relatent.stores import Field, Store, StoreError, open_store

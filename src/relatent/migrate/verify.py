@@ -13,8 +13,9 @@ import pyarrow as pa
 
 from relatent._terminal import render, stages
 from relatent.migrate.copy import Part, Skipped, read_shard
+from relatent.migrate.digest import Digest, buckets_of, hashed_keys
 from relatent.migrate.side import SLACK, StoredSide, clipped, deviations, stored_side
-from relatent.migrate.state import Digest, Manifest, Plan, Work, buckets_of, hashed_keys, work_of
+from relatent.migrate.state import Manifest, Plan, Work, work_of
 from relatent.migrate.switch import check_not_served
 from relatent.spaces.keys import key_texts
 from relatent.spaces.sample import shuffled_rows
