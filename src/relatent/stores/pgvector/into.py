@@ -15,7 +15,8 @@ from relatent.stores.fields import Field, Roles, plain_field
 from relatent.stores.pgvector import wire
 from relatent.stores.pgvector.follow import Follow, keep_no_items
 from relatent.stores.pgvector.locks import Concurrently
-from relatent.stores.pgvector.table import MARK, UNFINISHED, Queries, Table, indexes_beside, name_beside, read_mark
+from relatent.stores.pgvector.queries import Queries
+from relatent.stores.pgvector.table import MARK, UNFINISHED, Table, indexes_beside, name_beside, read_mark
 from relatent.stores.pgvector.triggers import drop_triggers, enabled, make_function, make_triggers, sql
 
 # What the note in a column's comment calls that the column is to be NOT NULL, and what its owner had noted.

@@ -18,8 +18,9 @@ from relatent.stores.fields import Field, Roles
 from relatent.stores.pgvector import locks, wire
 from relatent.stores.pgvector.follow import Follow
 from relatent.stores.pgvector.into import Into, restore_required
+from relatent.stores.pgvector.queries import Queries
 from relatent.stores.pgvector.rehearse import rehearsed
-from relatent.stores.pgvector.table import Queries, Table
+from relatent.stores.pgvector.table import Table
 from relatent.stores.pgvector.view import is_writable, make_writable
 
 T = TypeVar("T")

@@ -12,9 +12,9 @@ from relatent._errors import StoreError
 from relatent.stores.address import Address
 from relatent.stores.fields import Field, Roles, plain_field
 from relatent.stores.pgvector.follow import Follow, keep_no_items
+from relatent.stores.pgvector.queries import Queries
 from relatent.stores.pgvector.table import (
     MARK,
-    Queries,
     Table,
     find_table,
     indexes_beside,

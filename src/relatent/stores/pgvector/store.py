@@ -19,11 +19,11 @@ from relatent.stores.pgvector import locks, wire
 from relatent.stores.pgvector.follow import Follow, keep_items, keep_no_items
 from relatent.stores.pgvector.into import Into
 from relatent.stores.pgvector.live import SNAPSHOT, Live, Transaction
+from relatent.stores.pgvector.queries import Queries
 from relatent.stores.pgvector.rehearse import REHEARSAL
 from relatent.stores.pgvector.table import (
     OPERATOR_CLASSES,
     Index,
-    Queries,
     check_rows_shown,
     column_note,
     find_table,

@@ -7,7 +7,8 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from relatent.stores.fields import Field, Roles
-from relatent.stores.pgvector.table import COLUMN, INVOKER_VERSION, MARK, Queries, Table, name_beside, read_note
+from relatent.stores.pgvector.queries import Queries
+from relatent.stores.pgvector.table import COLUMN, INVOKER_VERSION, MARK, Table, name_beside, read_note
 from relatent.stores.pgvector.triggers import grant, granted, sql
 from relatent.stores.pgvector.wire import VECTOR_TYPES, psycopg
 
