@@ -10,7 +10,7 @@ import numpy as np
 import psycopg
 import pytest
 from tests.stores.pgvector import traffic
-from tests.stores.pgvector.traffic import BACK, NEW, NEW_DIM, STEPS, check, fill, literal, numbers, run
+from tests.stores.pgvector.traffic import BACK, NEW, NEW_DIM, STEPS, check, fill, literal, numbers, partition, run
 from tests.stores.postgres import server
 
 from relatent.steps import Step
@@ -243,11 +243,7 @@ def test_what_cannot_be_followed_is_told(sql, url):
 
 
 def test_a_partitioned_table_is_followed(sql, url):
-    sql("ALTER TABLE app.items RENAME TO first")
-    sql("CREATE TABLE app.items (id int PRIMARY KEY, title text, embedding vector(4)) PARTITION BY RANGE (id)")
-    for low in (0, 1000):
-        sql(f"CREATE TABLE app.part{low} PARTITION OF app.items FOR VALUES FROM ({low}) TO ({low + 1000})")
-    sql("INSERT INTO app.items SELECT * FROM app.first")
+    partition(sql)
     with open_store(url) as store:
         store.add(NEW)
         assert store.follow(NEW, STEPS, BACK) is None

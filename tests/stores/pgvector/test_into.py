@@ -12,7 +12,7 @@ import psycopg
 import pytest
 from tests.stores.pgvector import traffic
 from tests.stores.pgvector.test_view import GIVEN, NEXT, ONWARD, RETURN, migrate
-from tests.stores.pgvector.traffic import NEW, STEPS, numbers, run
+from tests.stores.pgvector.traffic import NEW, STEPS, numbers, partition, run
 
 from relatent.stores import StoreError, open_store
 from relatent.stores.pgvector import into, live
@@ -136,11 +136,7 @@ def test_there_must_be_something_to_replace(sql, url):
 
 
 def test_a_table_in_parts(sql, url):
-    sql("ALTER TABLE app.items RENAME TO first")
-    sql("CREATE TABLE app.items (id int PRIMARY KEY, title text, embedding vector(4)) PARTITION BY RANGE (id)")
-    for low in (0, 1000):
-        sql(f"CREATE TABLE app.part{low} PARTITION OF app.items FOR VALUES FROM ({low}) TO ({low + 1000})")
-    sql("INSERT INTO app.items SELECT * FROM app.first")
+    partition(sql)
     with open_store(url) as store:
         migrate(store)
         store.build_index(NEW)

@@ -55,6 +55,15 @@ def make_items(rows: int, columns: str = "") -> str:
     return server().url("app.items")
 
 
+def partition(sql: Callable[..., list[Any]]) -> None:
+    """Put the items into a table of two partitions, of the same name."""
+    sql("ALTER TABLE app.items RENAME TO first")
+    sql("CREATE TABLE app.items (id int PRIMARY KEY, title text, embedding vector(4)) PARTITION BY RANGE (id)")
+    for low in (0, 1000):
+        sql(f"CREATE TABLE app.part{low} PARTITION OF app.items FOR VALUES FROM ({low}) TO ({low + 1000})")
+    sql("INSERT INTO app.items SELECT * FROM app.first")
+
+
 def fill(store: Store, new: Field = NEW, steps: list[Step] = STEPS, rows: int = 100) -> None:
     """Translate all that has no new vector yet, as a migration does."""
     for chunk in store.scan(store.served, rows=rows):
