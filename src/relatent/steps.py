@@ -45,9 +45,17 @@ def hubness(x: Array, weights: Array, queries: Array, offsets: Array, weight: fl
     return array_namespace(x).concat([x, bias - lost], axis=1)
 
 
+def length(x: Array, length: float | Array, power: float | Array) -> Array:
+    r"""Bring the length of rows toward a common one: :math:`x\,(L / \lVert x \rVert)^p`; a zero row stays zero."""
+    unit = unit_norm(x)
+    norm = array_namespace(x).sum(x * unit, axis=1, keepdims=True)  # x · x/‖x‖, which no square overflows
+    return unit * (length**power * norm ** (1 - power))
+
+
 STEPS: dict[str, Callable[..., Array]] = {
     "linear": linear,
     "unit": unit_norm,
+    "length": length,
     "gaussian": gaussian,
     "squares": squares,
     "hubness": hubness,
@@ -142,6 +150,26 @@ class Bank:
         return replace(self, queries=self.queries.astype(dtype), offsets=self.offsets.astype(dtype))
 
 
+@dataclass(frozen=True, eq=False)
+class Lengths:
+    r"""The lengths of translated rows about a center m: :math:`m + d\,(L / \lVert d \rVert)^p`, perhaps as unit rows.
+
+    A map shrinks rows that it is unsure of, and what lies near the center is near to every query. The power 0 leaves
+    lengths as they are, 1 makes them equal.
+    """
+
+    center: np.ndarray
+    length: float
+    power: float
+    unit: bool
+
+    @property
+    def steps(self) -> tuple[Step, ...]:
+        """What is done, in order."""
+        brought = Step("length", {"length": self.length, "power": self.power})
+        return brought, Step("linear", {"offset": self.center}), *([Step("unit")] if self.unit else [])
+
+
 def bias_step(weights: np.ndarray, bank: Bank | None = None) -> Step:
     """Return the step that appends the bias of mapped targets: weighted squares, less what a bank takes off."""
     return Step("squares" if bank is None else "hubness", {"weights": weights} | ({} if bank is None else vars(bank)))
@@ -177,6 +205,8 @@ class Map:
     """What hubs lose in the appended coordinate."""
     after: Normalizer | None = None
     """Of the target of relative codes, undone."""
+    lengths: Lengths | None = None
+    """What is done to the lengths of translated rows."""
     rescale: bool = False
     """Whether decoded rows get the mean norm of the target's anchors, where ``after`` drops norms."""
 
@@ -195,6 +225,8 @@ class Map:
         found.append(Step("linear", {"matrix": self.matrix, **offset}))
         if self.bias is not None:
             found.append(bias_step(self.bias, self.bank))
+        if self.lengths is not None:
+            found += self.lengths.steps
         if self.after is None:
             return tuple(found)
         if self.rescale and self.after.unit:
@@ -235,7 +267,7 @@ class Map:
     def is_affine(self) -> bool:
         """Whether one matrix and one offset are all of it."""
         bare = self.before is None and self.basis is None and self.features is None
-        return bare and self.bias is None and self.after is None
+        return bare and self.bias is None and self.after is None and self.lengths is None
 
     @property
     def _rows_at_once(self) -> int:
@@ -311,6 +343,8 @@ class Map:
             changed["features"] = replace(self.features, centers=centers)
         if self.bank is not None:
             changed["bank"] = self.bank.astype(dtype)
+        if self.lengths is not None:
+            changed["lengths"] = replace(self.lengths, center=self.lengths.center.astype(dtype))
         return replace(self, **changed)
 
     def arrays(self, prefix: str) -> dict[str, np.ndarray]:
@@ -320,23 +354,28 @@ class Map:
             named["centers"] = self.features.centers
         if self.bank is not None:
             named |= {"bank.queries": self.bank.queries, "bank.offsets": self.bank.offsets}
+        if self.lengths is not None:
+            named["center"] = self.lengths.center
         before = {} if self.before is None else self.before.arrays(f"{prefix}before.")
         return before | {f"{prefix}{name}": array for name, array in named.items() if array is not None}
 
     def about(self) -> dict[str, Any]:
         """Return what else to save."""
-        bank = self.bank
+        bank, ends = self.bank, self.lengths
         return {
             "before": None if self.before is None else self.before.about(),
             "width": None if self.features is None else self.features.width,
             "mixed": self.features is not None and self.features.mixed,
             "bank": None if bank is None else {"weight": bank.weight, "neighbors": bank.neighbors},
+            "lengths": None if ends is None else {"length": ends.length, "power": ends.power, "unit": ends.unit},
         }
 
     @staticmethod
     def from_saved(arrays: dict[str, np.ndarray], about: dict[str, Any], prefix: str) -> Map:
         """Rebuild from what :meth:`arrays` and :meth:`about` gave, checking that the parts fit together."""
         before, features, bank, saved = None, None, None, about.get("bank")
+        ends = about.get("lengths")
+        lengths = None if ends is None else Lengths(arrays[f"{prefix}center"], **ends)
         if about["before"] is not None:
             before = Normalizer.from_saved(arrays, about["before"], f"{prefix}before.")
         if about["width"] is not None:
@@ -346,7 +385,7 @@ class Map:
             bank = Bank(*rows, float(saved["weight"]), int(saved["neighbors"]))
         matrix, offset = arrays[f"{prefix}matrix"], arrays[f"{prefix}offset"]
         bias, basis = arrays.get(f"{prefix}bias"), arrays.get(f"{prefix}basis")
-        found = Map(matrix, offset, before, features, bias, basis, bank)
+        found = Map(matrix, offset, before, features, bias, basis, bank, lengths=lengths)
         # One row shows whether the shapes fit together.
         found(np.zeros((1, found.dims_in), dtype=matrix.dtype))
         return found

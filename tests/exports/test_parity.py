@@ -24,6 +24,7 @@ GOALS = {
     "retrieval": {"goal": "retrieval"},
     "frozen target": {"goal": "retrieval", "frozen_target": True},
     "stitching": {"goal": "stitching"},
+    "index": {"goal": "index"},
 }
 DIGITS = ["old network → new network", "new network → old network"]
 SENTENCES = ["minilm → use", "use → potion"]

@@ -13,6 +13,8 @@ import relatent as rl
 # What decides the shape of a map: its goal, and the normalizations that do not fold into a matrix.
 SETTINGS = {
     "vectors": {},
+    "index": {"goal": "index"},
+    "index, affine": {"goal": "index", "max_cost": "affine"},
     "retrieval": {"goal": "retrieval"},
     "retrieval, unit rows": {"goal": "retrieval", "normalize": "center+l2"},
     "frozen": {"goal": "retrieval", "frozen_target": True},
@@ -28,7 +30,7 @@ CASES = [(setting, space) for setting in SETTINGS for space in SPACES]
 # Vectors far from zero keep their digits only if the mean is subtracted before the product.
 CASES += [("orthogonal", "far"), ("retrieval", "far"), ("ridge, center+l2", "far")]
 # Those whose source side is a chain of products, offsets and unit norms, whatever "auto" chooses.
-AFFINE = [case for case in CASES if case[0] not in ("vectors", "stitching")]
+AFFINE = [case for case in CASES if case[0] not in ("vectors", "index", "stitching")]
 
 
 @cache

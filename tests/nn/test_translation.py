@@ -17,6 +17,7 @@ TRANSLATORS = {
     "retrieval": rl.Translator("retrieval"),
     "frozen target": rl.Translator("retrieval", frozen_target=True),
     "stitching": rl.Translator("stitching"),
+    "index": rl.Translator("index"),
     **{name: rl.Translator(map=name, rank=2 if name == "low_rank" else None) for name in MAPS if name != "identity"},
     **{f"affine, {name}": rl.Translator(map="affine", normalize=name) for name in NORMALIZATIONS},
     "dual": rl.RelativeTranslator(),

@@ -18,6 +18,7 @@ from relatent.translate.maps import MAPS
 SETTINGS = [
     {"goal": "vectors"},
     {"goal": "stitching"},
+    {"goal": "index"},
     {"goal": "retrieval"},
     {"goal": "retrieval", "frozen_target": True},
     *({"map": name} for name in MAPS),

@@ -194,7 +194,7 @@ def test_awkward_anchors_give_finite_maps(rng, case):
         "rank-deficient": (x[:, :1] @ x[:1], y),
         "constant target": (x, np.ones_like(y)),
     }[case]
-    for goal in ("vectors", "stitching"):
+    for goal in ("vectors", "index", "stitching"):
         moved = rl.Translator(goal).fit(x, y, force=True).transform(rng.normal(size=(5, x.shape[1])))
         assert np.all(np.isfinite(moved))
         assert np.linalg.norm(moved) < 100 * (np.linalg.norm(y) + 1)
@@ -223,7 +223,7 @@ def test_rows_off_the_span_of_few_anchors_are_far_from_them(rng):
 # What is asked for
 
 
-@pytest.mark.parametrize("goal", ["vectors", "stitching"])
+@pytest.mark.parametrize("goal", ["vectors", "index", "stitching"])
 def test_an_affine_cost_forbids_the_kernel(curved, tmp_path, goal):
     x, y = curved
     free, cheap = (rl.Translator(goal, max_cost=cost).fit(x, y) for cost in (None, "affine"))

@@ -23,6 +23,7 @@ from relatent.translate.maps import MAPS
 SETTINGS = [
     {"goal": "vectors"},
     {"goal": "stitching"},
+    {"goal": "index"},
     {"goal": "retrieval"},
     {"goal": "retrieval", "frozen_target": True},
     {"normalize": "center+l2"},

@@ -27,6 +27,7 @@ def seen(t, x, y):
         {"goal": "vectors"},
         {"goal": "retrieval"},
         {"goal": "stitching"},
+        {"goal": "index"},
         {"goal": "retrieval", "frozen_target": True},
         {"map": "orthogonal", "normalize": "standard"},
     ],

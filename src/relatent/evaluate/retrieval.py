@@ -40,7 +40,7 @@ class Judgments:
         """
         if len(relevant) != n:
             raise ValueError(f"relevant has {len(relevant)} entries and x {n} rows: expected one entry per row of x.")
-        graded = [_graded(entry) for entry in relevant]
+        graded = [graded_rows(entry) for entry in relevant]
         widest = max(map(len, graded), default=0)
         rows, grades = np.full((n, widest), -1, dtype=np.int64), np.zeros((n, widest))
         for query, entry in enumerate(graded):
@@ -102,7 +102,7 @@ def first_hit(hits: np.ndarray) -> np.ndarray:
     return np.asarray(np.where(np.any(hits, axis=1), 1 / (np.argmax(hits, axis=1) + 1), 0.0))
 
 
-def _graded(entry: Any) -> dict[int, float]:
+def graded_rows(entry: Any) -> dict[int, float]:
     """Return the relevant rows of one query with their grades."""
     pairs = entry.items() if isinstance(entry, Mapping) else ((row, 1.0) for row in np.atleast_1d(entry))
     return {int(row): float(grade) for row, grade in pairs if grade > 0}

@@ -79,8 +79,8 @@ def _transform(faiss: Any, step: Step, width: int) -> Any:
                 f"FAISS has no transform for the {step.kind} part of this map, which is not affine: translate vectors "
                 "before the search, or fit an affine map:"
             ),
-            python='Translator(map="ridge").',
-            command="relatent fit --map ridge.",
+            python='Translator(max_cost="affine").',
+            command="relatent fit --max-cost affine.",
         )
     matrix = step.arrays.get("matrix", np.ones(width))
     matrix = matrix if matrix.ndim == 2 else np.diag(matrix)

@@ -91,6 +91,14 @@ def _unit(graph: _Graph, x: str) -> str:
     return x
 
 
+def _length(graph: _Graph, x: str, length: np.ndarray, power: np.ndarray) -> str:
+    """Bring the length of rows toward a common one. Zero rows stay zero."""
+    unit = _unit(graph, x)
+    norm = graph.add("ReduceSum", graph.add("Mul", x, unit), graph.constant([1], np.int64), keepdims=1)
+    own = graph.add("Pow", norm, graph.constant(1 - float(power)))
+    return graph.add("Mul", unit, graph.add("Mul", own, graph.constant(float(length) ** float(power))))
+
+
 def _gaussian(graph: _Graph, x: str, centers: np.ndarray, width: np.ndarray) -> str:
     """Append the similarities to the centers; distances are taken in double about the centers' mean."""
     origin = centers.astype(np.float32).mean(axis=0)
@@ -130,6 +138,7 @@ def _hubness(
 NODES: dict[str, Callable[..., str]] = {
     "linear": _linear,
     "unit": _unit,
+    "length": _length,
     "gaussian": _gaussian,
     "squares": _squares,
     "hubness": _hubness,

@@ -98,7 +98,7 @@ def _custom(folder: Path, modules: list[dict[str, Any]], translator: Any, side: 
     warnings.warn(
         "This map is not affine, and sentence-transformers has no stock module for it: the folder needs relatent, and "
         "SentenceTransformer(path, trust_remote_code=True). For stock modules fit an affine map, such as "
-        'Translator(map="ridge").',
+        'Translator(max_cost="affine").',
         stacklevel=3,
     )
     module = _listed(folder, modules, CUSTOM)

@@ -30,6 +30,13 @@ def unit(x: Array) -> Array:
     return x
 
 
+def length(x: Array, length: Array, power: Array) -> Array:
+    """Bring the length of rows toward a common one; a zero row stays zero."""
+    ones = unit(x)
+    grown = ones * (length**power * (x * ones).sum(axis=1, keepdims=True) ** (1 - power))
+    return np.asarray(grown, dtype=x.dtype)
+
+
 def gaussian(x: Array, centers: Array, width: Array) -> Array:
     """Append the Gaussian similarity of each row to each center."""
     a, b = (rows - centers.mean(axis=0) for rows in (x, centers))
@@ -50,7 +57,7 @@ def hubness(x: Array, weights: Array, queries: Array, offsets: Array, weight: Ar
     return np.concatenate([x, last.astype(x.dtype)], axis=1)
 
 
-STEPS: dict[str, Callable[..., Array]] = {f.__name__: f for f in (linear, unit, gaussian, squares, hubness)}
+STEPS: dict[str, Callable[..., Array]] = {f.__name__: f for f in (linear, unit, length, gaussian, squares, hubness)}
 
 
 def apply(steps: Iterable[Step], x: Any) -> Array:

@@ -131,6 +131,32 @@ def join_pairs(
     return JoinedPairs(pairs, np.sort(hashes[rows]), (source, target), joined, kept, unused, related=not force)
 
 
+def joined_queries(queries: Any, relevant: Any) -> tuple[Any, Any]:
+    """Return queries of spaces as arrays, and what each should find by the ids that pairs of spaces have.
+
+    ``queries`` is a space of the target, or a pair of spaces that is joined on keys; ``relevant`` holds row-aligned
+    ``queries``, ``items`` and perhaps ``grades``, by key.
+    """
+    if queries is None:
+        return None, relevant
+    source, target = queries if isinstance(queries, tuple) else (None, queries)
+    if source is None:
+        vectors, keys = target.vectors, target.keys
+    else:
+        matched = match_keys(source, target)
+        vectors, keys = (source.take(matched.x_rows), target.take(matched.y_rows)), matched.keys
+    if relevant is None:
+        return vectors, None
+    asked = {one: row for row, one in enumerate(key_hashes(keys).tolist())}
+    wanted: list[dict[int, float]] = [{} for _ in asked]
+    grades = [1.0] * len(relevant.queries) if relevant.grades is None else relevant.grades
+    hashed = key_hashes(relevant.queries).tolist(), key_hashes(relevant.items).tolist()
+    for query, item, grade in zip(*hashed, grades, strict=True):
+        if query in asked:
+            wanted[asked[query]][item] = float(grade)
+    return vectors, wanted
+
+
 def unseen_rows(translator: Translator, matched: Matched, most: int, first: Sequence[Any] = ()) -> np.ndarray:
     """Find the pairs that a translator was not fitted on: those of the keys in ``first``, then others, in row order."""
     hashes = key_hashes(matched.keys)

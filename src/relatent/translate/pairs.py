@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from relatent._array import Array, as_parallel, random_generator, to_numpy
-from relatent._linalg import spectrum, thin_svd
+from relatent._linalg import polar, spectrum, thin_svd
 from relatent._saved import Saved, from_bytes, to_bytes
 from relatent.spaces.normalize import UNIT_ROWS, Normalizer
 from relatent.spaces.sample import Sample, all_rows, checked_ids, merged, shuffled_rows
@@ -356,6 +356,11 @@ class NormalizedPairs:
     def spectra(self) -> tuple[tuple[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]:
         """Eigenvalues and eigenvectors of the scatter of both sides."""
         return self.spectrum_x, spectrum(self.summary.yy)
+
+    @cached_property
+    def rotation(self) -> np.ndarray:
+        """The orthogonal matrix that brings the source nearest to the target, both about their means."""
+        return np.asarray(polar(self.summary.xy))
 
     def of(self, held: Sample) -> tuple[np.ndarray, np.ndarray]:
         """Return other pairs of the same spaces in these coordinates."""

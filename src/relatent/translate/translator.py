@@ -28,6 +28,7 @@ from relatent.translate.goals import (
     Judge,
     MaxCost,
     Metric,
+    Queries,
     Selection,
     Settings,
     Solution,
@@ -54,7 +55,9 @@ FORMER = ("bank_size", "sample_size")
 
 
 def _has_inverse(translator: Translator) -> bool:
-    return hasattr(translator, "map_") and translator.map_.features is None and translator.target_map_ is None
+    if not hasattr(translator, "map_") or translator.target_map_ is not None:
+        return False
+    return translator.map_.features is None and translator.map_.lengths is None
 
 
 class Translator(Transformer):
@@ -62,10 +65,11 @@ class Translator(Transformer):
 
     Parameters
     ----------
-    goal : "vectors", "retrieval" or "stitching"
-        What the translation is for. "vectors" comes closest to the target's own vectors. "retrieval" ranks best:
-        compare ``t.transform(queries)`` with ``t.transform_target(index)`` by inner product. "stitching" feeds a head
-        that was trained on the target.
+    goal : "vectors", "index", "retrieval" or "stitching"
+        What the translation is for. "vectors" comes closest to the target's own vectors. "index" rewrites documents
+        once, to be searched by queries of the target's model as they are: what a migration does. "retrieval" ranks
+        best: compare ``t.transform(queries)`` with ``t.transform_target(index)`` by inner product. "stitching" feeds
+        a head that was trained on the target.
     map : "auto" or the name of a map
         "auto" is the best known for the goal (``relatent.translate.goals``); otherwise a rule of
         ``relatent.translate.maps``. The papers' settings are ``map="orthogonal", normalize="standard"`` and so on.
@@ -81,8 +85,10 @@ class Translator(Transformer):
         For retrieval when the index cannot be touched: translates queries into the target's own space, by the map
         that ranks held-out anchors best under the cosine. ``transform_target`` then changes nothing.
     max_cost : None or "affine"
-        "affine" forbids maps that cost more than one matrix product: "vectors" and "stitching" then leave out the
-        kernel, which compares each row with up to 3,000 anchors and keeps these (see :meth:`save`).
+        "affine" forbids maps that cost more than one matrix product: "vectors", "index" and "stitching" then leave
+        out the kernel, which compares each row with up to 3,000 anchors and keeps these (see :meth:`save`), and
+        "index" leaves the lengths of rows as the matrix makes them. None takes a kernel only where it is clearly
+        better by what the goal is for.
 
     Attributes
     ----------
@@ -141,6 +147,8 @@ class Translator(Transformer):
         y: Array | Space | None = None,
         sample_weight: Array | None = None,
         *,
+        queries: Any = None,
+        relevant: Any = None,
         bank: Array | Space | None = None,
         head: Any = None,
         labels: Array | None = None,
@@ -173,6 +181,13 @@ class Translator(Transformer):
         function of NumPy rows that returns classes, scores per class, or numbers) and the anchors' ``labels`` decide
         how the map is blended, by what the head reads right in held-out anchors. Either is enough. Neither is kept.
 
+        For ``goal="index"``: ``queries`` are vectors of past queries under the target's model. Their mean shows what
+        queries have in common, by which no document should win. Where it is known what they should find,
+        ``relevant`` gives the rows of X for each (:func:`relatent.evaluate.retrieval_report`), of two spaces judged
+        pairs of keys (:func:`relatent.decide.read_relevance`), and a kernel is chosen by that. With
+        ``frozen_target=True``, ``queries`` are a pair (source vectors, target vectors) of the same queries: a model
+        that embeds queries differently from documents then gets an offset of its own for them.
+
         For ``goal="retrieval"``: ``bank`` are source vectors, such as past queries, of which no target is known. They
         show which items of an index are hubs (:class:`relatent.steps.Bank`); without them, the anchors do. The map and
         its file keep at most ``bank_size`` of them, only where that ranks held-out anchors better; 0 keeps none.
@@ -189,14 +204,17 @@ class Translator(Transformer):
             self.bank_ = self.bank_.with_rows(bank, X, used=maps_both)
         joining = {"held_out": held_out or None, "max_pairs": max_pairs, "anchors": anchors, "engine": engine}
         if isinstance(X, Space) and isinstance(y, Space):
+            from relatent.translate.joined import joined_queries
+
             refuse("for two spaces, whose rows are joined on keys first", sample_weight=sample_weight, labels=labels)
-            return self._join(X, y, sample_size, joining | {"force": force, "progress": progress}, judge)
+            joining |= {"force": force, "progress": progress}
+            return self._join(X, y, sample_size, joining, judge, *joined_queries(queries, relevant))
         refuse("without two spaces, which it is for", **joining)
         if isinstance(X, Pairs):
             refuse("beside pairs, which it cannot be told of", y=y, sample_weight=sample_weight, labels=labels)
-            self._take_pairs(X)._solve(judge)
+            self._take_pairs(X)._solve(judge, queries, relevant)
         else:
-            self._take(X, y, sample_weight, size=sample_size, copy=False)._solve(judge)
+            self._take(X, y, sample_weight, size=sample_size, copy=False)._solve(judge, queries, relevant)
         if not force:
             self._warn_unrelated()
         return self
@@ -220,7 +238,16 @@ class Translator(Transformer):
             advice = ": rows in another order. Check that row i of X and row i of y mean the same, or use force=True."
             warnings.warn(found + advice, stacklevel=4)  # of whoever calls fit
 
-    def _join(self, source: Space, target: Space, size: int, joining: dict[str, Any], judge: Judge | None) -> Self:
+    def _join(
+        self,
+        source: Space,
+        target: Space,
+        size: int,
+        joining: dict[str, Any],
+        judge: Judge | None,
+        queries: Any,
+        relevant: Any,
+    ) -> Self:
         from relatent._terminal import stages
         from relatent.translate.joined import join_pairs
 
@@ -229,7 +256,7 @@ class Translator(Transformer):
         self.endpoints_, self.n_features_in_ = Endpoints.of(source, target), source.dim
         with stages(joining["progress"]) as stage:
             stage("choosing a map")
-            self._solve(judge)
+            self._solve(judge, queries, relevant)
         self.fit_report_ = joined.report(self)
         return self
 
@@ -272,12 +299,14 @@ class Translator(Transformer):
         full_x, full_y = self.goal_.needs(self._settings)
         return {"seed": self.seed, "size": size, "full_x": full_x, "full_y": full_y}
 
-    def _solve(self, judge: Judge | None = None) -> Self:
+    def _solve(self, judge: Judge | None = None, queries: Any = None, relevant: Any = None) -> Self:
         pairs = Pairs.total(self.parts_)
+        used = self.map == "auto" and (self.goal == "index" or self.frozen_target)
+        asked = Queries.of(queries, relevant, pairs.dims, used=used)
         self.pairs_ = pairs.without_views()
         self.parts_, self.n_pairs_ = [self.pairs_], len(pairs)
         check_pairs(pairs, getattr(self.goal_, "MIN_PAIRS", 2))
-        self.choice_ = self.goal_.choose(pairs, replace(self._settings, judge=judge))
+        self.choice_ = self.goal_.choose(pairs, replace(self._settings, judge=judge, queries=asked))
         solved: Solution = self.goal_.solve(pairs, self.choice_)
         self.map_, self.target_map_, self.selection_ = solved.source, solved.target, self.choice_.selection
         self.chosen_, self.fit_report_ = self.choice_.words, None

@@ -107,6 +107,14 @@ def _unit(to: Program) -> None:
     to.statements.append("x := l2_normalize(x)")
 
 
+def _length(to: Program, length: Any, power: Any) -> None:
+    factor = f"({float(length)!r}::float8 / nullif(vector_norm(x), 0)) ^ {float(power)!r}"
+    to.statements.append(
+        f"x := (SELECT array_agg(a::float8 * coalesce({factor}, 1) ORDER BY n)::vector "
+        "FROM unnest(x::real[]) WITH ORDINALITY AS u(a, n))"
+    )
+
+
 def _gaussian(to: Program, centers: Any, width: Any) -> None:
     number = f"exp(greatest(-({{}}) / {float(width)!r}::float8, {MIN_EXPONENT}))"
     selected = to.read(np.asarray(centers), "l2_distance(m.weights, {x}) ^ 2", number)
@@ -131,6 +139,7 @@ def _hubness(to: Program, weights: Any, queries: Any, offsets: Any, weight: Any,
 KINDS: dict[str, Any] = {
     "linear": _linear,
     "unit": _unit,
+    "length": _length,
     "gaussian": _gaussian,
     "squares": _squares,
     "hubness": _hubness,

@@ -16,7 +16,9 @@ from typing import Any, Literal, Protocol, TypeVar, cast, get_args
 
 import numpy as np
 
-from relatent._array import as_labels, suggest, to_numpy
+from relatent._array import as_labels, as_matrix, suggest, to_numpy
+from relatent.evaluate.neighbors import nearest
+from relatent.evaluate.retrieval import Judgments, graded_rows
 from relatent.spaces.normalize import NORMALIZATIONS
 from relatent.spaces.sample import Sample
 from relatent.steps import Map
@@ -25,7 +27,7 @@ from relatent.translate.maps import find_map
 from relatent.translate.pairs import Pairs
 
 Reader = Callable[[np.ndarray], np.ndarray]
-GoalName = Literal["vectors", "retrieval", "stitching"]
+GoalName = Literal["vectors", "index", "retrieval", "stitching"]
 MaxCost = Literal["affine"]
 Metric = Literal["cosine", "inner"]
 GOALS: tuple[str, ...] = get_args(GoalName)
@@ -104,6 +106,55 @@ def _agreement(said: np.ndarray, right: np.ndarray) -> float:
     return 1 - float(np.mean((said - right) ** 2) / (np.var(right) or 1.0))
 
 
+@dataclass(frozen=True, eq=False)
+class Queries:
+    """Past queries: their target vectors, their source vectors where these are known too, and what each should find.
+
+    ``relevant`` gives for each query the ids of pairs that should be found, with their grades.
+    """
+
+    y: np.ndarray
+    x: np.ndarray | None = None
+    relevant: list[dict[int, float]] | None = None
+
+    @staticmethod
+    def of(queries: Any, relevant: Any, dims: tuple[int, int], *, used: bool) -> Queries | None:
+        """Check past queries, target vectors or (source vectors, target vectors), and what each should find."""
+        given = [name for name, value in (("queries", queries), ("relevant", relevant)) if value is not None]
+        if not given:
+            return None
+        if not used or queries is None:
+            why = "this translator has no use for them" if not used else "relevant tells what queries should find"
+            raise ValueError(
+                f'{" and ".join(given)} were given, and {why}: expected queries for goal "index", or pairs of queries '
+                "for a frozen target."
+            )
+        sides = queries if isinstance(queries, tuple) else (None, queries)
+        x, y = (None if one is None else to_numpy(as_matrix(one, "queries")) for one in sides)
+        assert y is not None
+        for side, dim in ((x, dims[0]), (y, dims[1])):
+            if side is not None and (side.shape[1] != dim or len(side) != len(y)):
+                raise ValueError(
+                    f"queries have shape {side.shape} where {len(y)} rows of {dim} columns are expected: vectors of "
+                    "the target, or a pair (source vectors, target vectors) of the same queries."
+                )
+        if relevant is not None and len(relevant) != len(y):
+            raise ValueError(f"relevant has {len(relevant)} entries for {len(y)} queries: expected one per query.")
+        graded = None if relevant is None else [graded_rows(entry) for entry in relevant]
+        return Queries(y, x, graded)
+
+    def scores(self, held: Sample, moved: np.ndarray) -> np.ndarray:
+        """Return nDCG@10 of the queries that should find some of the held-out documents, among all of these."""
+        assert self.relevant is not None
+        place = {int(one): i for i, one in enumerate(held.ids)}
+        wanted = [{place[i]: grade for i, grade in one.items() if i in place} for one in self.relevant]
+        asked = [i for i, one in enumerate(wanted) if one]
+        if not asked:
+            return np.zeros(0)
+        found = nearest(self.y[asked].astype(moved.dtype), moved, min(10, len(moved))).indices
+        return Judgments.of([wanted[i] for i in asked], len(asked), len(moved)).ndcg(found)
+
+
 # Standard errors of its gain that a candidate must exceed the expected winner by: few pairs make many candidates lucky.
 CAUTION = 0.5
 
@@ -122,6 +173,7 @@ class Settings:
     max_cost: MaxCost | None = None
     bank: BankRows = field(default_factory=BankRows)
     judge: Judge | None = None
+    queries: Queries | None = None
 
 
 @dataclass(frozen=True)

@@ -26,6 +26,8 @@ COARSE = PENALTIES[::2]
 KERNEL_ROWS = 500
 # Anchors to tell by how much the predictions shrink.
 LEFT_OUT_ROWS = 1_000
+# By which share of the error, and how many standard errors, a kernel must be closer than a linear ridge.
+EARNED, CLEAR = 0.01, 2.0
 # A kernel map holds a matrix between all coordinates; that of more entries than this is not formed.
 MAX_ENTRIES = 2**26
 
@@ -70,19 +72,34 @@ def needs(settings: Settings) -> tuple[bool, bool]:
 
 
 def choose(pairs: Pairs, settings: Settings) -> RidgeChoice:
-    """Choose between a linear ridge and kernels, unless a penalty or the cost says that a linear one is wanted."""
+    """Choose a linear ridge, or a kernel where that is clearly closer and no penalty or cost rules it out."""
     p = pairs.normalized(settings.normalize)
-    too_wide = pairs.dims[0] * pairs.dims[1] > MAX_ENTRIES
-    if settings.penalty is not None or settings.max_cost == "affine" or not pairs.complete or too_wide:
+    if settings.penalty is not None or not may_bend(pairs, settings):
         linear = RidgeFit.of(p, settings.penalty)
         selection = Selection.best("cross-validation error", {"ridge": linear.error(p)}, smallest=True)
         return RidgeChoice(settings.normalize, len(pairs), selection, linear.penalty, None, settings.seed)
-    tried = kernel_trials(_drawn(p, settings.seed, KERNEL_ROWS))
-    best = min(tried, key=lambda trial: trial.error)
-    selection = Selection.best("leave-one-out error", {str(t.kernel): t.error for t in tried}, smallest=True)
-    kernel = best.kernel if best.kernel.weight else None
-    penalty = RidgeFit.of(p).penalty if kernel is None else best.penalty
+    straight, *curved = kernel_trials(_drawn(p, settings.seed, KERNEL_ROWS))
+    best = min(curved, key=lambda trial: trial.error)
+    earned = best.clearly_closer_than(straight)
+    order = (best, straight) if earned else (straight, best)
+    (first, score), (second, beaten) = ((str(trial.kernel), trial.error) for trial in order)
+    selection = Selection("leave-one-out error", first, score, second, beaten)
+    kernel, penalty = (best.kernel, best.penalty) if earned else (None, RidgeFit.of(p).penalty)
     return RidgeChoice(settings.normalize, len(pairs), selection, penalty, kernel, settings.seed)
+
+
+def best_kernel(pairs: Pairs, settings: Settings) -> RidgeChoice:
+    """Return the kernel of least leave-one-out error, whether or not a linear ridge is better."""
+    p = pairs.normalized(settings.normalize)
+    _, *curved = kernel_trials(_drawn(p, settings.seed, KERNEL_ROWS))
+    best = min(curved, key=lambda trial: trial.error)
+    return RidgeChoice(settings.normalize, len(pairs), None, best.penalty, best.kernel, settings.seed)
+
+
+def may_bend(pairs: Pairs, settings: Settings) -> bool:
+    """Return whether a kernel may be tried: its cost is allowed, all pairs are at hand, and its matrix is small."""
+    too_wide = pairs.dims[0] * pairs.dims[1] > MAX_ENTRIES
+    return settings.max_cost != "affine" and pairs.complete and not too_wide
 
 
 @dataclass(frozen=True)
@@ -106,6 +123,17 @@ class KernelTrial:
     def error(self) -> float:
         """With that penalty."""
         return self.error_with(self.coarse)
+
+    @property
+    def losses(self) -> np.ndarray:
+        """The squared error of each row with that penalty."""
+        errors = self.left_out.y - self.left_out.predictions(self.coarse)
+        return np.asarray(np.vecdot(errors, errors))
+
+    def clearly_closer_than(self, linear: KernelTrial) -> bool:
+        """Return whether it earns its keep: it translates several times slower, and keeps the anchors."""
+        gain, error = linear.losses - self.losses, linear.error
+        return bool(np.mean(gain) > max(EARNED * error, CLEAR * np.std(gain) / len(gain) ** 0.5))
 
     @property
     def penalty(self) -> float:

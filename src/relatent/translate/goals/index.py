@@ -1,0 +1,153 @@
+"""Rewrite an index once: documents of the old model are translated, and queries of the new model come as they are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from relatent._linalg import row_norms, unit_norm
+from relatent.evaluate.retrieval import reciprocal_ranks
+from relatent.spaces.sample import Sample, shuffled_rows
+from relatent.steps import Lengths
+from relatent.translate.goals import Selection, Settings, Solution, vectors
+from relatent.translate.goals.stitching import lost_size
+from relatent.translate.goals.vectors import RidgeChoice
+from relatent.translate.goals.vectors import needs as needs
+from relatent.translate.maps import Affine, fold
+from relatent.translate.pairs import NormalizedPairs, Pairs
+from relatent.translate.ridge import trace
+
+# Of the rotation in the blend, and how far lengths are brought to that of the anchors: of 240 cells (two collections
+# with human judgments, five encoders, 150 to 700 anchors), what loses least against the best of each cell. More of
+# either helps some pairs and hurts others (`python -m experiments judged`).
+SHARE, POWER = 0.35, 0.5
+# Standard errors by which a kernel must find more than a linear ridge: it costs more, and keeps its anchors.
+CLEAR = 2.0
+# Fewer pairs cannot show that.
+MIN_BENT = 30
+# How far apart in a random order two documents are that a query lies between.
+SHIFTS = (1, 8, 15)
+# Rows of the target whose norms differ from 1 by no more than this are unit rows.
+UNIT = 1e-3
+BETWEEN = "out-of-fold reciprocal rank of two documents for a query between them"
+JUDGED = "out-of-fold nDCG@10 of the judged queries"
+WIDE = np.dtype(np.float64)
+
+
+@dataclass(frozen=True)
+class IndexChoice(RidgeChoice):
+    """A ridge, the factor that restores the size of its predictions, and what queries have in common."""
+
+    gain: float
+    affine: bool
+    """Whether the map must be one matrix: then lengths stay as they are."""
+    asked: np.ndarray | None = field(default=None, compare=False)
+    """Past queries, unit rows; without them, the target's anchors stand for them."""
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """The ridge, and what is known of queries."""
+        known = () if self.asked is None else ("past queries",)
+        return (*super().words, f"{SHARE:.0%} orthogonal", *known)
+
+    @property
+    def title(self) -> str:
+        """What it is, for people."""
+        return ", ".join(self.words if self.kernel is not None else ("ridge", *self.words))
+
+
+def choose(pairs: Pairs, settings: Settings) -> IndexChoice:
+    """Choose between a linear ridge and a kernel by what queries find of held-out documents.
+
+    The blend with a rotation and the lengths of rows are fixed: on judged collections, choosing them by held-out
+    anchors was no better than one good rule.
+    """
+    linear = _choice(pairs, vectors.choose(pairs, replace(settings, max_cost="affine")), settings)
+    if settings.penalty is not None or not vectors.may_bend(pairs, settings) or len(pairs) < MIN_BENT:
+        return linear
+    return _clearly_best(pairs, linear, _choice(pairs, vectors.best_kernel(pairs, settings), settings), settings)
+
+
+def _choice(pairs: Pairs, ridge: RidgeChoice, settings: Settings) -> IndexChoice:
+    gain, known = lost_size(*ridge.left_out(pairs.normalized(settings.normalize))), settings.queries
+    asked = None if known is None else unit_norm(known.y.astype(WIDE))
+    return IndexChoice(**vars(ridge), gain=gain, affine=settings.max_cost == "affine", asked=asked)
+
+
+def _clearly_best(pairs: Pairs, linear: IndexChoice, curved: IndexChoice, settings: Settings) -> IndexChoice:
+    """Return the kernel where it is clearly better out of fold, else the linear ridge."""
+    judged = None if settings.queries is None or settings.queries.relevant is None else settings.queries
+    score, criterion = (between, BETWEEN) if judged is None else (judged.scores, JUDGED)
+    found: dict[IndexChoice, list[np.ndarray]] = {linear: [], curved: []}
+    for rest, rows in pairs.trials(settings.seed):
+        held = pairs.sample.part(rows)
+        for choice, scores in found.items():
+            scores.append(score(held, solve(rest, choice).source(held.x.astype(WIDE))))
+    plain, bent = (np.concatenate(scores) for scores in found.values())
+    gain = bent - plain
+    clear = np.mean(gain) > CLEAR * np.std(gain) / min(len(gain), len(pairs.sample)) ** 0.5
+    order = [(curved, bent), (linear, plain)] if clear else [(linear, plain), (curved, bent)]
+    (best, won), (second, lost) = ((choice, float(np.mean(scores))) for choice, scores in order)
+    return replace(best, selection=Selection(criterion, best.title, won, second.title, lost))
+
+
+def between(held: Sample, moved: np.ndarray) -> np.ndarray:
+    r"""Return how well translated documents are found by queries that lie halfway between two of them.
+
+    .. math:: q_{ij} = m + \tfrac12 (y_i - m) + \tfrac12 (y_j - m) \qquad
+              \tfrac12 \left( \tfrac{1}{\operatorname{rank}_i} + \tfrac{1}{\operatorname{rank}_j} \right)
+
+    A real query resembles what is relevant to it, and other documents too. The vector of a document itself as the
+    query is too easy: most maps find it, and the differences between maps are not those that people see.
+    """
+    own = shuffled_rows(len(held.y), len(held.y), seed=0)
+    y, gallery, scores = held.y.astype(WIDE), unit_norm(moved).T, []
+    for shift in SHIFTS:
+        other = np.roll(own, shift)
+        asked = unit_norm((y[own] + y[other]) / 2) @ gallery
+        scores.append((reciprocal_ranks(asked, own) + reciprocal_ranks(asked, other)) / 2)
+    return np.asarray(np.mean(scores, axis=0))
+
+
+def solve(pairs: Pairs, choice: IndexChoice) -> Solution:
+    r"""Return :math:`m + Pd\,(L / \lVert Pd \rVert)^p` with d the deviation by a ridge, blended with a rotation's."""
+    p, (mean, std) = pairs.normalized(choice.normalize), pairs.target_spread
+    ridge, y = choice.regression(p, pairs), pairs.sample.y.astype(WIDE)
+    grown = vectors.folded(replace(ridge, matrix=choice.gain * ridge.matrix), p, WIDE)
+    blend = grown.blended(fold(_rotation(p), p.source, p.target, dtype=WIDE), SHARE)
+    project = shared_component(y if choice.asked is None else choice.asked)
+    assert blend.offset is not None
+    found = replace(blend, matrix=project(blend.matrix), offset=project(blend.offset - mean))
+    found = found.guarded(np.zeros_like(mean), std)
+    if choice.affine:
+        assert found.offset is not None
+        return Solution(replace(found, offset=found.offset + mean).astype(pairs.dtype))
+    length, norms = float(np.mean(row_norms(project(y - mean)))) or 1.0, row_norms(y)
+    unit = bool(np.max(np.abs(norms - 1)) < UNIT)
+    return Solution(replace(found, lengths=Lengths(mean, length, POWER, unit)).astype(pairs.dtype))
+
+
+def shared_component(queries: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
+    r"""Return what takes from documents the component along what queries have in common.
+
+    .. math:: d \mapsto d - \frac{\mu^2}{\mu^2 + \sigma^2} (d \cdot e)\, e
+
+    with :math:`\mu e` the mean query and σ² the variance of queries along it. What a document has of it favors that
+    document whatever is asked, and of a predicted document it is mostly noise. Only as far as queries differ along e
+    does it tell documents apart.
+    """
+    mean = np.mean(queries, axis=0)
+    size = float(np.linalg.norm(mean))
+    if not size:
+        return lambda rows: rows
+    axis = mean / size
+    share = size**2 / (size**2 + float(np.var(queries @ axis)))
+    return lambda rows: np.asarray(rows - share * np.multiply.outer(rows @ axis, axis))
+
+
+def _rotation(p: NormalizedPairs) -> Affine:
+    """Return the rotation at the size of the target: of more coordinates than there, it keeps a part only."""
+    s, q = p.summary, p.rotation
+    return Affine.through_means(q * np.sqrt(trace(s.yy) / (np.sum(q * (s.xx @ q)) or 1.0)), s)
