@@ -208,8 +208,7 @@ def verdict_of(
         option: _changes(scores, option, slices, seed) for option in scores.by_option if option != "stay"
     }
     three = _columns(scores, _deciding(scores), "translate", "stay", "re-embed")
-    above = bootstrap(three, difference(2, 0), seed=seed)
-    decision, words = _decision(scores, options, changes, above, rule, cost)
+    decision, words = _decision(scores, options, slices, rule, cost, seed)
     return Verdict(
         decision,
         words,
@@ -228,21 +227,16 @@ def verdict_of(
 
 
 def _decision(
-    scores: OptionScores,
-    options: Mapping[Option, Report],
-    changes: Mapping[Option, Report],
-    above_translate: Estimate,
-    rule: Rule,
-    cost: Cost | None,
+    scores: OptionScores, options: Mapping[Option, Report], slices: Any, rule: Rule, cost: Cost | None, seed: int
 ) -> tuple[Decision, str]:
     """Return the decision by what was judged relevant, or by the overlap, and the rule in words."""
-    measure, queries = _deciding(scores), len(scores.by_option["stay"])
+    measure = _deciding(scores)
     label = LABELS[measure].format(k=scores.k)
     if measure == DECIDING:
-        evidence = Evidence(changes, above_translate, measure, label, queries)
-        return decide(evidence, rule, cost), rule.words(label)
+        measured = {option: _columns(scores, measure, option)[:, 0] for option in scores.by_option}
+        return decide(Evidence(scores.expected or measured, label, slices, seed), rule, cost), rule.words(label)
     overlap = {option: measured[measure] for option, measured in options.items()}
-    return decide_by_overlap(overlap, rule, label, queries), rule.words_of_overlap(label)
+    return decide_by_overlap(overlap, rule, label, len(scores.by_option["stay"])), rule.words_of_overlap(label)
 
 
 def _deciding(scores: OptionScores) -> str:
