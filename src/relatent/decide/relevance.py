@@ -32,16 +32,23 @@ class Relevance:
     name: str = "the pairs given"
     grades: Sequence[float] | None = None
 
-    def rows(self, hashes: np.ndarray) -> Iterator[tuple[int, int, float]]:
-        """Return query, item and grade of what is relevant, where both keys are among these hashes, by their rows."""
+    def rows(self, items: np.ndarray, queries: np.ndarray | None = None) -> Iterator[tuple[int, int, float]]:
+        """Return query, item and grade of what is relevant, by their rows, where both keys are among these hashes.
+
+        Queries are looked up among those of the items, unless they have others.
+        """
         from relatent.spaces.keys import key_hashes
 
-        row_of = {key: row for row, key in enumerate(hashes.tolist())}
+        item_row, query_row = _row_of(items), _row_of(items if queries is None else queries)
         keys = (key_hashes(self.queries).tolist(), key_hashes(self.items).tolist())
         grades = [1.0] * len(self.queries) if self.grades is None else self.grades
         for query, item, grade in zip(*keys, grades, strict=True):
-            if query in row_of and item in row_of and grade > 0:
-                yield row_of[query], row_of[item], float(grade)
+            if query in query_row and item in item_row and grade > 0:
+                yield query_row[query], item_row[item], float(grade)
+
+
+def _row_of(hashes: np.ndarray) -> dict[int, int]:
+    return {key: row for row, key in enumerate(hashes.tolist())}
 
 
 def read_relevance(path: AnyPath) -> Relevance:

@@ -13,9 +13,10 @@ from relatent._array import suggest
 from relatent._linalg import row_norms, unit_norm
 from relatent._terminal import Stage, stages
 from relatent.decide.anchors import diagnose_anchors
-from relatent.decide.evaluation import Role, evaluate_spaces, role_of, slice_labels
+from relatent.decide.evaluation import Role, evaluate_spaces, role_of
 from relatent.decide.relevance import Relevance
 from relatent.decide.rule import Cost, Rule
+from relatent.decide.task import Rows
 from relatent.decide.threshold import GROUPS, thresholds
 from relatent.decide.verdict import Verdict
 from relatent.evaluate.comparison import Comparison
@@ -26,8 +27,7 @@ from relatent.evaluate.pairwise import mutual_knn
 from relatent.evaluate.scale import norms
 from relatent.migrate import MigrationPlan, Verification
 from relatent.report import data
-from relatent.spaces.join import common_rows, match_keys
-from relatent.spaces.keys import key_hashes
+from relatent.spaces.join import common_rows
 from relatent.spaces.sample import sample_rows
 from relatent.spaces.space import Space
 from relatent.translate import Translator
@@ -177,10 +177,10 @@ def measure_translator(
 ) -> dict[str, Any]:
     """Measure a translator on keys that it was not fitted on. Return findings by the names of their fields."""
     stage("reading held-out rows")
-    matched = match_keys(source, target)
-    seen = np.isin(key_hashes(matched.keys), translator.seen_keys_)
-    rows = sample_rows(np.flatnonzero(~seen), max_rows, seed)
-    x, y = source.take(matched.x_rows[rows]), target.take(matched.y_rows[rows])
+    common = Rows.of(source, target)
+    seen = np.isin(common.hashes, translator.seen_keys_)
+    rows = common.at(sample_rows(np.flatnonzero(~seen), max_rows, seed))
+    x, y = rows.in_source(), rows.in_target()
     # A two-sided translator maps into a space of its own, where there are no true vectors.
     one_sided = translator.target_map_ is None and len(x) > 1
     spaces = dict(zip(_labeled([source, target]), (x, y), strict=True))
@@ -188,10 +188,10 @@ def measure_translator(
     stage("measuring cosines, anchors and norms")
     if one_sided:
         spaces["translated"] = np.asarray(translator.transform(x))
-        labels = None if slices is None else slice_labels(slices, source, target, matched, rows)
-        close = measure_closeness(spaces["translated"], x, y, matched.keys[rows], labels, seed)
+        labels = None if slices is None else rows.labels(slices)
+        close = measure_closeness(spaces["translated"], x, y, rows.keys, labels, seed)
         close = replace(close, worst=with_texts(close.worst, (source, target), texts))
-    anchors = measure_anchors(source, matched.x_rows[seen], x, seed)
+    anchors = measure_anchors(source, common.matched.x_rows[seen], x, seed)
     geometry = measure_geometry(spaces) if len(x) > 1 else None
     stage("matching thresholds")
     old, new = (y, x) if role_of(translator, role) == "queries" else (x, y)
