@@ -19,7 +19,8 @@ MAX_ROWS, MIN_ROWS = 2_000, 50
 # The share of known rows that is let go as outliers, and the share of unlike rows from which there is no GO.
 TAIL, MAX_UNLIKE = 0.05, 0.1
 
-NO_FITTED = "The fitted items are not in these spaces: near-copies of them cannot be found"
+UNKNOWN = "It is not known what the translator was fitted on: some items here may be"
+ELSEWHERE = "The fitted items are not in these spaces: near-copies of them cannot be found"
 
 
 @dataclass(frozen=True)
@@ -57,8 +58,8 @@ class HeldOut:
         return [f"{doubt}." for doubt in doubts]
 
     def __str__(self) -> str:
-        copies = f"{self.copies:,} near-copies of them are left out"
-        fitted = f"{self.fitted:,} fitted items are in these spaces, {copies}" if self.fitted else NO_FITTED
+        copies = f"{self.fitted:,} fitted items are in these spaces; {self.copies:,} near-copies of them are left out"
+        fitted = copies if self.fitted else ELSEWHERE if self.known else UNKNOWN
         told = "too few items to tell" if self.unlike is None else f"{self.unlike:.0%}"
         return f"{fitted}. Rows to migrate that resemble neither fitted nor relevant items: {told}."
 
