@@ -27,8 +27,8 @@ translates into. An option means the same in every command.
 | 0 | done; from `evaluate` and `migrate plan`: GO, to translate or to rerank |
 | 1 | an error, reported in one line on the error stream; nothing half-written is left |
 | 2 | wrong usage |
-| 3 | NO-GO of `evaluate` and `migrate plan`: stay or re-embed; alarms of `migrate verify` and `monitor` |
-| 4 | no verdict, from `evaluate` and `migrate plan`: judged pairs are missing or too few |
+| 3 | NO-GO of `evaluate` and `migrate plan`: stay, rerank-old or re-embed; alarms of `migrate verify` and `monitor` |
+| 4 | no verdict, from `evaluate` and `migrate plan`: too few judged pairs, or items that may not be held out |
 
 Options of every command:
 

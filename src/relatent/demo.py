@@ -282,6 +282,7 @@ The same by hand:
   relatent fit {files["old"]} {files["new"]} --anchors {files["anchors"]} -o t.safetensors
   relatent evaluate t.safetensors {files["old"]} {files["new"]} --relevant {files["relevant"]}
   relatent translate t.safetensors {files["old"]} -o translated.parquet
+  relatent report {files["old"]} {files["new"]} --relevant {files["relevant"]} -o report.html
 
 Files: {", ".join(file for name, file in files.items() if name != "picture")}
 Picture: {files.get("picture", "none, matplotlib is not installed: pip install 'relatent[demo]'")}"""

@@ -40,11 +40,9 @@ def test_progress_shows_on_a_terminal_only(here, translator):
 
 
 def test_notes_go_to_the_error_stream(here):
-    rl.Translator().fit(*rl.parallel(rl.read_space("old.parquet"), rl.read_space("new.parquet"))).save(
-        "bare.safetensors"
-    )
-    result = run("evaluate", "bare.safetensors", "old.parquet", "new.parquet", "--json", code=NO_VERDICT)
-    assert "note: The translator does not know the keys" in result.stderr
+    run("fit", "new.parquet", "old.parquet", "--goal", "retrieval", "-o", "both.safetensors")
+    result = run("evaluate", "both.safetensors", "new.parquet", "old.parquet", "--json", code=NO_VERDICT)
+    assert "note: This translator maps queries and documents" in result.stderr
     assert json.loads(result.stdout)["verdict"] == "no verdict"
 
 

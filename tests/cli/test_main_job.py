@@ -123,6 +123,50 @@ def test_judged_pairs_of_ones_own(here, translator):
     refused(*arguments, says="None of the pairs in wrong.tsv")
 
 
+@pytest.fixture
+def beir(here):
+    """A folder of judgments by ids that count queries and documents apart, and two files of queries."""
+    old, new = rl.read_space("old.parquet"), rl.read_space("new.parquet")
+    keys = [f"doc {i}" for i in range(150)]
+    for name, space in (("old", old), ("new", new)):
+        part = space.by_keys([key for key in keys if key in set(new.keys)])
+        rl.write_space(rl.Space(part.vectors, [key[4:] for key in part.keys], name), f"{name}-queries.parquet")
+    for name, space in (("old", old), ("new", new)):
+        numbers = [key[4:] for key in space.keys]
+        rl.write_space(rl.Space(space.vectors, numbers, name, space.fingerprint), f"{name}-documents.parquet")
+    lines = Path(clicks()).read_text().replace("doc ", "").splitlines()[1:]
+    Path("judged/qrels").mkdir(parents=True)
+    Path("judged/qrels/test.tsv").write_text("".join(f"{line}\t1\n" for line in lines))
+    return ("old-documents.parquet", "new-documents.parquet"), (
+        "--queries",
+        "old-queries.parquet",
+        "new-queries.parquet",
+    )
+
+
+def test_beir_folders_and_queries_apart(beir):
+    documents, queries = beir
+    run("fit", *documents, "-o", "t.safetensors")
+    for judged in ("judged", "judged/qrels/test.tsv"):
+        words = ("evaluate", "t.safetensors", *documents, "--relevant", judged, *queries)
+        found = answer(*words, "--index-rows", "5000")
+        assert (found["verdict"], found["expected"]["rows"]) == ("GO", 5_000)
+        assert 100 <= found["queries"] <= 150
+        assert found["itself"] is None
+    run("report", *documents, "--relevant", "judged", *queries, "-o", "r.json")
+    assert json.loads(Path("r.json").read_text())["verdict"]["verdict"] == "GO"
+    swapped = ("--queries", "new-queries.parquet", "old-queries.parquet")
+    refused("evaluate", "t.safetensors", *documents, "--relevant", "judged", *swapped, says="order source, target")
+
+
+def test_no_go_without_known_keys_unless_forced(here):
+    old, new = rl.parallel(rl.read_space("old.parquet"), rl.read_space("new.parquet"))
+    rl.Translator().fit(old, new).save("t.safetensors")
+    words = ("evaluate", "t.safetensors", "old.parquet", "new.parquet", "--relevant", clicks())
+    assert "does not know the keys" in answer(*words, code=NO_VERDICT)["reasons"][0]
+    assert answer(*words, "--force")["verdict"] == "GO"
+
+
 def test_queries_can_be_moved_instead(here):
     run("fit", "new.parquet", "old.parquet", "-o", "vectors.safetensors")
     words = ("new.parquet", "old.parquet", "--relevant", clicks())

@@ -45,6 +45,16 @@ def test_report(here):
     assert "title " in (here / "r.html").read_text()
 
 
+def test_the_files_of_the_demo_have_a_verdict(tmp_path, monkeypatch):
+    """A report that fits by itself holds out what is judged."""
+    monkeypatch.chdir(tmp_path)
+    run("demo", "--quiet")
+    files = ("out/old.parquet", "out/new.parquet", "--relevant", "out/relevant.tsv")
+    assert "GO: translate." in run("report", *files, "-o", "r.json").stdout
+    told = json.loads((tmp_path / "r.json").read_text())
+    assert (told["fit"]["pairs"], told["verdict"]["queries"]) == (300, 110)
+
+
 @pytest.mark.parametrize(
     ("words", "says"),
     [(("-o", "r.pdf"), "is not the name of a report"), (("-o", "old.parquet"), "is not the name of a report")],

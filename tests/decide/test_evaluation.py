@@ -114,10 +114,11 @@ def test_the_other_way_round_it_gains(trec):
     t.fit(new, old, anchors=[f"d{i}" for i in range(300)])
     found = evaluate_spaces(t, new, old, relevant=qrels)  # now "new" is the model to leave
     assert found.changes["translate"]["ndcg"].low > 0
-    assert found.decision.recommended == "translate"
     assert found.break_even.low > 1
+    assert found.decision.recommended == "rerank"  # the model to move to is better still at ranking the candidates
     cheap = rl.decide.Cost(1_000_000, rows_per_second=1_000)
-    assert evaluate_spaces(t, new, old, relevant=qrels, cost=cheap).decision.recommended == "re-embed"
+    few = evaluate_spaces(t, new, old, relevant=qrels, cost=cheap, candidates=12)
+    assert few.decision.recommended == "re-embed"
 
 
 def test_queries_can_be_translated_instead_of_documents(trec):
@@ -134,6 +135,53 @@ def test_queries_can_be_translated_instead_of_documents(trec):
     kept = [i for i, w in enumerate(wanted) if w]
     expected = rl.evaluate.ndcg(by_hand.queries[kept], by_hand.gallery, relevant=[wanted[i] for i in kept])
     assert found["translate"]["ndcg"].value == pytest.approx(expected)
+
+
+@pytest.fixture
+def beir(trec):
+    """The same documents and questions, in spaces of their own whose ids are numbers from 0 in each."""
+    old, new, qrels = trec
+    documents, questions = (
+        [rl.Space(s.vectors[part], [str(i) for i in range(count)], s.name, s.fingerprint) for s in (old, new)]
+        for part, count in ((slice(0, 700), 700), (slice(700, 1_000), 300))
+    )
+    numbers = [[key[1:] for key in keys] for keys in (qrels.queries, qrels.items)]
+    return documents, questions, Relevance(*numbers, "qrels", qrels.grades)
+
+
+def test_queries_with_keys_of_their_own_are_never_items(trec, beir):
+    """Query 1 and document 1 are different; the figures are those of the same vectors with distinct keys."""
+    documents, questions, qrels = beir
+    t = Translator().fit(*documents, anchors=[str(i) for i in range(300)])
+    found = evaluate_spaces(t, *documents, relevant=qrels, queries=tuple(questions))
+    together = Translator().fit(*trec[:2], anchors=[f"d{i}" for i in range(300)])
+    expected = evaluate_spaces(together, *trec[:2], relevant=trec[2])
+    assert (found.queries, found.scores.items) == (expected.queries, expected.scores.items)
+    for option in ("stay", "translate", "rerank-old", "rerank", "re-embed"):
+        assert found[option]["ndcg"].value == pytest.approx(expected[option]["ndcg"].value, abs=1e-4)
+        assert found.expected.scores[option].value == pytest.approx(expected.expected.scores[option].value, abs=1e-3)
+    assert found.itself is None
+    assert set(found.keys) <= set(questions[0].keys)
+
+
+def test_queries_of_another_dimension_are_refused(beir, spaces):
+    documents, questions, qrels = beir
+    t = Translator().fit(*documents, anchors=[str(i) for i in range(300)])
+    with pytest.raises(ValueError, match="queries of the target have 8 coordinates and its items 12"):
+        evaluate_spaces(t, *documents, relevant=qrels, queries=(questions[0], spaces[0]))
+
+
+def test_what_is_expected_in_the_index_served_decides(trec):
+    old, new, qrels = trec
+    t = Translator().fit(old, new, anchors=[f"d{i}" for i in range(300)])
+    found = evaluate_spaces(t, old, new, relevant=qrels)
+    assert found.expected.rows == 700  # the questions are no items
+    assert evaluate_spaces(t, old, new, relevant=qrels, index_rows=400).expected is None
+    larger = evaluate_spaces(t, old, new, relevant=qrels, index_rows=70_000)
+    assert larger.expected.scores["stay"].value < found.expected.scores["stay"].value < found["stay"]["ndcg"].value
+    assert f"expected in {70_000:,} items" in str(larger)
+    assert larger["stay"]["ndcg"] == found["stay"]["ndcg"]
+    assert larger.to_dict()["expected"]["rows"] == 70_000
 
 
 @pytest.mark.parametrize(("options", "warned"), [({}, True), ({"frozen_target": True}, False)])

@@ -40,9 +40,31 @@ def test_trec_qrels(tmp_path, name, gap):
     assert (found.queries, found.items, found.grades) == (["q1", "q1", "q2"], ["d1", "d2", "d1"], [2, 0, -1])
 
 
+@pytest.mark.parametrize("header", ["", "query-id\tcorpus-id\tscore\n"])
+@pytest.mark.parametrize("inside", ["qrels", "."])
+def test_beir_folders(tmp_path, header, inside):
+    """The test split first; ids of queries and documents are texts of their own."""
+    folder = tmp_path / "scifact"
+    (folder / inside).mkdir(parents=True)
+    (folder / inside / "dev.tsv").write_text(f"{header}7\t7\t1\n")
+    assert read_relevance(folder).queries == ["7"]
+    (folder / inside / "test.tsv").write_text(f"{header}1\tdoc one\t2\n1\t2\t0\n")
+    found = read_relevance(folder)
+    assert (found.queries, found.items, found.grades) == (["1", "1"], ["doc one", "2"], [2, 0])
+    assert found.name == "the pairs in scifact"
+    alone = read_relevance(folder / inside / "test.tsv")
+    assert (alone.queries, alone.items, alone.grades) == (found.queries, found.items, found.grades)
+
+
+def test_a_folder_without_judgments_is_refused(tmp_path):
+    with pytest.raises(FileError, match=r"has no qrels/\*\.tsv: expected a BEIR folder"):
+        read_relevance(tmp_path)
+
+
 @pytest.mark.parametrize(
     ("name", "text", "message"),
     [
+        ("f.tsv", "q\td\t1\nq\td\n", "Line 2 of .*f.tsv has 2 values: expected the three of BEIR"),
         ("a.tsv", "q\td\n1\t2\n3\n", r"Line 2 of .* has 1 values and the header 2"),
         ("b.tsv", "q\n1\n", "has 1 columns: expected two"),
         ("c.txt", "q 0 d 1\nq d 1\n", "Line 2 of .*c.txt has 3 values: expected the four of TREC qrels"),

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from relatent.decide import Cost, OptionScores, Rule, verdict_of
+from relatent.decide.options import OPTIONS
 
 CHEAP = Cost(1_000_000, rows_per_second=1_000)
 DEAR = Cost(1_000_000_000, rows_per_second=1_000)
@@ -20,7 +21,7 @@ def scored(n=1_000, spread=0.1, slices=1, **above_stay):
     for option, shift in above_stay.items():
         noise = rng.normal(scale=spread, size=(slices, n // slices))
         shifted = noise - noise.mean(axis=1, keepdims=True) + np.reshape(shift, (-1, 1))
-        scores[{"reembed": "re-embed"}.get(option, option)] = stay + shifted.ravel()
+        scores[{"reembed": "re-embed", "rerank_old": "rerank-old"}.get(option, option)] = stay + shifted.ravel()
     return OptionScores(
         {name: np.tile(s[:, None], 3) for name, s in scores.items()}, ("recall", "mrr", "ndcg"), 10, n, 200
     )
@@ -29,19 +30,21 @@ def scored(n=1_000, spread=0.1, slices=1, **above_stay):
 @pytest.mark.parametrize(
     ("translate", "rerank", "reembed", "cost", "verdict", "recommended"),
     [
-        # The cost of re-embedding decides only where re-embedding is clearly better than staying and translating.
+        # Re-embedding has to be allowed, and to pay over the best that is cheaper.
         (0.00, 0.05, 0.10, CHEAP, "NO-GO", "re-embed"),
         (-0.10, -0.05, 0.10, CHEAP, "NO-GO", "re-embed"),
-        (0.00, 0.05, 0.10, DEAR, "GO", "translate"),
-        (0.00, 0.05, 0.10, None, "GO", "translate"),
+        (0.00, 0.05, 0.10, DEAR, "GO", "rerank"),
+        (0.00, 0.05, 0.10, None, "GO", "rerank"),
         (0.10, 0.10, 0.10, CHEAP, "GO", "translate"),
         (0.00, 0.00, 0.00, CHEAP, "GO", "translate"),
+        (0.00, 0.10, 0.10, CHEAP, "GO", "rerank"),
         # Translating may be a little worse, not by the margin.
-        (0.05, 0.10, 0.20, None, "GO", "translate"),
         (-0.003, 0.00, 0.00, None, "GO", "translate"),
         (-0.012, 0.00, 0.00, None, "NO-GO", "stay"),
         (-0.10, 0.00, 0.10, None, "NO-GO", "stay"),
-        # Reranking has to pay for its work.
+        # Reranking has to pay for its work, over translating too.
+        (0.05, 0.10, 0.20, None, "GO", "rerank"),
+        (0.05, 0.055, 0.055, None, "GO", "translate"),
         (-0.10, 0.05, 0.10, None, "GO", "rerank"),
         (-0.10, 0.05, 0.10, DEAR, "GO", "rerank"),
         (-0.10, 0.00, 0.00, DEAR, "NO-GO", "stay"),
@@ -54,6 +57,20 @@ def test_each_branch(translate, rerank, reembed, cost, verdict, recommended):
     assert found.go is (verdict == "GO")
     assert "\nRule: nDCG@10 decides, by 95 % intervals of paired differences" in str(found)
     assert f"\n{verdict}: {recommended}.\n" in str(found)
+
+
+def test_the_better_candidates_are_reranked():
+    for old, translated, verdict, recommended in ((0.08, 0.05, "NO-GO", "rerank-old"), (0.05, 0.08, "GO", "rerank")):
+        found = verdict_of(scored(translate=0.0, rerank_old=old, rerank=translated, reembed=0.1))
+        assert (found.decision.verdict, found.decision.recommended) == (verdict, recommended)
+        assert f"{recommended} needs {OPTIONS[recommended].needs}." in found.decision.reasons
+
+
+def test_a_gain_that_may_be_a_loss_does_not_pay():
+    assert verdict_of(scored(translate=-0.2, rerank=0.02, reembed=0.0)).decision.recommended == "rerank"
+    found = verdict_of(scored(n=100, spread=0.3, translate=-0.2, rerank=0.02, reembed=0.0))
+    assert found.decision.recommended == "stay"
+    assert any("not rerank" in reason and "may be worse" in reason for reason in found.decision.reasons)
 
 
 @pytest.mark.parametrize(("margin", "go"), [(0.01, False), (0.03, True)])

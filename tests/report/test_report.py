@@ -157,6 +157,24 @@ def test_an_unfitted_translator_is_fitted_and_a_fitted_one_is_not(world):
     assert again.verdict.decision == made.verdict.decision
 
 
+def test_judged_items_are_held_out_unless_most_are_judged(world):
+    (source, target, _), _ = world
+    for judged, pairs in ((150, ROWS - 150), (300, ROWS - len(held_out_rows(source.keys)))):
+        keys = source.keys[:judged].tolist()
+        made = make_report(Translator(), source, target, relevant=Relevance(keys, keys[1:] + keys[:1]), max_rows=150)
+        assert made.fit.pairs == pairs
+
+
+def test_an_index_that_is_larger_is_told(world):
+    (source, target, _), _ = world
+    keys = source.keys[:150].tolist()
+    made = make_report(Translator(), source, target, relevant=Relevance(keys, keys[1:] + keys[:1]), max_rows=150)
+    told = "\n".join(map(str, document_of(made).sections))
+    assert f"Expected in an index of {ROWS} items" in told
+    assert f"{ROWS} will be served" in told
+    assert "Rows to migrate that resemble neither" in told
+
+
 def test_a_known_result_is_told_and_not_measured_again(world, found):
     (source, target, _), _ = world
     translator = Translator(map="ridge")

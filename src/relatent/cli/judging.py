@@ -26,11 +26,13 @@ def evaluate(
         ),
     ] = None,
     relevant: opt.Relevant = None,
+    queries: opt.Queries = None,
     slices: opt.Slices = None,
     k: opt.K = 10,
     margin: opt.Margin = 0.01,
     min_overlap: opt.MinOverlap = None,
     rerank: Annotated[int, Option("--rerank", help="Candidates that reranking ranks, per query.")] = 200,
+    index_rows: opt.IndexRows = None,
     reembed_rows: Annotated[int | None, Option("--reembed-rows", help="Rows to re-embed, to weigh its cost.")] = None,
     reembedding: opt.Reembedding,
     quantize: opt.Quantize = None,
@@ -39,21 +41,26 @@ def evaluate(
     seed: opt.Seed = 0,
     packed: opt.Packed = False,
     accept: opt.Accept = False,
+    force: opt.Force = False,
     report: opt.Report,
     progress: bool | None = None,
 ) -> Answer:
     """Recommend to stay, translate, rerank or re-embed.
 
-    Each option is tried on held-out items: staying is the old model with the old index; reranking takes candidates from
-    the translated search and ranks them by the new model's own vectors; re-embedding uses the new model throughout.
-    With --relevant, nDCG@k decides by 95 % intervals of paired differences; the rule is printed with the verdict.
-    Without it, overlap@k tells how similar the results are to re-embedding, not how good: there is no verdict, unless
-    --min-overlap makes it a gate. Files of several vectors per item are scored by MaxSim, without a verdict. Exits with
-    0 for GO (translate or rerank), 3 for NO-GO (stay or re-embed) and 4 for no verdict.
+    Each option is tried on held-out items that are no near-copies of fitted ones: staying is the old model with the
+    old index; reranking takes candidates from the translated search, or from the old model's (rerank-old), and ranks
+    them by the new model's own vectors; re-embedding uses the new model throughout. With --relevant, nDCG@k decides, as
+    expected in an index of all of SOURCE or of --index-rows, by 95 % intervals of paired differences; the rule is
+    printed with the verdict. Without it, overlap@k tells how similar the results are to re-embedding, not how good:
+    there is no verdict, unless --min-overlap makes it a gate. There is no GO for a translator that does not know what
+    it was fitted on, nor where much of SOURCE resembles nothing fitted or judged, unless --force is given. Files of
+    several vectors per item are scored by MaxSim, without a verdict. Exits with 0 for GO (translate or rerank), 3 for
+    NO-GO (stay, rerank-old or re-embed) and 4 for no verdict.
 
     Examples:
       relatent evaluate t.safetensors old.parquet new.parquet --relevant clicks.tsv
       relatent evaluate t.safetensors old.parquet new.parquet --relevant test.qrels --slices language
+      relatent evaluate t.safetensors old.parquet new.parquet --relevant scifact --queries old-q.parquet new-q.parquet
       relatent evaluate t.safetensors old.parquet new.parquet --min-overlap 0.6 --quantize int8,binary --truncate 256
       relatent evaluate queries.safetensors new.parquet old.parquet --role queries --json
       relatent evaluate t.safetensors old.parquet new.parquet --relevant clicks.tsv --report verdict.html
@@ -63,7 +70,7 @@ def evaluate(
     from relatent.report import make_report
     from relatent.spaces import MultiSpace
 
-    report.check(translator, spaces.source, spaces.target, relevant)
+    report.check(translator, spaces.source, spaces.target, relevant, *(queries or ()))
     source, target = spaces.pair(packed=packed)
     fitted = load(translator)
     if isinstance(source, MultiSpace) and isinstance(target, MultiSpace):
@@ -72,7 +79,8 @@ def evaluate(
                 "Items of several vectors have scores only: leave out --report, --relevant, --min-overlap."
             )
         return Answer(evaluate_items(fitted, source, target, accept=accept), code=NO_VERDICT)
-    shared: dict[str, Any] = {"role": role, "slices": slices, "seed": seed, "progress": progress}
+    asked = spaces.queries(queries)
+    shared: dict[str, Any] = {"role": role, "queries": asked, "slices": slices, "seed": seed, "progress": progress}
     verdict = evaluate_spaces(
         fitted,
         source,
@@ -80,11 +88,13 @@ def evaluate(
         relevant=opt.judged(relevant),
         k=k,
         candidates=rerank,
+        index_rows=index_rows,
         max_rows=max_rows,
         rule=Rule(margin, min_overlap=min_overlap),
         cost=_cost(reembed_rows, reembedding),
         stored=storages(_listed(quantize), [_count(part) for part in _listed(truncate)]),
         accept=accept,
+        force=force,
         **shared,
     )
     reports = report.write(lambda words: make_report(fitted, source, target, verdict=verdict, command=words, **shared))
@@ -120,6 +130,7 @@ def report(
     translator: opt.SomeTranslator = None,
     goal: opt.Goal = "vectors",
     relevant: opt.Relevant = None,
+    queries: opt.Queries = None,
     min_overlap: opt.MinOverlap = None,
     slices: opt.Slices = None,
     text: opt.Text = None,
@@ -156,6 +167,7 @@ def report(
         target,
         *([space.without_keys() for space in others] if spaces.by_row else others),
         relevant=opt.judged(relevant),
+        queries=spaces.queries(queries),
         slices=slices,
         texts=text,
         k=k,

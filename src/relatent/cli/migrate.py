@@ -52,6 +52,7 @@ def plan(
     source: Annotated[str | None, Argument(metavar="SOURCE", help="Held-out items in the source space.")] = None,
     target: opt.SomeTarget = None,
     relevant: opt.Relevant = None,
+    queries: opt.Queries = None,
     min_overlap: opt.MinOverlap = None,
     dtype: Dtype = None,
     metric: Metric = None,
@@ -60,14 +61,15 @@ def plan(
     read_only: Annotated[bool, Option("--read-only", help="Do not measure how fast the store writes.")] = False,
     max_rows: opt.MaxRows = 10_000,
     accept: opt.Accept = False,
+    force: opt.Force = False,
     report: opt.Report,
     progress: bool | None = None,
 ) -> Answer:
     """Estimate what a migration takes, and decide whether to do it.
 
     Rows, sizes and time, from a trial on a few rows that leaves nothing behind; the cost of re-embedding; and the
-    verdict of evaluate on SOURCE and TARGET, vectors of held-out items. Exits with 0 for GO (translate or rerank), 3
-    for NO-GO (stay or re-embed) and 4 for no verdict.
+    verdict of evaluate on SOURCE and TARGET, vectors of held-out items, for an index of the store's rows. Exits with 0
+    for GO (translate or rerank), 3 for NO-GO (stay, rerank-old or re-embed) and 4 for no verdict.
 
     Examples:
       relatent migrate plan t.safetensors postgresql://ann@db/shop/items old.parquet new.parquet
@@ -77,7 +79,7 @@ def plan(
     from relatent.report import make_report
     from relatent.spaces import read_space
 
-    report.check(translator, source, target)
+    report.check(translator, source, target, *(queries or ()))
     if source is not None and target is None:
         raise BadParameter("SOURCE was given without TARGET: give the vectors of the same items in both spaces.")
     pair = None if source is None or target is None else (read_space(source), read_space(target))
@@ -86,6 +88,7 @@ def plan(
         store,
         sample=pair,
         relevant=opt.judged(relevant),
+        queries=None if queries is None else (read_space(queries[0]), read_space(queries[1])),
         min_overlap=min_overlap,
         dtype=dtype,
         metric=metric,
@@ -94,6 +97,7 @@ def plan(
         trial=not read_only,
         trial_rows=max_rows,
         accept=accept,
+        force=force,
         progress=progress,
     )
     reports = report.write(lambda words: make_report(found, *(pair or ()), command=words))
@@ -177,7 +181,7 @@ def verify(
     *,
     store: StoreUrl,
     work: WorkFolder = None,
-    queries: Annotated[str | None, Option("--queries", metavar="SPACE", help="Vectors of the target's model.")] = None,
+    queries: Annotated[str | None, Option("--queries", metavar="SPACE", help=opt.QUERIES)] = None,
     shards: Annotated[int, Option("--shards", help="Shards to compare row by row.")] = 8,
     max_rows: opt.MaxRows = 100,
     k: opt.K = 10,

@@ -95,8 +95,11 @@ Accept = Annotated[bool, Option("--accept", help="Accept a space that seems to b
 Quantize = Annotated[str | None, Option("--quantize", help="int8, uint8 or binary; evaluate takes a,b,c and float16.")]
 Relevant = Annotated[
     Path | None,
-    Option("--relevant", metavar="FILE", help="Judged pairs: two keys and perhaps a grade each, or qrels."),
+    Option("--relevant", metavar="PATH", help="Judged pairs: a table of keys and grades, qrels, or a BEIR folder."),
 ]
+QUERIES = "Vectors of queries that are no items: SOURCE and TARGET; migrate verify takes those of TARGET."
+Queries = Annotated[tuple[str, str] | None, Option("--queries", metavar="SOURCE TARGET", help=QUERIES)]
+IndexRows = Annotated[int | None, Option("--index-rows", help="Items in the index served; default: those of SOURCE.")]
 MinOverlap = Annotated[
     float | None, Option("--min-overlap", help="Without --relevant: GO if overlap@k is surely at least this.")
 ]
@@ -155,6 +158,14 @@ class Pair(WithTarget):
         """Open both; with ``by_row`` without their keys, so that whatever joins them pairs them by row order."""
         first, second = self.read(packed=packed), self.read_target()
         return (first.without_keys(), second.without_keys()) if self.by_row else (first, second)
+
+    def queries(self, paths: tuple[str, str] | None) -> tuple[Space, Space] | None:
+        """Open two spaces of queries, whose columns are named as those of the items; None if there are none."""
+        from relatent.spaces import read_space
+
+        if paths is None:
+            return None
+        return read_space(paths[0], vector=self.vector, key=self.key), self.read_target(paths[1])
 
 
 @dataclass(frozen=True, kw_only=True)

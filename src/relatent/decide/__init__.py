@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from relatent.decide.evaluation import ItemScores as ItemScores
     from relatent.decide.evaluation import evaluate_items as evaluate_items
     from relatent.decide.evaluation import evaluate_spaces as evaluate_spaces
+    from relatent.decide.gallery import ServedIndex as ServedIndex
+    from relatent.decide.held_out import HeldOut as HeldOut
     from relatent.decide.options import OptionScores as OptionScores
     from relatent.decide.options import Search as Search
     from relatent.decide.options import score_options as score_options
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
     from relatent.decide.threshold import Threshold as Threshold
     from relatent.decide.threshold import Thresholds as Thresholds
     from relatent.decide.threshold import thresholds as thresholds
+    from relatent.decide.verdict import Expected as Expected
     from relatent.decide.verdict import Verdict as Verdict
     from relatent.decide.verdict import verdict_of as verdict_of
 else:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, cast, get_args
 
 import numpy as np
-import pyarrow as pa
 
 from relatent._array import suggest
 from relatent._terminal import Result, render, stages
@@ -16,16 +14,15 @@ from relatent.decide.options import CANDIDATES, Search, score_options
 from relatent.decide.relevance import Relevance
 from relatent.decide.rule import Cost, Rule
 from relatent.decide.storage import Storage, storage_costs
+from relatent.decide.task import Rows, SearchTask, search_task
 from relatent.decide.verdict import Verdict, verdict_of
 from relatent.evaluate.neighbors import check_fewer
 from relatent.evaluate.retrieval import maxsim, reciprocal_ranks
-from relatent.spaces.join import Matched, match_keys
 from relatent.spaces.keys import key_hashes
 from relatent.spaces.multi_vectors import MultiSpace, MultiVectors, vector_keys
 from relatent.spaces.space import Space
 from relatent.translate import Translator
 from relatent.translate.files import check_translator, warn_two_sided
-from relatent.translate.joined import unseen_rows
 
 Role = Literal["documents", "queries"]
 ROLES = get_args(Role)
@@ -40,14 +37,17 @@ def evaluate_spaces(
     *,
     role: str | None = None,
     relevant: Relevance | None = None,
+    queries: tuple[Space, Space] | None = None,
     slices: str | None = None,
     k: int = 10,
     candidates: int = CANDIDATES,
+    index_rows: int | None = None,
     max_rows: int = MAX_ROWS,
     rule: Rule | None = None,
     cost: Cost | None = None,
     stored: Sequence[Storage] = (),
     accept: bool = False,
+    force: bool = False,
     seed: int = 0,
     progress: bool | None = None,
 ) -> Verdict:
@@ -57,94 +57,65 @@ def evaluate_spaces(
     ask. ``role="queries"``: the source is the new model; its translated vectors ask in the target's index, which is
     not changed. By default the role follows from the goal of the translator: retrieval translates queries.
 
-    Only items that the translator was not fitted on are searched among. Where the queries of ``relevant`` are never
-    items, as in TREC qrels, they are not searched among either. ``slices`` names a column of either space. ``stored``
-    asks what smaller storage of the index would cost. ``accept`` lets spaces pass whose fingerprints are others'.
+    Only items that the translator was not fitted on are searched among, and no near-copies of these. Where the queries
+    of ``relevant`` are never items, as in TREC qrels, they are not searched among either. ``queries``, the same queries
+    through the model of the source and that of the target, have keys of their own, as in BEIR: there the queries of
+    ``relevant`` are looked up, and none of them is an item. ``slices`` names a column of the spaces of the queries.
+
+    The source as a whole, with rows that the target lacks, is what will be migrated. Scores are those expected in an
+    index of all its rows, or of ``index_rows``. There is no GO where much of it resembles neither the items fitted on
+    nor those judged, nor where the translator does not know what it was fitted on; ``force`` lets both pass.
+    ``stored`` asks what smaller storage of the index would cost. ``accept`` lets spaces pass whose fingerprints are
+    others'.
     """
     role = role_of(translator, role)
     warn_two_sided(translator, "source")
-    if accept:
-        translator.accept(source).accept(target)
-    translator.endpoints_.check(source, "source")
-    translator.endpoints_.check(target, "target")
+    _check_spaces(translator, source, target, queries, accept)
     with stages(progress) as stage:
         stage("joining keys")
-        task = _search_task(translator, match_keys(source, target), relevant, max_rows)
+        task, held_out = search_task(translator, Rows.of(source, target), queries, relevant, max_rows, seed)
         check_fewer(k, len(task.items) - task.are_items)
-        labels = None if slices is None else slice_labels(slices, source, target, task.matched, task.queries)
+        labels = None if slices is None else task.queries.labels(slices)
         stage(f"translating {len(task.items):,} items and {len(task.queries):,} queries")
-        searches = _searches(translator, source, target, task, role)
+        searches = _searches(translator, task, role)
         stage("searching every way")
-        own = task.own if task.are_items else None
-        scores = score_options(**searches, own=own, relevant=task.relevant, k=k, candidates=candidates)
+        index = task.served(source if role == "documents" else target, index_rows)
+        judged: dict[str, Any] = {"own": task.own, "relevant": task.relevant, "k": k}
+        scores = score_options(**searches, **judged, candidates=candidates, index=index)
         storage = None
         if stored:
             stage("storing the index smaller")
             truth = searches["reembed"]
             kept = {"translate": searches["translate"], "re-embed": truth}
-            storage = storage_costs(kept, stored, truth=truth, own=own, relevant=task.relevant, k=k, seed=seed)
+            storage = storage_costs(kept, stored, truth=truth, **judged, seed=seed)
         stage("drawing intervals")
-        name = f"the {k} nearest under the new model" if relevant is None else relevant.name
-        keys = task.matched.keys[task.queries]
         return verdict_of(
-            scores, relevance=name, slices=labels, rule=rule, cost=cost, storage=storage, keys=keys, seed=seed
+            scores,
+            relevance=f"the {k} nearest under the new model" if relevant is None else relevant.name,
+            slices=labels,
+            rule=rule,
+            cost=cost,
+            storage=storage,
+            keys=task.queries.keys,
+            held_out=replace(held_out, forced=force),
+            seed=seed,
         )
 
 
-@dataclass(frozen=True, eq=False)
-class _SearchTask:
-    """Which matched rows are searched among and which ask, as rows of source and target.
-
-    ``own`` is the place of each query among the items, where queries ``are_items``. ``relevant`` gives for each query
-    the places among the items that should be found, with grades.
-    """
-
-    items: np.ndarray
-    queries: np.ndarray
-    are_items: bool
-    relevant: list[dict[int, float]] | None
-    matched: Matched
-
-    @property
-    def own(self) -> np.ndarray:
-        return np.searchsorted(self.items, self.queries)
-
-    def vectors(self, source: Space, target: Space, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Read the vectors of matched rows in both spaces."""
-        return source.take(self.matched.x_rows[rows]), target.take(self.matched.y_rows[rows])
-
-
-def _search_task(translator: Translator, matched: Matched, relevant: Relevance | None, max_rows: int) -> _SearchTask:
-    if not len(translator.seen_keys_):
-        warnings.warn(
-            "The translator does not know the keys it was fitted on: some may be searched here.", stacklevel=3
-        )
-    named = () if relevant is None else [*relevant.queries, *relevant.items]
-    rows = unseen_rows(translator, matched, max_rows, named)
-    if relevant is None:
-        return _SearchTask(rows, rows, True, None, matched)
-    hashes = key_hashes(matched.keys[rows])
-    judged = _judged(relevant, hashes)
-    asks = np.asarray(list(judged), dtype=np.intp)
-    are_items = bool(np.isin(key_hashes(relevant.queries), key_hashes(relevant.items)).any())
-    items = np.arange(len(rows)) if are_items else np.flatnonzero(~np.isin(hashes, key_hashes(relevant.queries)))
-    place = {int(row): i for i, row in enumerate(items)}
-    wanted = [{place[row]: grade for row, grade in found.items()} for found in judged.values()]
-    return _SearchTask(rows[items], rows[asks], are_items, wanted, matched)
-
-
-def _judged(relevant: Relevance, hashes: np.ndarray) -> dict[int, dict[int, float]]:
-    """Return the rows to be found with their grades, for each query that is there, by the query's row."""
-    judged: dict[int, dict[int, float]] = {}
-    for query, item, grade in relevant.rows(hashes):
-        if query != item:
-            judged.setdefault(query, {})[item] = grade
-    if not judged:
-        raise ValueError(
-            f"None of {relevant.name} has both keys among the {len(hashes)} that are held out: check the keys, and "
-            "hold more out."
-        )
-    return judged
+def _check_spaces(
+    translator: Translator, source: Space, target: Space, queries: tuple[Space, Space] | None, accept: bool
+) -> None:
+    if accept:
+        translator.accept(source).accept(target)
+    translator.endpoints_.check(source, "source")
+    translator.endpoints_.check(target, "target")
+    # Only their dimension: queries of a model are other texts, perhaps with a prefix, and look like another space.
+    for asked, space, which in zip(queries or (), (source, target), ("source", "target"), strict=False):
+        if asked.dim != space.dim:
+            raise ValueError(
+                f"The queries of the {which} have {asked.dim} coordinates and its items {space.dim}: expected vectors "
+                "of the same model. Give the queries in the order source, target."
+            )
 
 
 def role_of(translator: Translator, role: str | None = None) -> Role:
@@ -162,10 +133,10 @@ def role_of(translator: Translator, role: str | None = None) -> Role:
     return cast(Role, role)
 
 
-def _searches(t: Translator, source: Space, target: Space, task: _SearchTask, role: Role) -> dict[str, Any]:
+def _searches(t: Translator, task: SearchTask, role: Role) -> dict[str, Any]:
     """Return the three searches, and new queries in the old index where the dimensions allow it."""
-    x, y = task.vectors(source, target, task.items)
-    ask_x, ask_y = (x[task.own], y[task.own]) if task.are_items else task.vectors(source, target, task.queries)
+    x, y, own = task.items.in_source(), task.items.in_target(), task.own
+    ask_x, ask_y = (task.queries.in_source(), task.queries.in_target()) if own is None else (x[own], y[own])
     if role == "documents":
         old, new = Search(ask_x, x), Search(ask_y, y)
         translated = Search(t.transform_target(ask_y), t.transform(x), t.metric_)
@@ -174,16 +145,6 @@ def _searches(t: Translator, source: Space, target: Space, task: _SearchTask, ro
         translated = Search(t.transform(ask_x), t.transform_target(y), t.metric_)
     mixed = Search(new.queries, old.gallery) if x.shape[1] == y.shape[1] else None
     return {"stay": old, "translate": translated, "reembed": new, "untranslated": mixed}
-
-
-def slice_labels(name: str, source: Space, target: Space, matched: Matched, rows: np.ndarray) -> np.ndarray:
-    """Return the value of a column of either space for each of some matched rows."""
-    for space, places in ((source, matched.x_rows), (target, matched.y_rows)):
-        if name in space.others.column_names:
-            values = space.others.column(name).take(pa.array(places[rows]))
-            return np.asarray([str(value) for value in values.to_pylist()])
-    every = dict.fromkeys([*source.others.column_names, *target.others.column_names])
-    raise ValueError(f"There is no column {name!r} to slice by.{suggest(name, every)}")
 
 
 @dataclass(frozen=True)

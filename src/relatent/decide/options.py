@@ -2,26 +2,28 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
 
 from relatent._array import Array, row_chunks, to_numpy
 from relatent._linalg import unit_norm
+from relatent.decide.gallery import DEPTH, ServedIndex, expected_ndcg
 from relatent.evaluate.neighbors import check_fewer, nearest
 from relatent.evaluate.retrieval import JUDGED, Judgments, Relevant
 
-# Items that reranking takes from the translated search.
+# Items that reranking takes from the translated search, or from that of the old model.
 CANDIDATES = 200
-Option = Literal["stay", "untranslated", "translate", "rerank", "re-embed"]
+Option = Literal["stay", "untranslated", "translate", "rerank-old", "rerank", "re-embed"]
 
 
 @dataclass(frozen=True)
 class Meaning:
     """What an option means: its ``label`` in a table, the ``advice`` to take it, and what it ``needs``.
 
-    ``go`` tells whether recommending it is a GO: the translated vectors are used.
+    ``go`` tells whether recommending it is a GO: the translated vectors are used. Options are listed by what they
+    cost, the cheapest first.
     """
 
     label: str
@@ -40,6 +42,11 @@ OPTIONS: dict[Option, Meaning] = {
     "translate": Meaning(
         "translate", "Translate the old vectors. Nothing has to be embedded again.", "a translator", go=True
     ),
+    "rerank-old": Meaning(
+        "rerank-old (old top {candidates}, ranked by new model)",
+        "Keep the old model and its index for candidates, and rank them by the new model.",
+        "the old model and its index, and the texts of the candidates of each query or their new vectors",
+    ),
     "rerank": Meaning(
         "rerank (top {candidates}, ranked by new model)",
         "Search the translated index for candidates, and rank them by the new model.",
@@ -48,6 +55,8 @@ OPTIONS: dict[Option, Meaning] = {
     ),
     "re-embed": Meaning("re-embed (ceiling)", "Embed everything with the new model.", "the texts of all items"),
 }
+# Where the options that rerank take their candidates from.
+SOURCES: dict[Option, Option] = {"rerank-old": "stay", "rerank": "translate"}
 # Queries whose candidates are ranked at a time: their vectors have to fit in memory.
 BLOCK_QUERIES = 128
 
@@ -67,7 +76,8 @@ class OptionScores:
 
     ``measures`` are "recall", "mrr" and "ndcg" where it is known what should be found. Otherwise "overlap", the share
     of the k items found that re-embedding would find. ``itself`` tells whether a query's own item came first in the
-    translated search (self-retrieval@1), None where queries are no items.
+    translated search (self-retrieval@1), None where queries are no items. ``expected`` are the nDCG of each option in
+    the index of ``index_rows`` that is served (:func:`relatent.decide.gallery.expected_ndcg`), where it is larger.
     """
 
     by_option: dict[Option, np.ndarray]
@@ -76,6 +86,8 @@ class OptionScores:
     items: int
     candidates: int
     itself: np.ndarray | None = None
+    expected: dict[Option, np.ndarray] | None = None
+    index_rows: int | None = None
 
 
 def score_options(
@@ -88,13 +100,15 @@ def score_options(
     relevant: Relevant | None = None,
     k: int = 10,
     candidates: int = CANDIDATES,
+    index: ServedIndex | None = None,
 ) -> OptionScores:
     """Return the scores of each option from three searches of the same queries among the same items.
 
     ``stay`` searches with the old model, ``translate`` with translated vectors on one side, ``reembed`` with the new
-    model throughout. Reranking takes its ``candidates`` from the translated search and ranks them by the vectors of
-    the new model. ``relevant`` gives for each query the rows to be found, or a mapping from rows to grades. ``own``
-    gives the row that each query itself is, which is not counted as found.
+    model throughout. Reranking takes its ``candidates`` from the translated search, or from that of the old model, and
+    ranks them by the vectors of the new model. ``relevant`` gives for each query the rows to be found, or a mapping
+    from rows to grades. ``own`` gives the row that each query itself is, which is not counted as found. ``index`` is
+    what will be served, where it is larger than the gallery.
 
     >>> y = np.random.default_rng(0).normal(size=(300, 8))
     >>> same = Search(y, y)
@@ -107,22 +121,35 @@ def score_options(
     n, items = reembed.queries.shape[0], reembed.gallery.shape[0]
     others = items - (own is not None)
     k = check_fewer(k, others)
-    candidates = min(max(candidates, k), others)
-    wide, itself = _found(translate, own, candidates)
+    ranked = min(max(candidates, k), others)
+    depth = ranked if index is None else min(max(ranked, DEPTH * k), others)
+    wide, itself = _found(translate, own, depth)
     found: dict[Option, np.ndarray] = {
-        "stay": _found(stay, own, k)[0],
-        "translate": wide[:, :k],
-        "rerank": _ranked_by(reembed, wide)[:, :k],
-        "re-embed": _found(reembed, own, k)[0],
+        "stay": _found(stay, own, depth)[0],
+        "translate": wide,
+        "re-embed": _found(reembed, own, k if index is None else depth)[0],
     }
+    orders = {option: _order_by(reembed, found[source][:, :ranked]) for option, source in SOURCES.items()}
+    found |= {option: np.take_along_axis(found[SOURCES[option]], order, axis=1) for option, order in orders.items()}
     if untranslated is not None:
         found["untranslated"] = _found(untranslated, own, k)[0]
-    wanted: Relevant = found["re-embed"] if relevant is None else relevant
+    wanted: Relevant = found["re-embed"][:, :k] if relevant is None else relevant
     judged = Judgments.of(wanted, n, items)
     scores = [JUDGED["recall"]] if relevant is None else list(JUDGED.values())
-    by_option = {o: np.stack([score(judged, found[o]) for score in scores], axis=1) for o in OPTIONS if o in found}
+    by_option = {
+        o: np.stack([score(judged, found[o][:, :k]) for score in scores], axis=1) for o in OPTIONS if o in found
+    }
     measures = ("overlap",) if relevant is None else tuple(JUDGED)
-    return OptionScores(by_option, measures, k, items, candidates, itself)
+    scored = OptionScores(by_option, measures, k, items, ranked, itself)
+    if index is None or relevant is None:
+        return scored
+    for option, order in orders.items():
+        kept = index.is_candidate(found[SOURCES[option]][:, :ranked], judged, max(candidates, k))
+        found[option] = np.where(np.take_along_axis(kept, order, axis=1), found[option], -1)
+    expected: dict[Option, np.ndarray] = {
+        o: expected_ndcg(found[o], judged, k, index) for o in by_option if o != "untranslated"
+    }
+    return replace(scored, expected=expected, index_rows=index.rows)
 
 
 def score_search(
@@ -145,14 +172,13 @@ def _found(search: Search, own: np.ndarray | None, k: int) -> tuple[np.ndarray, 
     return rows[others].reshape(len(rows), k), rows[:, 0] == own
 
 
-def _ranked_by(search: Search, candidates: np.ndarray) -> np.ndarray:
-    """Return the candidates of each query in the order of their similarity in another search."""
+def _order_by(search: Search, candidates: np.ndarray) -> np.ndarray:
+    """Return the order of the candidates of each query by their similarity in another search, the best first."""
     queries, gallery = to_numpy(search.queries), to_numpy(search.gallery)
     if search.metric == "cosine":
         queries, gallery = unit_norm(queries), unit_norm(gallery)
-    ranked = np.empty_like(candidates)
+    order = np.empty_like(candidates)
     for rows in row_chunks(len(queries), BLOCK_QUERIES):
         scores = np.einsum("qd,qcd->qc", queries[rows], gallery[candidates[rows]], optimize=True)
-        order = np.lexsort((candidates[rows], -scores), axis=1)
-        ranked[rows] = np.take_along_axis(candidates[rows], order, axis=1)
-    return ranked
+        order[rows] = np.lexsort((candidates[rows], -scores), axis=1)
+    return order

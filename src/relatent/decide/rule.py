@@ -1,14 +1,16 @@
-"""The rule that recommends one of the options, from paired differences against staying."""
+"""The rule that recommends one of the options, from paired differences: each step to a dearer one has to pay."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil
-from typing import Literal
+from typing import Any, Literal
 
-from relatent.decide.options import OPTIONS, Option
-from relatent.evaluate.interval import Estimate, Measured, Report
+import numpy as np
+
+from relatent.decide.options import OPTIONS, SOURCES, Option
+from relatent.evaluate.interval import Estimate, Measured, bootstrap, difference, report
 
 Outcome = Literal["GO", "NO-GO", "no verdict"]
 GO: Outcome = "GO"
@@ -21,9 +23,9 @@ SECONDS_PER_HOUR = 3_600
 class Rule:
     """What a decision asks for.
 
-    ``margin`` is how much worse than staying a translation may be. A slice of ``slice_queries`` or more can stop an
-    option; with fewer than ``queries`` in all there is no verdict. ``min_overlap`` makes a gate of the overlap with
-    re-embedding, where it is not known what should be found.
+    ``margin`` is how much worse than staying a translation may be, and how much a dearer option has to gain. A slice
+    of ``slice_queries`` or more can stop an option; with fewer than ``queries`` in all there is no verdict.
+    ``min_overlap`` makes a gate of the overlap with re-embedding, where it is not known what should be found.
     """
 
     margin: float = 0.01
@@ -40,11 +42,12 @@ class Rule:
     def words(self, measure: str) -> str:
         """Return the rule in words, for a measure of what was judged relevant."""
         return (
-            f"{measure} decides, by 95 % intervals of paired differences (bootstrap over queries). Re-embed where it "
-            "is clearly better than staying and than translating, and its cost is known and allowed. Translate where "
-            f"the whole interval against staying lies above -{self.margin:g}, and no slice of {self.slice_queries} "
-            "queries or more is clearly worse by more than that. Rerank where it is clearly better than staying. "
-            f"Stay otherwise. GO is translate or rerank; fewer than {self.queries} queries give no verdict."
+            f"{measure} decides, by 95 % intervals of paired differences (bootstrap over queries). Translate where the "
+            f"whole interval against staying lies above -{self.margin:g}; otherwise stay. Rerank, or re-embed if its "
+            f"cost is known and allowed, where that gains {self.margin:g} or more over the cheaper choice and the "
+            f"whole interval lies above -{self.margin:g}. No option is recommended that makes a slice of "
+            f"{self.slice_queries} queries or more clearly worse than staying. GO is translate or rerank; fewer than "
+            f"{self.queries} queries give no verdict."
         )
 
     def words_of_overlap(self, measure: str) -> str:
@@ -105,27 +108,36 @@ class Cost:
         return f"{self.rows:,} rows {' and '.join(parts)}"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Evidence:
-    """What the rule uses: how the deciding ``measure`` changes against staying, by option, in all and per slice.
+    """What the rule uses: the deciding measure of every query under each option, and how the measure is shown.
 
-    ``label`` is how the measure is shown; ``above_translate`` is how much better re-embedding is than translating.
+    ``slices`` gives each query a label.
     """
 
-    changes: Mapping[Option, Report]
-    above_translate: Estimate
-    measure: str
+    scores: Mapping[Option, np.ndarray]
     label: str
-    queries: int
+    slices: Any = None
+    seed: int = 0
 
-    def change(self, option: Option) -> Estimate:
-        """Return how an option changes the measure against staying, over all queries."""
-        return self.changes[option][self.measure]
+    @property
+    def queries(self) -> int:
+        """How many queries were asked."""
+        return len(self.scores["stay"])
 
-    def slices(self, option: Option, least: int) -> list[Measured]:
-        """Return the same of each slice of at least ``least`` queries."""
-        lines = [line for line in self.changes[option] if line.measure == self.measure]
+    def above(self, option: Option, other: Option) -> Estimate:
+        """Return how much better an option is than another, over all queries."""
+        return bootstrap(self._pair(option, other), difference(0, 1), seed=self.seed)
+
+    def by_slice(self, option: Option, least: int) -> list[Measured]:
+        """Return how much better an option is than staying, for each slice of at least ``least`` queries."""
+        if self.slices is None:
+            return []
+        lines = report(self._pair(option, "stay"), {"": difference(0, 1)}, self.slices, seed=self.seed)
         return [line for line in lines if line.slice != "all" and line.rows >= least]
+
+    def _pair(self, option: Option, other: Option) -> np.ndarray:
+        return np.stack([self.scores[option], self.scores[other]], axis=1)
 
 
 @dataclass(frozen=True)
@@ -150,24 +162,31 @@ def outcome_of(option: Option | None) -> Outcome:
 
 
 def decide(evidence: Evidence, rule: Rule, cost: Cost | None = None) -> Decision:
-    """Recommend the first option that nothing speaks against: re-embed, translate, rerank; or else to stay.
+    """Recommend staying or translating, or a dearer option where it pays: reranking, re-embedding.
 
-    "Clearly" means that the 95 % interval of the paired differences leaves no doubt about the sign.
+    Of the two ways to rerank, which cost about the same, the one with the better score is considered.
     """
     if evidence.queries < rule.queries:
         return _too_few(evidence.queries, rule)
-    against: dict[Option, list[str]] = {
-        "re-embed": _against_reembedding(evidence, cost),
-        "translate": _against_translating(evidence, rule),
-        "rerank": _against_reranking(evidence, rule),
-    }
+    rerank = max((o for o in SOURCES if o in evidence.scores), key=lambda o: float(np.mean(evidence.scores[o])))
+    steps: tuple[Option, ...] = ("translate", rerank, "re-embed")
+    chosen: Option = "stay"
     reasons: list[str] = []
-    for option, objections in against.items():
-        if not objections:
-            reasons.append(f"{option}: {_changes_by(evidence, option)}.")
-            return Decision.to(option, reasons)
-        reasons += [f"not {option}: {objection}." for objection in objections]
-    return Decision.to("stay", reasons)
+    for option in steps:
+        objections = _objections(evidence, option, chosen, rule, cost)
+        if objections:
+            reasons += [f"not {option}: {objection}." for objection in objections]
+        else:
+            reasons.append(f"{option}: {_changes_by(evidence, option, chosen)}.")
+            chosen = option
+    return Decision.to(chosen, [*reasons, f"{chosen} needs {OPTIONS[chosen].needs}."])
+
+
+def withheld(decision: Decision, doubts: Sequence[str]) -> Decision:
+    """Return no verdict in place of a GO that there are doubts about; every other decision as it is."""
+    if decision.verdict != GO or not doubts:
+        return decision
+    return Decision(NO_VERDICT, None, (*doubts, *decision.reasons))
 
 
 def decide_by_overlap(overlap: Mapping[Option, Estimate], rule: Rule, label: str, queries: int) -> Decision:
@@ -204,36 +223,43 @@ def in_words(e: Estimate, sign: str = "") -> str:
     return f"{e.value:{sign}.3f} ({e.low:{sign}.3f} – {e.high:{sign}.3f})"
 
 
-def _changes_by(evidence: Evidence, option: Option) -> str:
-    return f"{evidence.label} changes by {in_words(evidence.change(option), '+')} against staying"
+def _changes_by(evidence: Evidence, option: Option, other: Option) -> str:
+    against = "staying" if other == "stay" else other
+    return f"{evidence.label} changes by {in_words(evidence.above(option, other), '+')} against {against}"
 
 
-def _against_reembedding(evidence: Evidence, cost: Cost | None) -> list[str]:
-    if evidence.change("re-embed").low <= 0:
-        return [f"{_changes_by(evidence, 're-embed')}, not clearly better"]
-    if evidence.above_translate.low <= 0:
-        return [f"{in_words(evidence.above_translate, '+')} against translating, not clearly better"]
+def _objections(evidence: Evidence, option: Option, chosen: Option, rule: Rule, cost: Cost | None) -> list[str]:
+    """Say what speaks against an option instead of the cheaper one that is chosen so far."""
+    against = _against_translating if option == "translate" else _against_step
+    objections = against(evidence, option, chosen, rule) + _worse_slices(evidence, option, rule)
+    if option == "re-embed" and not objections:
+        return _against_cost(evidence, chosen, cost)
+    return objections
+
+
+def _against_translating(evidence: Evidence, option: Option, chosen: Option, rule: Rule) -> list[str]:
+    change, words = evidence.above(option, chosen), _changes_by(evidence, option, chosen)
+    if change.low >= -rule.margin:
+        return []
+    if change.high < 0:
+        return [f"{words}, clearly worse"]
+    wide = f"{words}, which may be worse by more than {rule.margin:g}"
+    return [wide + _queries_that_tell(change, evidence.queries, rule.margin)]
+
+
+def _against_step(evidence: Evidence, option: Option, chosen: Option, rule: Rule) -> list[str]:
+    change, words = evidence.above(option, chosen), _changes_by(evidence, option, chosen)
+    if change.value < rule.margin:
+        return [f"{words}, not the {rule.margin:g} that would pay for it"]
+    return [] if change.low > -rule.margin else [f"{words}, which may be worse by more than {rule.margin:g}"]
+
+
+def _against_cost(evidence: Evidence, chosen: Option, cost: Cost | None) -> list[str]:
     if cost is None:
-        better = f"{_changes_by(evidence, 're-embed')}, clearly better, but nothing is known about its cost"
+        better = f"{_changes_by(evidence, 're-embed', chosen)}, but nothing is known about its cost"
         return [f"{better}. Where you can afford it, do it (its number of rows, with a speed or a price, weighs it)"]
     limit = f"more than {cost.max_hours:g} hours or a budget of {cost.budget:g} allow"
     return [] if cost.allowed else [f"{cost}, {limit}"]
-
-
-def _against_translating(evidence: Evidence, rule: Rule) -> list[str]:
-    change, objections = evidence.change("translate"), []
-    if change.high < 0 and change.low < -rule.margin:
-        objections.append(f"{_changes_by(evidence, 'translate')}, clearly worse")
-    elif change.low < -rule.margin:
-        wide = f"{_changes_by(evidence, 'translate')}, which may be worse by more than {rule.margin:g}"
-        objections.append(wide + _queries_that_tell(change, evidence.queries, rule.margin))
-    return objections + _worse_slices(evidence, "translate", rule)
-
-
-def _against_reranking(evidence: Evidence, rule: Rule) -> list[str]:
-    unclear = f"{_changes_by(evidence, 'rerank')}, not clearly better"
-    objections = [unclear] if evidence.change("rerank").low <= 0 else []
-    return objections + _worse_slices(evidence, "rerank", rule)
 
 
 def _worse_slices(evidence: Evidence, option: Option, rule: Rule) -> list[str]:
@@ -243,7 +269,7 @@ def _worse_slices(evidence: Evidence, option: Option, rule: Rule) -> list[str]:
     """
     return [
         f"slice {line.slice!r} changes by {in_words(line.estimate, '+')}, clearly worse"
-        for line in evidence.slices(option, rule.slice_queries)
+        for line in evidence.by_slice(option, rule.slice_queries)
         if line.estimate.high < 0 and line.estimate.value < -rule.margin
     ]
 

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 
 from relatent._terminal import Tabular, render, wrap
+from relatent.decide.held_out import HeldOut
 from relatent.decide.options import OPTIONS, Option, OptionScores
-from relatent.decide.rule import GO, Cost, Decision, Evidence, Rule, decide, decide_by_overlap, in_words
+from relatent.decide.rule import GO, Cost, Decision, Evidence, Rule, decide, decide_by_overlap, in_words, withheld
 from relatent.decide.storage import StorageReport
 from relatent.evaluate.interval import Estimate, Report, bootstrap, column, difference, ratio, report, share_of_gain
 
@@ -22,6 +23,39 @@ LARGE_SHARE = 0.1
 
 
 @dataclass(frozen=True)
+class Expected:
+    """The deciding measure of each option in an index of ``rows`` items, and how it differs from staying there."""
+
+    rows: int
+    scores: Mapping[Option, Estimate]
+    changes: Mapping[Option, Estimate]
+
+    @classmethod
+    def of(cls, scores: OptionScores, seed: int) -> Expected | None:
+        """Return what is expected in the index that is served; None where it is no larger than the gallery."""
+        if scores.expected is None or scores.index_rows is None:
+            return None
+        stay = scores.expected["stay"]
+        levels = {option: bootstrap(column, seed=seed) for option, column in scores.expected.items()}
+        changes: dict[Option, Estimate] = {
+            option: bootstrap(column - stay, seed=seed)
+            for option, column in scores.expected.items()
+            if option != "stay"
+        }
+        return cls(scores.index_rows, levels, changes)
+
+    def cells(self) -> list[tuple[str, str, str]]:
+        """Return the lines of a table: option, score, change."""
+        shown = {option: in_words(change, "+") for option, change in self.changes.items()}
+        return [(option, in_words(score), shown.get(option, "")) for option, score in self.scores.items()]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values, for JSON."""
+        changes = {option: change.to_dict() for option, change in self.changes.items()}
+        return {"rows": self.rows, "scores": {o: s.to_dict() for o, s in self.scores.items()}, "changes": changes}
+
+
+@dataclass(frozen=True)
 class Verdict(Tabular):
     """The options side by side, how each differs from staying, and the one that is recommended, with the reasons.
 
@@ -30,7 +64,9 @@ class Verdict(Tabular):
     staying to re-embedding that translating recovers, ``break_even`` translate over stay, all of the deciding measure:
     translating beats staying when ARR × (new/old) > 1. ``itself`` is the self-retrieval@1 of the translated search, the
     share of queries whose own item comes first. ``go`` tells whether translate or rerank is recommended. ``storage``
-    tells what a smaller index costs, if asked. ``keys`` are those of the queries, where they are known.
+    tells what a smaller index costs, if asked. ``keys`` are those of the queries, where they are known. ``expected``
+    is the deciding measure in the index that is served, where it is larger; then it decides. ``held_out`` tells what
+    the items judged are.
     """
 
     decision: Decision
@@ -46,6 +82,8 @@ class Verdict(Tabular):
     cost: Cost | None
     storage: StorageReport | None = None
     keys: np.ndarray | None = None
+    expected: Expected | None = None
+    held_out: HeldOut | None = None
 
     @property
     def go(self) -> bool:
@@ -97,6 +135,8 @@ class Verdict(Tabular):
             "cost": None if self.cost is None else {"hours": self.cost.hours, "total": self.cost.total},
             "measures": [_finite(record) for record in self.records()],
             "storage": None if self.storage is None else self.storage.records(),
+            "expected": None if self.expected is None else self.expected.to_dict(),
+            "held_out": None if self.held_out is None else asdict(self.held_out),
         }
 
     def __str__(self) -> str:
@@ -119,7 +159,13 @@ class Verdict(Tabular):
         ]
         changes = [(option, *self._cells(change, "+")) for option, change in self.changes.items()]
         against = render(("against staying", *labels), changes, numbers)
-        return [render(("option", *labels), rows, numbers), "", against, *self._slices()]
+        return [render(("option", *labels), rows, numbers), "", against, *self._in_index(), *self._slices()]
+
+    def _in_index(self) -> list[str]:
+        if self.expected is None:
+            return []
+        header = (f"expected in {self.expected.rows:,} items", self.label(self.deciding), "against staying")
+        return ["", render(header, self.expected.cells(), (1, 2))]
 
     def _cells(self, measured: Report | None, sign: str = "") -> list[str]:
         if measured is None:
@@ -158,7 +204,9 @@ class Verdict(Tabular):
     def _about(self) -> list[str]:
         t = self.scores
         about = [f"{self.queries:,} queries, {t.items:,} items; relevant: {self.relevance}."]
-        if t.candidates > LARGE_SHARE * t.items:
+        if self.held_out is not None:
+            about.append(wrap(str(self.held_out)))
+        if t.candidates > LARGE_SHARE * t.items and self.expected is None:
             about.append(
                 f"Reranking's {t.candidates:,} candidates are {t.candidates / t.items:.0%} of the items: "
                 "in a larger index it finds less."
@@ -175,18 +223,20 @@ def verdict_of(
     cost: Cost | None = None,
     storage: StorageReport | None = None,
     keys: np.ndarray | None = None,
+    held_out: HeldOut | None = None,
     seed: int = 0,
 ) -> Verdict:
-    r"""Return the verdict on a translation: one option is recommended, by paired differences against staying.
+    r"""Return the verdict on a translation: one option is recommended, by paired differences between them.
 
     .. math:: \text{ARR} = \frac{\text{translate}}{\text{re-embed}}, \qquad
               \text{ARR} \cdot \frac{\text{new}}{\text{old}} > 1 \iff \text{translate} > \text{stay}
 
     With relevant items, nDCG@k decides; the rule is printed with the verdict (:class:`Rule`). Without them, the
     overlap with re-embedding is shown beside that of staying, and there is no verdict unless the rule has a
-    ``min_overlap``. ``slices`` gives each query a label, ``keys`` what it is known by.
+    ``min_overlap``. ``slices`` gives each query a label, ``keys`` what it is known by. Where the index served is larger
+    than the gallery, the scores expected in it decide. ``held_out`` tells what the items are; doubts withhold a GO.
 
-    What breaks it: queries that are not those that users ask, and a gallery much smaller than the index served.
+    What breaks it: queries that are not those that users ask.
 
     References: Drift-Adapter, EMNLP 2025 (ARR); Efron & Tibshirani, 1993 (paired bootstrap).
 
@@ -208,8 +258,8 @@ def verdict_of(
         option: _changes(scores, option, slices, seed) for option in scores.by_option if option != "stay"
     }
     three = _columns(scores, _deciding(scores), "translate", "stay", "re-embed")
-    above = bootstrap(three, difference(2, 0), seed=seed)
-    decision, words = _decision(scores, options, changes, above, rule, cost)
+    decision, words = _decision(scores, options, slices, rule, cost, seed)
+    decision = withheld(decision, () if held_out is None else held_out.doubts())
     return Verdict(
         decision,
         words,
@@ -224,25 +274,22 @@ def verdict_of(
         cost=cost,
         storage=storage,
         keys=keys,
+        expected=Expected.of(scores, seed),
+        held_out=held_out,
     )
 
 
 def _decision(
-    scores: OptionScores,
-    options: Mapping[Option, Report],
-    changes: Mapping[Option, Report],
-    above_translate: Estimate,
-    rule: Rule,
-    cost: Cost | None,
+    scores: OptionScores, options: Mapping[Option, Report], slices: Any, rule: Rule, cost: Cost | None, seed: int
 ) -> tuple[Decision, str]:
     """Return the decision by what was judged relevant, or by the overlap, and the rule in words."""
-    measure, queries = _deciding(scores), len(scores.by_option["stay"])
+    measure = _deciding(scores)
     label = LABELS[measure].format(k=scores.k)
     if measure == DECIDING:
-        evidence = Evidence(changes, above_translate, measure, label, queries)
-        return decide(evidence, rule, cost), rule.words(label)
+        measured = {option: _columns(scores, measure, option)[:, 0] for option in scores.by_option}
+        return decide(Evidence(scores.expected or measured, label, slices, seed), rule, cost), rule.words(label)
     overlap = {option: measured[measure] for option, measured in options.items()}
-    return decide_by_overlap(overlap, rule, label, queries), rule.words_of_overlap(label)
+    return decide_by_overlap(overlap, rule, label, len(scores.by_option["stay"])), rule.words_of_overlap(label)
 
 
 def _deciding(scores: OptionScores) -> str:

@@ -56,6 +56,11 @@ class Judgments:
         """Return the judgments of n queries that should each find the row of their own number."""
         return Judgments(np.arange(n)[:, None], np.ones((n, 1)))
 
+    @property
+    def counts(self) -> np.ndarray:
+        """How many rows are relevant to each query."""
+        return np.asarray(np.sum(self.grades > 0, axis=1))
+
     def grades_of(self, found: np.ndarray) -> np.ndarray:
         """Return the grade of each found row, (n, k)."""
         graded = np.zeros(found.shape)
@@ -65,7 +70,7 @@ class Judgments:
 
     def recall(self, found: np.ndarray) -> np.ndarray:
         r"""Return the share of the relevant rows that are found: :math:`|N_i \cap R_i| / |R_i|`."""
-        return np.asarray(np.sum(self.grades_of(found) > 0, axis=1) / np.sum(self.grades > 0, axis=1))
+        return np.asarray(np.sum(self.grades_of(found) > 0, axis=1) / self.counts)
 
     def reciprocal_rank(self, found: np.ndarray) -> np.ndarray:
         """Return 1 / the place of the first relevant row, 0 where none is found."""
@@ -81,8 +86,11 @@ class Judgments:
 
         References: Järvelin & Kekäläinen, ACM TOIS 2002.
         """
-        best = -np.sort(-self.grades, axis=1)[:, : found.shape[1]]
-        return np.asarray(_discounted(self.grades_of(found)) / _discounted(best))
+        return np.asarray(_discounted(self.grades_of(found)) / self.ideal(found.shape[1]))
+
+    def ideal(self, k: int) -> np.ndarray:
+        """Return the largest discounted cumulative gain that k rows can have, query by query."""
+        return _discounted(-np.sort(-self.grades, axis=1)[:, :k])
 
 
 # Measures of judged rows, query by query.

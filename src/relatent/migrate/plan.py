@@ -224,6 +224,7 @@ def plan_migration(
     *,
     sample: tuple[Space, Space] | None = None,
     relevant: Relevance | None = None,
+    queries: tuple[Space, Space] | None = None,
     min_overlap: float | None = None,
     dtype: str | None = None,
     metric: str | None = None,
@@ -235,15 +236,16 @@ def plan_migration(
     trial: bool = True,
     trial_rows: int = TRIAL_ROWS,
     accept: bool = False,
+    force: bool = False,
     progress: bool | None = None,
 ) -> MigrationPlan:
     """Return what a migration would take: rows, sizes, time from a trial, the cost of re-embedding, and a verdict.
 
     ``sample`` are vectors of the translator's source and target for the same items, of which it has not seen all:
-    :func:`relatent.decide.evaluate_spaces` decides by them, and by the judged pairs in ``relevant``. ``dtype`` and
-    ``metric`` are those of the new field, as :func:`apply_migration` takes them. ``rows_per_second`` and
-    ``price_per_million`` rows are those of re-embedding. The trial writes a few rows to a field that is removed again;
-    without ``trial`` the store is only read.
+    :func:`relatent.decide.evaluate_spaces`, which takes ``queries`` and ``force`` too, decides by them, and by the
+    judged pairs in ``relevant``, for an index of the store's rows. ``dtype`` and ``metric`` are those of the new field,
+    as :func:`apply_migration` takes them. ``rows_per_second`` and ``price_per_million`` rows are those of re-embedding.
+    The trial writes a few rows to a field that is removed again; without ``trial`` the store is only read.
     """
     fitted, digest = load(translator), hashlib.sha256(Path(translator).read_bytes()).hexdigest()
     side = stored_side(fitted)
@@ -260,8 +262,9 @@ def plan_migration(
     if texts and rows and (rows_per_second, price_per_million) != (None, None):
         cost = Cost(rows, rows_per_second, price_per_million, max_hours, budget)
     if sample is not None:
-        rule = Rule(min_overlap=min_overlap)
-        verdict = _verdict(side, sample, relevant=relevant, rule=rule, cost=cost, accept=accept, progress=progress)
+        judging: dict[str, Any] = {"relevant": relevant, "queries": queries, "index_rows": rows or None}
+        judging |= {"rule": Rule(min_overlap=min_overlap), "cost": cost, "accept": accept, "force": force}
+        verdict = _verdict(side, sample, **judging, progress=progress)
     return MigrationPlan(str(store.address), rows, served, new, digest, rates, advice, verdict, cost, texts)
 
 

@@ -13,9 +13,10 @@ from relatent._array import suggest
 from relatent._linalg import row_norms, unit_norm
 from relatent._terminal import Stage, stages
 from relatent.decide.anchors import diagnose_anchors
-from relatent.decide.evaluation import Role, evaluate_spaces, role_of, slice_labels
+from relatent.decide.evaluation import Role, evaluate_spaces, role_of
 from relatent.decide.relevance import Relevance
 from relatent.decide.rule import Cost, Rule
+from relatent.decide.task import Rows
 from relatent.decide.threshold import GROUPS, thresholds
 from relatent.decide.verdict import Verdict
 from relatent.evaluate.comparison import Comparison
@@ -26,7 +27,7 @@ from relatent.evaluate.pairwise import mutual_knn
 from relatent.evaluate.scale import norms
 from relatent.migrate import MigrationPlan, Verification
 from relatent.report import data
-from relatent.spaces.join import common_rows, match_keys
+from relatent.spaces.join import common_rows
 from relatent.spaces.keys import key_hashes
 from relatent.spaces.sample import sample_rows
 from relatent.spaces.space import Space
@@ -62,6 +63,7 @@ def make_report(
     verdict: Verdict | None = None,
     role: Role | None = None,
     relevant: Relevance | None = None,
+    queries: tuple[Space, Space] | None = None,
     slices: str | None = None,
     texts: str | None = None,
     k: int = 10,
@@ -79,10 +81,11 @@ def make_report(
     ``spaces`` are the source, the target, and others of the same items, which appear in the similarity matrix only.
 
     A translator is measured on at most ``max_rows`` keys that it was not fitted on, so that the work does not grow with
-    the files. One that is not fitted yet is fitted here, on at most ``max_pairs`` pairs. Give what is known about it as
-    ``fit`` or ``verdict``; without either it is evaluated (:func:`relatent.decide.evaluate_spaces`, which takes
-    ``role``, ``relevant``, ``k``, ``rule``, ``cost`` and ``accept``). A loaded translator has no pairs to measure a
-    learning curve with.
+    the files. One that is not fitted yet is fitted here, on at most ``max_pairs`` pairs: those that ``relevant`` does
+    not name, so that all judged items are held out, or four fifths of all where it names most of them. Give what is
+    known about it as ``fit`` or ``verdict``; without either it is evaluated (:func:`relatent.decide.evaluate_spaces`,
+    which takes ``role``, ``relevant``, ``queries``, ``k``, ``rule``, ``cost`` and ``accept``). A loaded translator has
+    no pairs to measure a learning curve with.
 
     ``slices`` names a column to group figures by, ``texts`` a column to show beside the worst items; without it the
     findings contain keys, and no texts or vectors.
@@ -95,7 +98,8 @@ def make_report(
         source, target, *_ = spaces
         known = fit is not None or verdict is not None
         if not hasattr(result, "map_"):
-            fit = result.fit(source, target, held_out=0.2, max_pairs=max_pairs, progress=progress).fit_report_
+            part = _fitted_part(source, target, relevant, queries)
+            fit = result.fit(source, target, **part, max_pairs=max_pairs, progress=progress).fit_report_
         if not known:
             verdict = evaluate_spaces(
                 result,
@@ -103,6 +107,7 @@ def make_report(
                 target,
                 role=role,
                 relevant=relevant,
+                queries=queries,
                 slices=slices,
                 k=k,
                 max_rows=max_rows,
@@ -113,16 +118,30 @@ def make_report(
                 progress=progress,
             )
         with stages(progress) as stage:
-            found = measure_translator(result, source, target, role, slices, texts, max_rows, seed, stage)
+            # Slices are of the queries, which may have columns that the items lack.
+            shown = slices if queries is None else None
+            found = measure_translator(result, source, target, role, shown, texts, max_rows, seed, stage)
             stage("comparing the spaces")
             found |= {"fit": fit, "verdict": verdict, "similarity": measure_similarity(spaces, max_rows, seed)}
     else:
         found = _found_in(result, spaces, max_rows, seed)
     judged = found.get("verdict")
-    worst = () if judged is None else with_texts(worst_queries(judged), spaces, texts)
+    worst = () if judged is None else with_texts(worst_queries(judged), queries or spaces, texts)
     return data.Findings(
         _title(result, spaces), data.Provenance.of(spaces, command, seed), worst_queries=worst, **found
     )
+
+
+def _fitted_part(
+    source: Space, target: Space, relevant: Relevance | None, queries: tuple[Space, Space] | None
+) -> dict[str, Any]:
+    """Return what part of the pairs to fit on: those that are not judged, if that is at least half."""
+    common = Rows.of(source, target)
+    named = () if relevant is None else [*relevant.items, *(relevant.queries if queries is None else ())]
+    judged = np.isin(common.hashes, key_hashes(named))
+    if not np.any(judged) or 2 * np.sum(judged) > len(common):
+        return {"held_out": 0.2}
+    return {"anchors": common.keys[~judged].tolist()}
 
 
 def _found_in(result: Any, spaces: Sequence[Space], max_rows: int, seed: int) -> dict[str, Any]:
@@ -177,10 +196,10 @@ def measure_translator(
 ) -> dict[str, Any]:
     """Measure a translator on keys that it was not fitted on. Return findings by the names of their fields."""
     stage("reading held-out rows")
-    matched = match_keys(source, target)
-    seen = np.isin(key_hashes(matched.keys), translator.seen_keys_)
-    rows = sample_rows(np.flatnonzero(~seen), max_rows, seed)
-    x, y = source.take(matched.x_rows[rows]), target.take(matched.y_rows[rows])
+    common = Rows.of(source, target)
+    seen = np.isin(common.hashes, translator.seen_keys_)
+    rows = common.at(sample_rows(np.flatnonzero(~seen), max_rows, seed))
+    x, y = rows.in_source(), rows.in_target()
     # A two-sided translator maps into a space of its own, where there are no true vectors.
     one_sided = translator.target_map_ is None and len(x) > 1
     spaces = dict(zip(_labeled([source, target]), (x, y), strict=True))
@@ -188,10 +207,10 @@ def measure_translator(
     stage("measuring cosines, anchors and norms")
     if one_sided:
         spaces["translated"] = np.asarray(translator.transform(x))
-        labels = None if slices is None else slice_labels(slices, source, target, matched, rows)
-        close = measure_closeness(spaces["translated"], x, y, matched.keys[rows], labels, seed)
+        labels = None if slices is None else rows.labels(slices)
+        close = measure_closeness(spaces["translated"], x, y, rows.keys, labels, seed)
         close = replace(close, worst=with_texts(close.worst, (source, target), texts))
-    anchors = measure_anchors(source, matched.x_rows[seen], x, seed)
+    anchors = measure_anchors(source, common.matched.x_rows[seen], x, seed)
     geometry = measure_geometry(spaces) if len(x) > 1 else None
     stage("matching thresholds")
     old, new = (y, x) if role_of(translator, role) == "queries" else (x, y)

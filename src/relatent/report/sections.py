@@ -70,10 +70,19 @@ def _options(v: Verdict) -> list[doc.Block]:
         _option_bars(v, shown),
         doc.Table("Scores of the options, with 95 % intervals", ("option", *labels), scores, numbers, best),
         doc.Table("Paired differences from staying", ("option", *labels), changes, numbers),
+        *_in_index(v),
         *_storage(v),
         doc.Paragraph(f"{v.queries:,} queries, {v.scores.items:,} items; relevant: {v.relevance}.", small=True),
+        *([] if v.held_out is None else [doc.Paragraph(str(v.held_out), small=True)]),
         doc.Paragraph(f"The rule: {v.rule}", small=True),
     ]
+
+
+def _in_index(v: Verdict) -> list[doc.Block]:
+    if v.expected is None:
+        return []
+    header = ("option", v.label(v.deciding), "against staying")
+    return [doc.Table(f"Expected in an index of {v.expected.rows:,} items", header, tuple(v.expected.cells()), (1, 2))]
 
 
 def _option_bars(v: Verdict, shown: list[Option]) -> doc.BarChart:
