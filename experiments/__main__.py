@@ -67,6 +67,8 @@ def options() -> argparse.Namespace:
     parser.add_argument("--source", choices=("packages", "hub"), default="packages", help="where spaces come from")
     parser.add_argument("--out", type=Path, default=OUT, help=f"folder of results (default: {OUT})")
     parser.add_argument("--models", type=Path, default=Setting().models, help="folder of trained models")
+    parser.add_argument("--collection", action="append", default=[], help="of `judged`: a BEIR folder, or a name")
+    parser.add_argument("--encoders", nargs="+", default=[], help="of `judged`: which encoders (default: five)")
     parser.add_argument("--logger", help="class of lightning.pytorch.loggers to log trainings to, e.g. CSVLogger")
     given = parser.parse_args()
     unknown = [name for name in given.items if name not in ITEMS]
@@ -118,7 +120,8 @@ def run_here(given: argparse.Namespace, console: Console) -> None:
     if given.logger:
         find_logger(given.logger)
         LOGGER.set(given.logger)
-    setting = Setting(given.size or "quick", given.source, given.models)
+    collections, encoders = tuple(given.collection), tuple(given.encoders)
+    setting = Setting(given.size or "quick", given.source, given.models, collections, encoders)
     for name in given.items:
         print_record(run_item(ITEMS[name], setting, given.out), console)
 

@@ -11,6 +11,7 @@ PAPERS = {
     "LST": "Latent space translation (Maiorca et al., NeurIPS 2023)",
     "IRP": "Inverse relative projection (Maiorca et al., 2024)",
     "beyond": "What the papers name as future work",
+    "migration": "Changing the embedding model",
 }
 
 
@@ -76,6 +77,7 @@ ITEMS = {
         Item("irp-correlation", "IRP", "Similarity and accuracy", "inverse_relative_projection.correlation"),
         Item("irp-modalities", "IRP", "Pictures and texts", "inverse_relative_projection.modalities"),
         Item("stitch-at", "beyond", "Networks cut at inner layers", "beyond.inner_layers"),
+        Item("judged", "migration", "Every way to change the model, on judged collections", "migration.judged"),
         Item("geodesic", "beyond", "Geodesic similarity", "beyond.geodesic", offline=True),
     )
 }

@@ -19,11 +19,16 @@ Cell = str | float | dict[str, float] | None
 
 @dataclass(frozen=True)
 class Setting:
-    """How large a run is, where its data come from, and where trained models are kept for the next run."""
+    """How large a run is, where its data come from, and where trained models are kept for the next run.
+
+    Items that run on judged collections take ``collections``, folders or names, and ``encoders`` of these.
+    """
 
     size: str = "quick"
     source: str = "packages"
     models: Path = Path("out/models")
+    collections: tuple[str, ...] = ()
+    encoders: tuple[str, ...] = ()
 
     def pick(self, quick: Any, full: Any, smoke: Any = None) -> Any:
         """Return what this size takes; ``smoke``, the size of the tests, is ``quick`` unless it is given."""

@@ -86,7 +86,7 @@ def _joined(title: str | None, text: str) -> str:
 
 
 def _collected(name: str, documents: dict[str, str], queries: dict[str, str], judged: Relevance) -> Collection:
-    """Number documents and queries; a query without a relevant document says nothing and is left out."""
+    """Return documents and queries by number, without the queries that have no relevant document."""
     row = {key: i for i, key in enumerate(documents)}
     relevant: dict[str, dict[int, float]] = defaultdict(dict)
     grades = [1.0] * len(judged.items) if judged.grades is None else judged.grades

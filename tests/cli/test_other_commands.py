@@ -13,7 +13,9 @@ from relatent.cli import OK
 
 
 @pytest.mark.parametrize("to", rl.exports.FORMATS)
-def test_export_writes_every_format(here, translator, to):
+def test_export_writes_every_format(here, to):
+    translator = "affine.safetensors"
+    run("fit", "old.parquet", "new.parquet", "--max-cost", "affine", "-o", translator)
     needed = ["old.parquet", "new.parquet"] if to == "atlas" else []
     done = answer("export", translator, "--to", to, *needed, "-o", "exported")
     assert done == {"out": "exported", "format": to, "dims": [OLD_DIM, NEW_DIM]}

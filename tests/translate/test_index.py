@@ -100,11 +100,21 @@ def test_the_blend_is_that_of_scipys_rotation_and_a_ridge(documents):
     turned = x @ q * np.sqrt(np.sum(y**2) / np.sum((x @ q) ** 2))
     ridge = x @ np.linalg.solve(x.T @ x + 0.1 * np.trace(x.T @ x) / 24 * np.eye(24), x.T @ y)
     gain = t.choice_.gain
-    blend = index.shared_component(documents[1][:300])((1 - index.SHARE) * gain * ridge + index.SHARE * turned)
+    share, project = t.choice_.strength * index.SHARE, index.shared_component(documents[1][:300], t.choice_.strength)
+    blend = project((1 - share) * gain * ridge + share * turned)
     found = t.transform(documents[0][:300]) - documents[1][:300].mean(axis=0)
     # The zero padding of unequal widths leaves the rotation a choice where nothing is said: compare what is.
     assert np.linalg.norm(found - blend) < 0.05 * np.linalg.norm(blend)
     assert gain > 1
+
+
+@pytest.mark.parametrize("noise", [0.0, 1.0])
+def test_what_is_predicted_exactly_is_left_as_it_is(rng, documents, noise):
+    x, _ = documents
+    y = x @ rng.normal(size=(24, 20)) + 3 + noise * rng.normal(size=(900, 20))
+    moved = rl.Translator("index").fit(x[:300], y[:300]).transform(x[300:])
+    error = np.linalg.norm(moved - y[300:]) / np.linalg.norm(y[300:] - y.mean(axis=0))
+    assert bool(error < 0.02) is (noise == 0)
 
 
 def test_unit_rows_give_unit_rows(documents):

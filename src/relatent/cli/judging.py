@@ -128,7 +128,7 @@ def report(
         list[str] | None, Argument(metavar="MORE", help="Further spaces of the same items to compare.")
     ] = None,
     translator: opt.SomeTranslator = None,
-    goal: opt.Goal = "vectors",
+    goal: opt.Goal = "index",
     relevant: opt.Relevant = None,
     queries: opt.Queries = None,
     min_overlap: opt.MinOverlap = None,

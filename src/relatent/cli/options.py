@@ -74,7 +74,9 @@ N = Annotated[int, Option("-n", help="Number of items to choose.")]
 MaxRows = Annotated[int, Option("--max-rows", help="Rows to use at most.")]
 MaxPairs = Annotated[int, Option("--max-pairs", help="Pairs to fit on at most.")]
 
-Goal = Annotated[str, Option("--goal", help="What to fit for: vectors, retrieval or stitching.")]
+Goal = Annotated[
+    str | None, Option("--goal", help="index (default), vectors (default with --map), retrieval or stitching.")
+]
 Normalize = Annotated[str, Option("--normalize", help="none, center, iso, standard, whiten, l2 or center+l2.")]
 UnitNorm = Annotated[bool, Option("--unit-norm", help="Scale the vectors to unit norm.")]
 Side = Annotated[

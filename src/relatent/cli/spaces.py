@@ -119,7 +119,7 @@ def anchors(
     ] = "kmeans",
     label: opt.Label = None,
     count: opt.Count = None,
-    goal: opt.Goal = "vectors",
+    goal: opt.Goal = "index",
     rows_per_second: opt.RowsPerSecond = None,
     price_per_million: opt.PricePerMillion = None,
     seed: opt.Seed = 0,

@@ -16,7 +16,7 @@ def fit(
     *,
     spaces: opt.Pair,
     out: Annotated[str, Option("--out", "-o", callback=opt.translator_path, help=opt.OUT)],
-    goal: opt.Goal = "vectors",
+    goal: opt.Goal = None,
     map_: Annotated[str, Option("--map", help="auto, or a map by name: orthogonal, ridge, …")] = "auto",
     normalize: opt.Normalize = "iso",
     frozen_target: Annotated[
@@ -26,6 +26,8 @@ def fit(
     held_out: Annotated[float, Option("--held-out", help="Share of keys kept for evaluate.")] = 0.2,
     max_pairs: opt.MaxPairs = 1_000_000,
     anchors: opt.Anchors = None,
+    queries: opt.Queries = None,
+    relevant: opt.Relevant = None,
     seed: opt.Seed = 0,
     packed: opt.Packed = False,
     workers: opt.Workers,
@@ -35,6 +37,8 @@ def fit(
 ) -> Answer:
     """Fit a translator on the keys that two spaces share.
 
+    The default goal is that of a migration: documents of SOURCE are rewritten once, and searched by queries of TARGET's
+    model as they are. Vectors of past queries (--queries) and what they should find (--relevant) make it better.
     Part of the keys is held out for evaluate: which ones depends on the keys alone, so every run holds out the same.
     The file records hashes of the keys that it was fitted on, which evaluate leaves out. Pairs that show no relation
     are refused, unless --force is given. A Parquet column of lists of vectors (ColBERT, ColPali) holds several vectors
@@ -44,16 +48,20 @@ def fit(
       relatent fit old.parquet new.parquet -o t.safetensors
       relatent fit old/ new/ -o t.safetensors --max-pairs 20000 --target-vector embedding
       relatent fit old/ new/ -o t.safetensors --max-pairs 100000000 --engine dask --workers 4
+      relatent fit old.parquet new.parquet -o t.safetensors --queries old-queries.parquet new-queries.parquet
       relatent fit new.parquet old.parquet --goal retrieval --frozen-target -o queries.safetensors
       relatent fit old.parquet new.parquet -o t.safetensors --report fit.html
     """
+    from relatent.decide import read_relevance
     from relatent.report import make_report
     from relatent.spaces import check_new, read_space
     from relatent.translate import Translator
 
-    check_new(out, spaces.source, spaces.target, anchors, overwrite=report.overwrite)
-    report.check(spaces.source, spaces.target, anchors)
+    inputs = spaces.source, spaces.target, anchors, relevant, *(queries or ())
+    check_new(out, *inputs, overwrite=report.overwrite)
+    report.check(*inputs)
     source, target = spaces.pair(packed=packed)
+    goal = goal or ("index" if map_ == "auto" else "vectors")
     settings: dict[str, Any] = {"goal": goal, "map": map_, "normalize": normalize, "max_cost": max_cost, "seed": seed}
     translator = Translator(**settings, frozen_target=frozen_target)
     with workers.open() as engine:
@@ -63,6 +71,8 @@ def fit(
             held_out=held_out,
             max_pairs=max_pairs,
             anchors=None if anchors is None else list(read_space(anchors).keys),
+            queries=spaces.queries(queries),
+            relevant=None if relevant is None else read_relevance(relevant),
             force=force,
             engine=engine,
             progress=progress,

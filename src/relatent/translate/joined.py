@@ -20,7 +20,7 @@ from relatent.spaces.keys import key_hashes
 from relatent.spaces.multi_vectors import MultiSpace
 from relatent.spaces.space import Space
 from relatent.translate.goals import Selection
-from relatent.translate.overview import NO_RELATION, concerns, unexplained, unrelated
+from relatent.translate.overview import NO_RELATION, concerns, notes, unexplained, unrelated
 from relatent.translate.pairs import Pairs
 
 if TYPE_CHECKING:
@@ -46,6 +46,8 @@ class FitReport(Result):
     held_out: int
     unused: int
     selection: Selection | None
+    notes: tuple[str, ...] = ()
+    """What a kernel gains and costs, and what is not known of queries."""
     warnings: tuple[str, ...] = ()
 
     def __str__(self) -> str:
@@ -56,6 +58,7 @@ class FitReport(Result):
         ]
         if self.selection is not None:
             lines.append(f"Map: {self.selection.chosen}, chosen by {self.selection.criterion}.")
+        lines += [f"{note}." for note in self.notes]
         if self.held_out < MIN_HELD_OUT:
             lines.append(f"Only {self.held_out} pairs are left to evaluate it by: expect wide intervals.")
         return "\n".join([*lines, *(f"Warning: {text}." for text in self.warnings)])
@@ -79,7 +82,7 @@ class JoinedPairs:
         (source, target), found = self.spaces, tuple(concerns(translator, related=self.related))
         names, dims = (source.name, target.name), (source.dim, target.dim)
         counts = len(self.pairs), self.held_out, self.unused
-        return FitReport(*names, dims, self.joined, *counts, translator.selection_, found)
+        return FitReport(*names, dims, self.joined, *counts, translator.selection_, tuple(notes(translator)), found)
 
 
 def join_pairs(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -167,6 +168,19 @@ def _products(rows: np.ndarray) -> np.ndarray:
     products = centered @ centered.T
     np.fill_diagonal(products, 0.0)
     return np.asarray(products)
+
+
+def notes(t: Translator) -> Iterator[str]:
+    """Say what a kernel gains and costs, and what is not known of queries."""
+    cost, holds = _kernel(t.map_)
+    if cost and t.selection_ is not None and t.selection_.runner_up_score is not None:
+        gained = f"{t.selection_.score:.3f} against {t.selection_.runner_up_score:.3f} without"
+        yield f"Kernel: {t.selection_.criterion} {gained}, at {cost}; a saved file holds {holds}"
+    if (t.goal == "index" or t.frozen_target) and not t.choice_.knows_queries:
+        yield (
+            "No queries were given: whether the models embed queries otherwise than documents, as with prefixes or "
+            "task types, is not known"
+        )
 
 
 def concerns(t: Translator, *, related: bool = False) -> list[str]:

@@ -208,6 +208,11 @@ class Choice:
         return self
 
     @property
+    def knows_queries(self) -> bool:
+        """Whether it was told of past queries."""
+        return False
+
+    @property
     def words(self) -> tuple[str, ...]:
         """What was chosen, for people: the normalization and what else there is."""
         return (self.normalize,)

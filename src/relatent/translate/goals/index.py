@@ -23,8 +23,12 @@ from relatent.translate.ridge import trace
 # with human judgments, five encoders, 150 to 700 anchors), what loses least against the best of each cell. More of
 # either helps some pairs and hurts others (`python -m experiments judged`).
 SHARE, POWER = 0.35, 0.5
-# Standard errors by which a kernel must find more than a linear ridge: it costs more, and keeps its anchors.
-CLEAR = 2.0
+# The share of the target's variance that is not predicted from which on all of that is done; below, in proportion: what
+# is predicted well needs no correction.
+NOISY = 0.2
+# By how much, and how many standard errors, a kernel must find more than a linear ridge: it costs more, and keeps its
+# anchors.
+EARNED, CLEAR = 0.003, 2.0
 # Fewer pairs cannot show that.
 MIN_BENT = 30
 # How far apart in a random order two documents are that a query lies between.
@@ -47,10 +51,20 @@ class IndexChoice(RidgeChoice):
     """Past queries, unit rows; without them, the target's anchors stand for them."""
 
     @property
+    def strength(self) -> float:
+        """How much of the corrections is used: all where much is noise, none where all is predicted."""
+        return min(1.0, (1 - min(1.0, self.gain**-2)) / NOISY)
+
+    @property
+    def knows_queries(self) -> bool:
+        """Whether it was told of past queries."""
+        return self.asked is not None
+
+    @property
     def words(self) -> tuple[str, ...]:
         """The ridge, and what is known of queries."""
         known = () if self.asked is None else ("past queries",)
-        return (*super().words, f"{SHARE:.0%} orthogonal", *known)
+        return (*super().words, f"{self.strength * SHARE:.0%} orthogonal", *known)
 
     @property
     def title(self) -> str:
@@ -87,7 +101,7 @@ def _clearly_best(pairs: Pairs, linear: IndexChoice, curved: IndexChoice, settin
             scores.append(score(held, solve(rest, choice).source(held.x.astype(WIDE))))
     plain, bent = (np.concatenate(scores) for scores in found.values())
     gain = bent - plain
-    clear = np.mean(gain) > CLEAR * np.std(gain) / min(len(gain), len(pairs.sample)) ** 0.5
+    clear = np.mean(gain) > max(EARNED, CLEAR * np.std(gain) / min(len(gain), len(pairs.sample)) ** 0.5)
     order = [(curved, bent), (linear, plain)] if clear else [(linear, plain), (curved, bent)]
     (best, won), (second, lost) = ((choice, float(np.mean(scores))) for choice, scores in order)
     return replace(best, selection=Selection(criterion, best.title, won, second.title, lost))
@@ -116,8 +130,8 @@ def solve(pairs: Pairs, choice: IndexChoice) -> Solution:
     p, (mean, std) = pairs.normalized(choice.normalize), pairs.target_spread
     ridge, y = choice.regression(p, pairs), pairs.sample.y.astype(WIDE)
     grown = vectors.folded(replace(ridge, matrix=choice.gain * ridge.matrix), p, WIDE)
-    blend = grown.blended(fold(_rotation(p), p.source, p.target, dtype=WIDE), SHARE)
-    project = shared_component(y if choice.asked is None else choice.asked)
+    blend = grown.blended(fold(_rotation(p), p.source, p.target, dtype=WIDE), choice.strength * SHARE)
+    project = shared_component(y if choice.asked is None else choice.asked, choice.strength)
     assert blend.offset is not None
     found = replace(blend, matrix=project(blend.matrix), offset=project(blend.offset - mean))
     found = found.guarded(np.zeros_like(mean), std)
@@ -126,15 +140,15 @@ def solve(pairs: Pairs, choice: IndexChoice) -> Solution:
         return Solution(replace(found, offset=found.offset + mean).astype(pairs.dtype))
     length, norms = float(np.mean(row_norms(project(y - mean)))) or 1.0, row_norms(y)
     unit = bool(np.max(np.abs(norms - 1)) < UNIT)
-    return Solution(replace(found, lengths=Lengths(mean, length, POWER, unit)).astype(pairs.dtype))
+    return Solution(replace(found, lengths=Lengths(mean, length, choice.strength * POWER, unit)).astype(pairs.dtype))
 
 
-def shared_component(queries: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
+def shared_component(queries: np.ndarray, strength: float = 1.0) -> Callable[[np.ndarray], np.ndarray]:
     r"""Return what takes from documents the component along what queries have in common.
 
     .. math:: d \mapsto d - \frac{\mu^2}{\mu^2 + \sigma^2} (d \cdot e)\, e
 
-    with :math:`\mu e` the mean query and σ² the variance of queries along it. What a document has of it favors that
+    with :math:`\mu e` the mean query and σ² the variance of queries along it, times ``strength``. What a document has of it favors that
     document whatever is asked, and of a predicted document it is mostly noise. Only as far as queries differ along e
     does it tell documents apart.
     """
@@ -143,7 +157,7 @@ def shared_component(queries: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
     if not size:
         return lambda rows: rows
     axis = mean / size
-    share = size**2 / (size**2 + float(np.var(queries @ axis)))
+    share = strength * size**2 / (size**2 + float(np.var(queries @ axis)))
     return lambda rows: np.asarray(rows - share * np.multiply.outer(rows @ axis, axis))
 
 
