@@ -128,5 +128,5 @@ def test_no_go_for_rows_of_a_kind_that_nobody_judged(task, rng):
     assert evaluate_spaces(t, both, new, relevant=relevant, force=True).go
     assert evaluate_spaces(t, old, new, relevant=relevant, migrated=both.vectors).held_out == found.held_out
     assert evaluate_spaces(t, old, new, relevant=relevant).go
-    same = rl.Space(np.concatenate([old.vectors, old.vectors[::-1] + 0.5]), keys, "old", old.fingerprint)
+    same = rl.Space(np.concatenate([old.vectors, old.vectors[::-1] + 0.05]), keys, "old", old.fingerprint)
     assert evaluate_spaces(t, same, new, relevant=relevant).go

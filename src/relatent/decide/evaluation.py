@@ -81,9 +81,12 @@ def evaluate_spaces(
         stage(f"translating {len(task.items):,} items and {len(task.queries):,} queries")
         searches = _searches(translator, task, role)
         stage("searching every way")
-        index = task.served(source if role == "documents" else target, index_rows)
+        space = source if role == "documents" else target
+        index_rows = index_rows or len(task.item_rows(space))
+        if relevant is None:  # the overlap is measured here, so that candidates have to be as rare as in the index
+            candidates = max(k, candidates * len(task.items) // max(index_rows, len(task.items)))
         judged: dict[str, Any] = {"own": task.own, "relevant": task.relevant, "k": k}
-        scores = score_options(**searches, **judged, candidates=candidates, index=index)
+        scores = score_options(**searches, **judged, candidates=candidates, index=task.served(space, index_rows))
         storage = None
         if stored:
             stage("storing the index smaller")

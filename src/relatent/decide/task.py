@@ -98,21 +98,20 @@ class SearchTask:
         """The place of each query among the items; None where queries are no items."""
         return np.searchsorted(self.items.rows, self.queries.rows) if self.are_items else None
 
-    def served(self, space: Space, rows: int | None) -> ServedIndex | None:
+    def item_rows(self, space: Space) -> np.ndarray:
+        """Return the rows of a space that are items, and do not only ask."""
+        if self.judged is None or self.are_items or self.asking.source is not self.items.source:
+            return np.arange(len(space))
+        return np.flatnonzero(~np.isin(key_hashes(space.keys), key_hashes(self.judged.queries)))
+
+    def served(self, space: Space, rows: int) -> ServedIndex | None:
         """Return the index that will be served, of so many rows, with what is relevant among those of a space.
 
         None where it is no larger than what is searched here, and where nothing was judged.
         """
-        if self.judged is None or self.relevant is None:
+        if self.judged is None or self.relevant is None or rows <= len(self.items):
             return None
-        hashes = key_hashes(space.keys)
-        if rows is None:
-            apart = self.asking.source is not self.items.source
-            only_ask = 0 if apart or self.are_items else np.sum(np.isin(hashes, key_hashes(self.judged.queries)))
-            rows = len(space) - int(only_ask)
-        if rows <= len(self.items):
-            return None
-        found = _by_query(self.judged, hashes, self.asking.hashes, self.are_items)
+        found = _by_query(self.judged, key_hashes(space.keys), self.asking.hashes, self.are_items)
         whole = Judgments.of([found[int(query)] for query in self.asks], len(self.asks), len(space))
         share = sum(map(len, self.relevant)) / sum(map(len, found.values()))
         return ServedIndex(rows, len(self.items), whole, share)
@@ -146,7 +145,7 @@ def search_task(
     else:
         task = _judged_task(relevant, items, items if are_items else asking, are_items)
     if migrated is None:
-        migrated = common.source.take(sample_rows(len(common.source), MAX_ROWS, seed))
+        migrated = common.source.take(sample_rows(task.item_rows(common.source), MAX_ROWS, seed))
     unlike = _unlike(migrated, task, fitted, seed)
     return task, HeldOut(bool(len(translator.seen_keys_)), len(fitted), int(np.sum(copies)), unlike)
 
