@@ -23,11 +23,12 @@ options = {
     "stay": "stay: old model, old index",
     "untranslated": "untranslated: new queries, old index",
     "translate": "translate",
-    "rerank": "rerank: new model ranks",
+    "rerank-old": "rerank-old: new model ranks old candidates",
+    "rerank": "rerank: new model ranks translated candidates",
     "re-embed": "re-embed (ceiling)",
 }
 records = {r["option"]: r for r in verdict.to_dict()["measures"] if r["measure"] == "ndcg" and r["slice"] == "all"}
-colors = {"stay": "C7", "untranslated": "C1", "translate": "C0", "rerank": "C2", "re-embed": "C8"}
+colors = {"stay": "C7", "untranslated": "C1", "translate": "C0", "rerank-old": "C4", "rerank": "C2", "re-embed": "C8"}
 
 figure, (left, right) = plt.subplots(1, 2, figsize=(10, 3.8), sharey=True, width_ratios=[1.1, 1])
 for axes, (value, low, high) in ((left, ("value", "low", "high")), (right, ("change", "change_low", "change_high"))):

@@ -57,6 +57,25 @@ def test_a_migration_by_its_commands(here, tmp_path):
     assert "was removed" in run("rollback", url, "--drop").stdout
 
 
+def test_a_plan_by_judged_queries_apart_from_the_items(here, tmp_path):
+    """Queries and items have the same ids, as in BEIR; each query is an item seen again."""
+    held_out = items_of([f"h{i}" for i in range(300)], seed=7)
+    for name, new in (("old", False), ("new", True)):
+        space = space_of(held_out, new=new)
+        rl.write_space(space, tmp_path / f"{name}.parquet")
+        turned = [f"h{299 - i}" for i in range(300)]
+        rl.write_space(rl.Space(space.vectors, turned, name), tmp_path / f"{name}-queries.parquet")
+    (tmp_path / "judged" / "qrels").mkdir(parents=True)
+    lines = "".join(f"h{299 - i}\th{i}\t1\n" for i in range(300))
+    (tmp_path / "judged" / "qrels" / "test.tsv").write_text(lines)
+    sample = ("old.parquet", "new.parquet", "--relevant", "judged")
+    queries = ("--queries", "old-queries.parquet", "new-queries.parquet")
+    found = answer("plan", here.translator, here.url, *sample, *queries)
+    assert (found["verdict"], found["evaluation"]["queries"]) == ("GO", 300)
+    assert found["evaluation"]["itself"] is None
+    assert found["evaluation"]["held_out"]["unlike"] < 0.1
+
+
 def test_finishing_asks_first(here):
     url = here.url
     for words in (("apply", here.translator, url), ("verify", url), ("cutover", url)):

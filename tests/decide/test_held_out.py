@@ -126,5 +126,7 @@ def test_no_go_for_rows_of_a_kind_that_nobody_judged(task, rng):
     assert found.decision.verdict == "no verdict"
     assert "of the rows to migrate resemble neither" in found.decision.reasons[0]
     assert evaluate_spaces(t, both, new, relevant=relevant, force=True).go
-    same = rl.Space(np.concatenate([old.vectors, old.vectors[::-1] + 0.5]), keys, "old", old.fingerprint)
+    assert evaluate_spaces(t, old, new, relevant=relevant, migrated=both.vectors).held_out == found.held_out
+    assert evaluate_spaces(t, old, new, relevant=relevant).go
+    same = rl.Space(np.concatenate([old.vectors, old.vectors[::-1] + 0.05]), keys, "old", old.fingerprint)
     assert evaluate_spaces(t, same, new, relevant=relevant).go

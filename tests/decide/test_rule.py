@@ -37,7 +37,7 @@ def scored(n=1_000, spread=0.1, slices=1, **above_stay):
         (0.00, 0.05, 0.10, None, "GO", "rerank"),
         (0.10, 0.10, 0.10, CHEAP, "GO", "translate"),
         (0.00, 0.00, 0.00, CHEAP, "GO", "translate"),
-        (0.00, 0.10, 0.10, CHEAP, "GO", "rerank"),
+        (0.00, 0.10, 0.10, CHEAP, "NO-GO", "re-embed"),
         # Translating may be a little worse, not by the margin.
         (-0.003, 0.00, 0.00, None, "GO", "translate"),
         (-0.012, 0.00, 0.00, None, "NO-GO", "stay"),
@@ -64,6 +64,12 @@ def test_the_better_candidates_are_reranked():
         found = verdict_of(scored(translate=0.0, rerank_old=old, rerank=translated, reembed=0.1))
         assert (found.decision.verdict, found.decision.recommended) == (verdict, recommended)
         assert f"{recommended} needs {OPTIONS[recommended].needs}." in found.decision.reasons
+
+
+def test_without_texts_nothing_is_embedded():
+    for translate, recommended in ((0.0, "translate"), (-0.1, "stay")):
+        scores = scored(translate=translate, rerank=0.1, reembed=0.1)
+        assert verdict_of(scores, rule=Rule(texts=False), cost=CHEAP).decision.recommended == recommended
 
 
 def test_a_gain_that_may_be_a_loss_does_not_pay():

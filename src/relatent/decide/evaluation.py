@@ -42,6 +42,7 @@ def evaluate_spaces(
     k: int = 10,
     candidates: int = CANDIDATES,
     index_rows: int | None = None,
+    migrated: np.ndarray | None = None,
     max_rows: int = MAX_ROWS,
     rule: Rule | None = None,
     cost: Cost | None = None,
@@ -62,9 +63,10 @@ def evaluate_spaces(
     through the model of the source and that of the target, have keys of their own, as in BEIR: there the queries of
     ``relevant`` are looked up, and none of them is an item. ``slices`` names a column of the spaces of the queries.
 
-    The source as a whole, with rows that the target lacks, is what will be migrated. Scores are those expected in an
-    index of all its rows, or of ``index_rows``. There is no GO where much of it resembles neither the items fitted on
-    nor those judged, nor where the translator does not know what it was fitted on; ``force`` lets both pass.
+    The source as a whole, with rows that the target lacks, is what will be migrated, unless ``migrated`` has a sample
+    of these vectors. The scores that decide are those expected in an index of all rows of the source, or of
+    ``index_rows``. There is no GO where much of it resembles neither the items fitted on nor those judged, nor where
+    the translator does not know what it was fitted on; ``force`` lets both pass.
     ``stored`` asks what smaller storage of the index would cost. ``accept`` lets spaces pass whose fingerprints are
     others'.
     """
@@ -73,15 +75,18 @@ def evaluate_spaces(
     _check_spaces(translator, source, target, queries, accept)
     with stages(progress) as stage:
         stage("joining keys")
-        task, held_out = search_task(translator, Rows.of(source, target), queries, relevant, max_rows, seed)
+        task, held_out = search_task(translator, Rows.of(source, target), queries, relevant, migrated, max_rows, seed)
         check_fewer(k, len(task.items) - task.are_items)
         labels = None if slices is None else task.queries.labels(slices)
         stage(f"translating {len(task.items):,} items and {len(task.queries):,} queries")
         searches = _searches(translator, task, role)
         stage("searching every way")
-        index = task.served(source if role == "documents" else target, index_rows)
+        space = source if role == "documents" else target
+        index_rows = index_rows or len(task.item_rows(space))
+        if relevant is None:  # the overlap is measured here, so that candidates have to be as rare as in the index
+            candidates = max(k, candidates * len(task.items) // max(index_rows, len(task.items)))
         judged: dict[str, Any] = {"own": task.own, "relevant": task.relevant, "k": k}
-        scores = score_options(**searches, **judged, candidates=candidates, index=index)
+        scores = score_options(**searches, **judged, candidates=candidates, index=task.served(space, index_rows))
         storage = None
         if stored:
             stage("storing the index smaller")

@@ -17,7 +17,7 @@ COPY, CHANCE = 1 / 3, 1e-3
 # Rows that are compared of each side, and how few tell nothing.
 MAX_ROWS, MIN_ROWS = 2_000, 50
 # The share of known rows that is let go as outliers, and the share of unlike rows from which there is no GO.
-TAIL, MAX_UNLIKE = 0.05, 0.1
+TAIL, MAX_UNLIKE = 0.05, 0.05
 
 UNKNOWN = "It is not known what the translator was fitted on: some items here may be"
 ELSEWHERE = "The fitted items are not in these spaces: near-copies of them cannot be found"

@@ -22,8 +22,7 @@ Option = Literal["stay", "untranslated", "translate", "rerank-old", "rerank", "r
 class Meaning:
     """What an option means: its ``label`` in a table, the ``advice`` to take it, and what it ``needs``.
 
-    ``go`` tells whether recommending it is a GO: the translated vectors are used. Options are listed by what they
-    cost, the cheapest first.
+    ``go`` tells whether recommending it is a GO: the translated vectors are used.
     """
 
     label: str

@@ -25,13 +25,15 @@ class Rule:
 
     ``margin`` is how much worse than staying a translation may be, and how much a dearer option has to gain. A slice
     of ``slice_queries`` or more can stop an option; with fewer than ``queries`` in all there is no verdict.
-    ``min_overlap`` makes a gate of the overlap with re-embedding, where it is not known what should be found.
+    ``min_overlap`` makes a gate of the overlap with re-embedding, where it is not known what should be found. Without
+    ``texts`` nothing can be reranked or re-embedded.
     """
 
     margin: float = 0.01
     slice_queries: int = 50
     queries: int = 100
     min_overlap: float | None = None
+    texts: bool = True
 
     def __post_init__(self) -> None:
         if not 0 <= self.margin < 1:
@@ -43,9 +45,9 @@ class Rule:
         """Return the rule in words, for a measure of what was judged relevant."""
         return (
             f"{measure} decides, by 95 % intervals of paired differences (bootstrap over queries). Translate where the "
-            f"whole interval against staying lies above -{self.margin:g}; otherwise stay. Rerank, or re-embed if its "
-            f"cost is known and allowed, where that gains {self.margin:g} or more over the cheaper choice and the "
-            f"whole interval lies above -{self.margin:g}. No option is recommended that makes a slice of "
+            f"whole interval against staying lies above -{self.margin:g}; otherwise stay. Re-embed if its cost is "
+            f"known and allowed, or else rerank, where that gains {self.margin:g} or more over the choice so far and "
+            f"the whole interval lies above -{self.margin:g}. No option is recommended that makes a slice of "
             f"{self.slice_queries} queries or more clearly worse than staying. GO is translate or rerank; fewer than "
             f"{self.queries} queries give no verdict."
         )
@@ -162,14 +164,15 @@ def outcome_of(option: Option | None) -> Outcome:
 
 
 def decide(evidence: Evidence, rule: Rule, cost: Cost | None = None) -> Decision:
-    """Recommend staying or translating, or a dearer option where it pays: reranking, re-embedding.
+    """Recommend staying or translating, or a dearer option where it pays: re-embedding if allowed, or else reranking.
 
-    Of the two ways to rerank, which cost about the same, the one with the better score is considered.
+    Reranking comes last, since it costs something with every query. Of the two ways to rerank, which cost about the
+    same, the one with the better score is considered.
     """
     if evidence.queries < rule.queries:
         return _too_few(evidence.queries, rule)
     rerank = max((o for o in SOURCES if o in evidence.scores), key=lambda o: float(np.mean(evidence.scores[o])))
-    steps: tuple[Option, ...] = ("translate", rerank, "re-embed")
+    steps: tuple[Option, ...] = ("translate", "re-embed", rerank) if rule.texts else ("translate",)
     chosen: Option = "stay"
     reasons: list[str] = []
     for option in steps:
@@ -200,7 +203,7 @@ def decide_by_overlap(overlap: Mapping[Option, Estimate], rule: Rule, label: str
     if queries < rule.queries:
         return _too_few(queries, rule)
     reasons: list[str] = []
-    options: tuple[Option, ...] = ("translate", "rerank")
+    options: tuple[Option, ...] = ("translate", "rerank") if rule.texts else ("translate",)
     for option in options:
         low = overlap[option].low
         if low >= rule.min_overlap:

@@ -98,21 +98,20 @@ class SearchTask:
         """The place of each query among the items; None where queries are no items."""
         return np.searchsorted(self.items.rows, self.queries.rows) if self.are_items else None
 
-    def served(self, space: Space, rows: int | None) -> ServedIndex | None:
+    def item_rows(self, space: Space) -> np.ndarray:
+        """Return the rows of a space that are items, and do not only ask."""
+        if self.judged is None or self.are_items or self.asking.source is not self.items.source:
+            return np.arange(len(space))
+        return np.flatnonzero(~np.isin(key_hashes(space.keys), key_hashes(self.judged.queries)))
+
+    def served(self, space: Space, rows: int) -> ServedIndex | None:
         """Return the index that will be served, of so many rows, with what is relevant among those of a space.
 
         None where it is no larger than what is searched here, and where nothing was judged.
         """
-        if self.judged is None or self.relevant is None:
+        if self.judged is None or self.relevant is None or rows <= len(self.items):
             return None
-        hashes = key_hashes(space.keys)
-        if rows is None:
-            apart = self.asking.source is not self.items.source
-            only_ask = 0 if apart or self.are_items else np.sum(np.isin(hashes, key_hashes(self.judged.queries)))
-            rows = len(space) - int(only_ask)
-        if rows <= len(self.items):
-            return None
-        found = _by_query(self.judged, hashes, self.asking.hashes, self.are_items)
+        found = _by_query(self.judged, key_hashes(space.keys), self.asking.hashes, self.are_items)
         whole = Judgments.of([found[int(query)] for query in self.asks], len(self.asks), len(space))
         share = sum(map(len, self.relevant)) / sum(map(len, found.values()))
         return ServedIndex(rows, len(self.items), whole, share)
@@ -123,6 +122,7 @@ def search_task(
     common: Rows,
     queries: tuple[Space, Space] | None,
     relevant: Relevance | None,
+    migrated: np.ndarray | None,
     max_rows: int,
     seed: int,
 ) -> tuple[SearchTask, HeldOut]:
@@ -132,25 +132,29 @@ def search_task(
     unseen = replace(common, rows=unseen_rows(translator, common.matched, max_rows, named))
     fitted = common.at(np.flatnonzero(np.isin(common.hashes, translator.seen_keys_)))
     fitted = fitted.at(sample_rows(len(fitted), MAX_FITTED, seed))
+    asking = unseen if apart is None else apart
+    are_items = apart is None and (
+        relevant is None or bool(np.isin(key_hashes(relevant.queries), key_hashes(relevant.items)).any())
+    )
+    if not are_items and apart is None and relevant is not None:
+        unseen = unseen.at(np.flatnonzero(~np.isin(unseen.hashes, key_hashes(relevant.queries))))
     copies = _copies(unseen, fitted)
-    held_out = unseen.at(np.flatnonzero(~copies))
+    items = unseen.at(np.flatnonzero(~copies))
     if relevant is None:
-        task = SearchTask(held_out, held_out, np.arange(len(held_out)), are_items=True)
+        task = SearchTask(items, items, np.arange(len(items)), are_items=True)
     else:
-        task = _judged_task(relevant, held_out, apart)
-    known = bool(len(translator.seen_keys_))
-    return task, HeldOut(known, len(fitted), int(np.sum(copies)), _unlike(task, fitted, seed))
+        task = _judged_task(relevant, items, items if are_items else asking, are_items)
+    if migrated is None:
+        migrated = common.source.take(sample_rows(task.item_rows(common.source), MAX_ROWS, seed))
+    unlike = _unlike(migrated, task, fitted, seed)
+    return task, HeldOut(bool(len(translator.seen_keys_)), len(fitted), int(np.sum(copies)), unlike)
 
 
-def _judged_task(relevant: Relevance, unseen: Rows, apart: Rows | None) -> SearchTask:
-    are_items = apart is None and bool(np.isin(key_hashes(relevant.queries), key_hashes(relevant.items)).any())
-    items, asking = unseen, unseen if apart is None else apart
-    if apart is None and not are_items:
-        items = unseen.at(np.flatnonzero(~np.isin(unseen.hashes, key_hashes(relevant.queries))))
+def _judged_task(relevant: Relevance, items: Rows, asking: Rows, are_items: bool) -> SearchTask:
     found = _by_query(relevant, items.hashes, asking.hashes, are_items)
     if not found:
         raise ValueError(
-            f"None of {relevant.name} has both keys among the {len(unseen)} that are held out: check the keys, and "
+            f"None of {relevant.name} has both keys among the {len(items)} that are held out: check the keys, and "
             "hold more out."
         )
     return SearchTask(items, asking, np.asarray(list(found)), are_items, list(found.values()), relevant)
@@ -176,10 +180,10 @@ def _copies(unseen: Rows, fitted: Rows) -> np.ndarray:
     return copies
 
 
-def _unlike(task: SearchTask, fitted: Rows, seed: int) -> float | None:
-    """Return the share of the source's rows that resemble neither the fitted items nor the relevant ones."""
-    found, source = task.items, task.items.source
+def _unlike(migrated: np.ndarray, task: SearchTask, fitted: Rows, seed: int) -> float | None:
+    """Return the share of the rows to migrate that resemble neither the fitted items nor the relevant ones."""
+    found = task.items
     if task.relevant is not None:
         found = found.at(np.unique([place for places in task.relevant for place in places]))
     known = [part.at(sample_rows(len(part), MAX_ROWS, seed)).in_source() for part in (fitted, found)]
-    return least_unlike(source.take(sample_rows(len(source), MAX_ROWS, seed)), *known, seed=seed)
+    return least_unlike(migrated, *known, seed=seed)

@@ -20,7 +20,7 @@ from relatent.decide.relevance import Relevance
 from relatent.decide.rule import Cost, Outcome, Rule, outcome_of
 from relatent.decide.verdict import Verdict
 from relatent.migrate.copy import Job, ShardWork
-from relatent.migrate.side import StoredSide, check_fingerprint, stored_side
+from relatent.migrate.side import StoredSide, check_fingerprint, sample_vectors, stored_side
 from relatent.migrate.state import Plan
 from relatent.spaces.quantize import NUMBER_BYTES
 from relatent.spaces.space import Space
@@ -136,8 +136,7 @@ class MigrationPlan:
     def recommended(self) -> Option | None:
         """What to do: translate, rerank, stay or re-embed; None if nothing is known."""
         if self.verdict is not None and self.verdict.decision.recommended:
-            said = self.verdict.decision.recommended
-            return "stay" if said == "rerank" and not self.texts else said
+            return self.verdict.decision.recommended
         cheap = self.texts and self.rows < FEW_ROWS and self.cost is not None and self.cost.allowed
         return "re-embed" if cheap else None
 
@@ -258,12 +257,18 @@ def plan_migration(
         advice = side.advice(store, new)
         stage("measuring")
         rates = measure(store, side, new, trial_rows, write=trial)
+        migrated = sample_vectors(store) if sample is not None and side.name == "source" else None
     cost, verdict = None, None
     if texts and rows and (rows_per_second, price_per_million) != (None, None):
         cost = Cost(rows, rows_per_second, price_per_million, max_hours, budget)
     if sample is not None:
-        judging: dict[str, Any] = {"relevant": relevant, "queries": queries, "index_rows": rows or None}
-        judging |= {"rule": Rule(min_overlap=min_overlap), "cost": cost, "accept": accept, "force": force}
+        judging: dict[str, Any] = {
+            "relevant": relevant,
+            "queries": queries,
+            "index_rows": rows or None,
+            "migrated": migrated,
+        }
+        judging |= {"rule": Rule(min_overlap=min_overlap, texts=texts), "cost": cost, "accept": accept, "force": force}
         verdict = _verdict(side, sample, **judging, progress=progress)
     return MigrationPlan(str(store.address), rows, served, new, digest, rates, advice, verdict, cost, texts)
 
