@@ -19,6 +19,7 @@ from relatent._array import Array, as_matrix, as_parallel, as_rows, like, to_num
 from relatent._estimator import Transformer, all_or_nothing
 from relatent._linalg import pseudo_inverse
 from relatent._saved import Saved, read_saved, understood, write_saved
+from relatent.spaces.sample import Unpaired
 from relatent.spaces.space import Space
 from relatent.steps import Map
 from relatent.translate.endpoints import Endpoints, Side, check_side
@@ -38,7 +39,7 @@ from relatent.translate.goals import (
     refuse,
     refuse_labels,
 )
-from relatent.translate.likelihood import BANK_SIZE, BankRows
+from relatent.translate.likelihood import BANK_SIZE, INDEX_SIZE, BankRows, unpaired_rows
 from relatent.translate.pairs import SAMPLE_SIZE, Pairs
 
 if TYPE_CHECKING:
@@ -142,6 +143,8 @@ class Translator(Transformer):
         sample_weight: Array | None = None,
         *,
         bank: Array | Space | None = None,
+        unlabeled: tuple[Array | Space | None, Array | Space | None] | None = None,
+        index: Array | Space | None = None,
         head: Any = None,
         labels: Array | None = None,
         held_out: float = 0.0,
@@ -176,6 +179,10 @@ class Translator(Transformer):
         For ``goal="retrieval"``: ``bank`` are source vectors, such as past queries, of which no target is known. They
         show which items of an index are hubs (:class:`relatent.steps.Bank`); without them, the anchors do. The map and
         its file keep at most ``bank_size`` of them, only where that ranks held-out anchors better; 0 keeps none.
+        ``unlabeled`` are rows of the source and rows of the target of which no pair is known, either of them None, and
+        ``index`` are the target's own, the whole index or a sample. Their means say where the spaces are centered,
+        held-out anchors are ranked among those of the target, and those of the source are the bank, if no other is
+        given. Of these only the bank is kept.
 
         ``sample_size`` pairs are kept for what cannot be chosen from sums, a sample that does not depend on chunks or
         their order. Arrays of up to four times as many rows are kept alive instead of copying out of them.
@@ -184,9 +191,13 @@ class Translator(Transformer):
         self.bank_ = BankRows(None, bank_size, self.seed)
         check_settings(self.goal, self._settings, self.frozen_target)
         judge = Judge.of(head, labels, X, blends=self.goal == "stitching" and self.map == "auto")
-        if bank is not None:
-            maps_both = self.goal == "retrieval" and not self.frozen_target and self.map == "auto"
-            self.bank_ = self.bank_.with_rows(bank, X, used=maps_both)
+        ranks = self.goal == "retrieval" and self.map == "auto"
+        x_rows, y_rows = unpaired_rows(unlabeled, index, (X, y), used=ranks)
+        if x_rows is not None or y_rows is not None:
+            self.unpaired_ = Unpaired.of(x_rows, y_rows, INDEX_SIZE, self.seed)
+        if bank is not None or (x_rows is not None and bank_size and not self.frozen_target):
+            rows = x_rows if bank is None else bank
+            self.bank_ = self.bank_.with_rows(rows, X, used=ranks and not self.frozen_target)
         joining = {"held_out": held_out or None, "max_pairs": max_pairs, "anchors": anchors, "engine": engine}
         if isinstance(X, Space) and isinstance(y, Space):
             refuse("for two spaces, whose rows are joined on keys first", sample_weight=sample_weight, labels=labels)
@@ -273,7 +284,7 @@ class Translator(Transformer):
         return {"seed": self.seed, "size": size, "full_x": full_x, "full_y": full_y}
 
     def _solve(self, judge: Judge | None = None) -> Self:
-        pairs = Pairs.total(self.parts_)
+        pairs = replace(Pairs.total(self.parts_), unpaired=getattr(self, "unpaired_", None))
         self.pairs_ = pairs.without_views()
         self.parts_, self.n_pairs_ = [self.pairs_], len(pairs)
         check_pairs(pairs, getattr(self.goal_, "MIN_PAIRS", 2))
