@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from math import isfinite
 from typing import TYPE_CHECKING, Any, ClassVar, Self
@@ -50,6 +50,8 @@ if TYPE_CHECKING:
     from relatent.translate.quality import Quality
 
 NO_KEYS = np.empty(0, dtype=np.uint64)
+# Pairs that a warning names.
+NAMED = 5
 # Parameters of files from before they were arguments of ``fit``.
 FORMER = ("bank_size", "sample_size")
 
@@ -161,7 +163,8 @@ class Translator(Transformer):
         Instead of arrays, X may be :class:`relatent.Pairs` that were summed up elsewhere, or X and y two spaces
         (:class:`relatent.Space`). Spaces are joined on their keys and streamed. Their fingerprints and the keys that
         were used are remembered, and ``fit_report_`` tells what was joined. Pairs of spaces that show no relation are
-        refused, unless ``force``; for arrays a warning is issued.
+        refused, unless ``force``; for arrays a warning is issued. A warning also names pairs that look mismatched, if
+        about 5 % or more of a sample do (:func:`relatent.audit` finds them all).
 
         Two data frames with the same labels in their index are paired by these labels, in whichever order; equal
         indexes are paired row by row, and other labels are refused. If fitting fails, a translator that was fitted
@@ -210,6 +213,7 @@ class Translator(Transformer):
             self._take(X, y, sample_weight, size=sample_size, copy=False)._solve(judge)
         if not force:
             self._warn_unrelated()
+            self._warn_mismatched("row")
         return self
 
     @all_or_nothing
@@ -231,6 +235,14 @@ class Translator(Transformer):
             advice = ": rows in another order. Check that row i of X and row i of y mean the same, or use force=True."
             warnings.warn(found + advice, stacklevel=4)  # of whoever calls fit
 
+    def _warn_mismatched(self, what: str, keys: Callable[[np.ndarray], list[Any]] | None = None) -> None:
+        from relatent.translate.pair_audit import mismatched
+
+        found = mismatched(self.pairs_)
+        if found is not None:
+            worst = found.ids[:NAMED].tolist() if keys is None else keys(found.ids[:NAMED])
+            warnings.warn(found.warning(f"{what} {', '.join(map(str, worst))}"), stacklevel=4)
+
     def _join(self, source: Space, target: Space, size: int, joining: dict[str, Any], judge: Judge | None) -> Self:
         from relatent._terminal import stages
         from relatent.translate.joined import join_pairs
@@ -242,6 +254,8 @@ class Translator(Transformer):
             stage("choosing a map")
             self._solve(judge)
         self.fit_report_ = joined.report(self)
+        if not joining["force"]:
+            self._warn_mismatched("key", joined.keys_of)
         return self
 
     def _take_pairs(self, pairs: Pairs) -> Self:
