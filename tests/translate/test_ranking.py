@@ -263,7 +263,7 @@ def test_where_the_expected_choice_finds_nearly_all_others_must_win_by_more(rng)
     expected, other = (retrieval.RankingChoice(name, 100, None, p, p, 0.5) for p in (penalty, 2 * penalty))
     noise = 0.01 * rng.normal(size=100)
     noise += 0.75 * np.std(noise) / 10 - noise.mean()
-    for level, wins in ((0.5, True), (0.95, False)):
+    for level, wins in ((0.5, True), (0.98, False)):
         base = np.full(100, level)
         scores = retrieval._cautious({expected: base, other: base + noise}, 1.0, 0.5, 100)
         assert (scores[other] > scores[expected]) is wins

@@ -45,7 +45,7 @@ GIVEN_WEIGHT, ANCHORS_WEIGHT = 0.5, 0.25
 ROTATION_GAIN = 0.01
 # A mean reciprocal rank of the expected winner from which on few queries tell candidates apart, so that those must win
 # by more.
-NEARLY_ALL = 0.9
+NEARLY_ALL = 0.96
 
 Penalties = tuple[float, float]
 # Infinite penalties stand for the rotation, which is what shrinking everything leaves.
