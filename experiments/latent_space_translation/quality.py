@@ -4,9 +4,9 @@ Development pairs are those that settings were chosen on, confirmation pairs are
 are built from packages by ``experiments.data.groups``. For each ordered pair of spaces, anchor count and seed:
 
 - vectors: reconstruction error beside best6 and a kernel ridge tuned by cross-validation (scikit-learn)
-- retrieval: MRR beside best6, best6 with CSLS, and regularized CCA with CSLS, from anchors alone and with the test
-  queries as bank, which is what CSLS sees
-- frozen: MRR beside best6, both with and without CSLS
+- retrieval: MRR beside best6, best6 with CSLS, and regularized CCA with CSLS, from anchors alone, with other rows of
+  the source or of both sides, and with the test queries as bank, which is transductive, as CSLS is
+- frozen: MRR beside best6, both with and without CSLS, from anchors alone and with other rows of the target as index
 - stitching: accuracy of SVC, logistic and MLP heads beside best6
 - expected: what ``expected_quality`` foretells against what is found
 - few: 20 known pairs, grown

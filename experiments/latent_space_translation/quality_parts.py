@@ -33,6 +33,8 @@ ASKED: dict[str, dict[str, object]] = {
 }
 FORETOLD = ("recall@1", "recall@10", "mrr")
 FEW, MANY, POOL = 20, 1_000, 2_500
+# Rows beside the anchors that are given of each side.
+OTHERS = 1_000
 
 
 @dataclass(frozen=True)
@@ -48,6 +50,13 @@ class Split:
     seed: int
     rest: tuple[np.ndarray, np.ndarray]
     """Everything that is not measured with, the rows to learn from included."""
+
+    @cached_property
+    def others(self) -> tuple[np.ndarray | None, np.ndarray | None]:
+        """Rows of the source and of the target that are neither learned from nor measured with, of different items."""
+        x, y = (side[len(self.x) :] for side in self.rest)
+        half = min(OTHERS, len(x) // 2)
+        return (x[:half], y[half : 2 * half]) if half else (None, None)
 
     @cached_property
     def six(self) -> list[np.ndarray]:
@@ -71,25 +80,41 @@ def vectors(s: Split) -> dict[str, float]:
 
 
 def retrieval(s: Split) -> dict[str, float]:
-    """Mean reciprocal rank among the test rows, both sides moved: from anchors alone, and with the queries as bank.
+    """Mean reciprocal rank among the test rows, both sides moved, by what is given beside the anchors.
 
-    CSLS takes its neighborhoods from all test queries. A bank of them tells ours as much.
+    That is nothing, other rows of the source as bank, other rows of both sides (no item in common), and the test
+    queries as bank. The last is transductive, as is CSLS, which takes its neighborhoods from all test queries.
     """
-    alone = rl.Translator("retrieval").fit(s.x, s.y)
-    banked = rl.Translator("retrieval").fit(s.x, s.y, bank=s.test_x)
-    cca = baselines.cca_scores(s.x, s.y, s.test_x, s.test_y)
-    return {
-        "ours": reciprocal_rank(_scores(alone, s)),
-        "ours+bank": reciprocal_rank(_scores(banked, s)),
-        **_ranked_six(s),
-        "cca+csls": reciprocal_rank(cca),
+    x, y = s.others
+    given: dict[str, dict[str, object]] = {
+        "ours": {},
+        "ours+rows": {"bank": x},
+        "ours+both": {"unlabeled": (x, y)},
+        "ours+queries": {"bank": s.test_x},
     }
+    ours = {
+        name: reciprocal_rank(_scores(rl.Translator("retrieval").fit(s.x, s.y, **options), s))
+        for name, options in given.items()
+    }
+    cca = baselines.cca_scores(s.x, s.y, s.test_x, s.test_y)
+    return ours | _ranked_six(s) | {"cca+csls": reciprocal_rank(cca)}
 
 
 def frozen(s: Split) -> dict[str, float]:
-    """Mean reciprocal rank among the test rows as they are, by cosine, and by CSLS on top of it."""
-    found = cosines(rl.Translator("retrieval", frozen_target=True).fit(s.x, s.y).transform(s.test_x), s.test_y)
-    return {"ours": reciprocal_rank(found), "ours+csls": reciprocal_rank(csls(found)), **_ranked_six(s)}
+    """Mean reciprocal rank among the test rows as they are, by cosine, and by CSLS on top of it.
+
+    The index that is given is of other rows of the target.
+    """
+    alone, indexed = (
+        cosines(rl.Translator("retrieval", frozen_target=True).fit(s.x, s.y, index=index).transform(s.test_x), s.test_y)
+        for index in (None, s.others[1])
+    )
+    return {
+        "ours": reciprocal_rank(alone),
+        "ours+index": reciprocal_rank(indexed),
+        "ours+csls": reciprocal_rank(csls(alone)),
+        **_ranked_six(s),
+    }
 
 
 def stitching(s: Split) -> dict[str, float]:

@@ -95,7 +95,7 @@ def _vectors(cells: list[Cell]) -> Iterator[Promise]:
 
 def _retrieval(cells: list[Cell]) -> Iterator[Promise]:
     means = _seed_means(cells)
-    for ours in ("ours", "ours+bank"):
+    for ours in ("ours", "ours+rows", "ours+both", "ours+queries"):
         yield from _ranked(ours, means)
 
 
@@ -119,6 +119,7 @@ def _frozen(cells: list[Cell]) -> Iterator[Promise]:
         ("ours", "best6", 0.0),
         ("ours+csls", "best6+csls", 0.01),
         ("ours", "best6+csls", 0.01),
+        ("ours+index", "best6+csls", 0.01),
     ):
         promise = f"{ours} ≥ {other}{' − .01' if slack else ''} in every cell"
         yield _everywhere(promise, {key: m[ours] - m[other] + slack for key, m in means.items()})

@@ -1,10 +1,21 @@
+import warnings
+
 import numpy as np
 import pytest
 from sklearn.datasets import load_digits
 from sklearn.metrics import roc_auc_score
 
 import relatent as rl
-from relatent.translate.pair_audit import MAX_OTHERS, NEAREST, _without_hubness
+from relatent.translate.pair_audit import (
+    CHECK_RIDGE,
+    CHECKED,
+    MAX_OTHERS,
+    NEAREST,
+    _dual_codes,
+    _without_hubness,
+    mismatched,
+)
+from relatent.translate.pairs import Pairs
 
 
 def two_views(n, seed=0):
@@ -41,7 +52,7 @@ def test_trimming_makes_a_better_translator():
     wrong, _ = swapped(y[:500], 0.5)
     kept = rl.audit(x[:500], wrong).kept
     scores = [
-        rl.Translator(goal="retrieval").fit(x[rows], wrong[rows]).score(x[500:], y[500:])
+        rl.Translator(goal="retrieval").fit(x[rows], wrong[rows], force=True).score(x[500:], y[500:])
         for rows in (np.arange(500), kept)
     ]
     assert scores[1] > scores[0]
@@ -96,3 +107,54 @@ def test_more_held_out_pairs_than_are_compared_at_once_are_all_scored():
     good = np.delete(np.arange(len(x)), wrong)
     assert roc_auc_score(np.isin(np.arange(len(x)), good), found.scores) > 0.98
     assert abs(np.mean(found.scores[wrong])) < 0.2
+
+
+# In a fit
+
+
+def test_codes_are_what_a_ridge_of_the_other_items_predicts(rng):
+    rows = rng.normal(size=(12, 5)) + 1
+    unit = rows - rows.mean(axis=0)
+    unit /= np.linalg.norm(unit, axis=1, keepdims=True)
+    for i, codes in enumerate(_dual_codes(rows)):
+        others = np.delete(unit, i, axis=0)
+        weights = others @ unit[i] @ np.linalg.inv(others @ others.T + CHECK_RIDGE * np.eye(11))
+        np.testing.assert_allclose(np.delete(codes, i), weights, atol=1e-5)
+        assert codes[i] == 0
+
+
+@pytest.mark.parametrize("share", [0.07, 0.1, 0.3, 0.5])
+def test_a_fit_names_mismatched_pairs(share):
+    x, y = two_views(600, seed=1)
+    wrong, bad = swapped(y, share)
+    order = np.random.default_rng(2).permutation(600)
+    found = mismatched(Pairs.of(x[order], wrong[order]))
+    assert found.checked == CHECKED
+    assert np.mean(bad[order[found.ids.astype(int)]]) > 0.8
+    with pytest.warns(
+        UserWarning, match=rf"mismatched \({CHECKED} were checked\), most of all row {found.ids[0]},.*rl.audit"
+    ):
+        rl.Translator(map="orthogonal").fit(x[order], wrong[order])
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("n", [30, 100, 600])
+def test_clean_or_unrelated_pairs_are_not_called_mismatched(seed, n, rng):
+    x, y = two_views(n, seed)
+    assert mismatched(Pairs.of(x, y)) is None
+    assert mismatched(Pairs.of(x, rng.permutation(y))) is None
+    assert mismatched(Pairs.of(x[:20], y[:20])) is None
+
+
+def test_spaces_have_their_keys_named():
+    x, y = two_views(400)
+    wrong, bad = swapped(y, 0.2)
+    keys = [f"item {i}" for i in range(400)]
+    spaces = rl.Space(x, keys=keys), rl.Space(wrong, keys=keys)
+    with pytest.warns(UserWarning, match=r"most of all key item \d+, item \d+") as caught:
+        rl.Translator(map="orthogonal").fit(*spaces)
+    named = caught[0].message.args[0].split("most of all key ")[1].split(". Find")[0].split(", ")
+    assert all(bad[keys.index(key)] for key in named)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        rl.Translator(map="orthogonal").fit(*spaces, force=True)

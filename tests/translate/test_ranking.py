@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy.linalg import orthogonal_procrustes
+from sklearn.linear_model import Ridge
 
 import relatent as rl
 from relatent._linalg import unit_norm
 from relatent.evaluate.retrieval import mean_reciprocal_rank
+from relatent.spaces.sample import Unpaired
 from relatent.summary import summarize
 from relatent.translate.goals import Settings, frozen_target, retrieval
 from relatent.translate.likelihood import LikelihoodPath, rotation
@@ -41,6 +45,29 @@ def test_shrinking_everything_leaves_the_rotation(rng):
         gaps.append(np.linalg.norm(w / np.linalg.norm(w) - q / np.linalg.norm(q)))
     assert gaps[0] > gaps[1] > gaps[2]
     assert gaps[2] < 1e-6
+
+
+@pytest.mark.parametrize("dims", [(12, 8), (8, 12), (9, 9)])
+@pytest.mark.parametrize("penalties", [(0.1, 0.1), (0.3, 2.0)])
+def test_scores_without_canonical_variables_are_those_of_the_ratio(rng, dims, penalties):
+    z = rng.normal(size=(200, 6))
+    x, y = (z @ rng.normal(size=(6, d)) + 0.5 * rng.normal(size=(200, d)) + 1 for d in dims)
+    path = LikelihoodPath.of(summarize(x, y))
+    found = path.scored(*penalties, *path.coordinates(x[:20], y[:30]))
+    scores = found.queries @ found.targets.T + found.common[:, None] + found.bias
+    np.testing.assert_allclose(scores, path.at(*penalties).log_ratios(x[:20], y[:30]), rtol=1e-3, atol=1e-3)
+
+
+@pytest.mark.parametrize("dims", [(12, 8), (8, 12)])
+def test_a_rotation_is_added_to_the_ratio_itself(rng, dims):
+    x, y = (rng.normal(size=(60, d)) + 1 for d in dims)
+    summary = summarize(x, y)
+    ratio = LikelihoodPath.of(summary).at(0.5, 0.5)
+    u, _, vt = np.linalg.svd((x - x.mean(0)).T @ (y - y.mean(0)), full_matrices=False)
+    turned = (x - x.mean(0)) @ (u @ vt) @ (y - y.mean(0)).T
+    both = ratio.with_rotation(summary, 3.0)
+    np.testing.assert_allclose(both.log_ratios(x, y), ratio.log_ratios(x, y) + 3 * turned, atol=1e-8)
+    assert both.target_vectors(y).shape == (60, dims[1] + 1)
 
 
 def test_close_relatives_with_few_anchors_get_the_rotation(rng):
@@ -100,6 +127,112 @@ def test_a_named_normalization_is_kept(rows, normalize):
         assert t.choice_.normalize == normalize
 
 
+# Rows beside the pairs
+
+
+@pytest.mark.parametrize("name", ["iso", "standard", "center+l2"])
+@pytest.mark.parametrize("count", [6, 90])
+def test_rows_beside_the_pairs_move_the_center(rows, name, count):
+    x, y = rows
+    beside = Unpaired.of(x[200:], y[300:], 50, seed=0)
+    p = replace(Pairs.of(x[:count], y[:count]), unpaired=beside).normalized(name, span=False)
+    centers = np.concatenate([x[:count], x[200:]]).mean(0), np.concatenate([y[:count], y[300:]]).mean(0)
+    for frame, center in zip((p.source, p.target), centers, strict=True):
+        np.testing.assert_allclose(frame.normalizer.mean, center)
+    np.testing.assert_allclose(p.summary.xy, p.x.T @ p.y, atol=1e-8)
+    np.testing.assert_allclose(p.summary.xx, p.x.T @ p.x, atol=1e-8)
+    assert not np.any(p.summary.mean_x)
+
+
+def test_targets_of_pairs_are_not_ranked_among_their_copies(rows):
+    x, y = rows
+    pairs = replace(Pairs.of(x[:50], y[:50]), unpaired=Unpaired.of(None, y.astype(np.float16), 1_000, seed=0))
+    np.testing.assert_allclose(pairs.other_targets, y[50:].astype(np.float16))
+
+
+def test_ranks_among_an_index_count_half(rng):
+    scores = rng.normal(size=(5, 9))
+    both = [retrieval.held_out_ranks(part) for part in (scores[:, :5], scores)]
+    ahead = np.sum(scores > np.diagonal(scores)[:, None], axis=1)
+    np.testing.assert_allclose(both[1], (both[0] + 1 / (1 + ahead)) / 2)
+
+
+def test_rows_beside_the_pairs_rank_better():
+    """Of few pairs off center: the means of all rows, a bank, and a ranking among the index."""
+    rng = np.random.default_rng(0)
+    z = rng.normal(size=(1500, 20)) * np.arange(1, 21) ** -0.5 + 1
+    x, y = (np.tanh(z @ rng.normal(size=(20, d)) / 3) + 0.1 * rng.normal(size=(1500, d)) for d in (40, 30))
+    beside = (x[500:1000], y[1000:])
+    scores = {
+        name: np.mean(
+            [
+                rl.Translator("retrieval").fit(x[a : a + 40], y[a : a + 40], **given).score(x[200:500], y[200:500])
+                for a in range(0, 200, 40)
+            ]
+        )
+        for name, given in {"alone": {}, "unlabeled": {"unlabeled": beside}}.items()
+    }
+    assert scores["unlabeled"] > scores["alone"]
+
+
+def test_only_the_bank_of_unlabeled_rows_is_kept(rows, tmp_path):
+    x, y = rows
+    t = rl.Translator("retrieval").fit(x[:60], y[:60], unlabeled=(x[100:200], y[200:]))
+    np.testing.assert_array_equal(t.choice_.bank.given, x[100:200])
+    t.save(tmp_path / "t.safetensors")
+    np.testing.assert_array_equal(rl.load(tmp_path / "t.safetensors").transform(x), t.transform(x))
+    spaces = rl.Translator("retrieval").fit(
+        x[:60], y[:60], unlabeled=(rl.Space(x[100:200]), None), index=rl.Space(y[200:])
+    )
+    np.testing.assert_array_equal(spaces.transform(x), t.transform(x))
+
+
+def test_the_bias_of_a_frozen_index_is_made_linear_by_ridge(rows):
+    x, y = rows
+    p, unit = Pairs.of(x, y).normalized("l2"), unit_norm(y)
+    ratio = LikelihoodPath.of(p.summary).at(1.0, 1.0)
+    spread = np.trace(np.cov(unit[:200].T, bias=True)) * 200 / unit.shape[1]
+    line = Ridge(frozen_target.SLOPE_PENALTY * spread).fit(unit[:200], ratio.target_vectors(unit[:200])[:, -1])
+    found = frozen_target.likelihood(p, y[:200], 1.0)
+    queries = unit_norm(x) @ found.matrix + found.offset
+    product = (
+        (ratio.query_vectors(unit_norm(x))[:, :-1])
+        @ (ratio.target_vectors(unit) - ratio.target_vectors(unit[:1])).T[:-1]
+    )
+    expected = product + unit @ line.coef_ - unit[0] @ line.coef_
+    np.testing.assert_allclose(queries @ (unit - unit[:1]).T, expected, atol=1e-6)
+
+
+@pytest.mark.parametrize("frozen", [False, True])
+def test_an_index_is_ranked_among(rows, frozen):
+    x, y = rows
+    t = rl.Translator("retrieval", frozen_target=frozen).fit(x[:60], y[:60], index=y)
+    assert len(t.pairs_.other_targets) == 340
+    assert t.score(x[100:], y[100:]) > 0.3
+
+
+@pytest.mark.parametrize(
+    ("settings", "given", "error", "says"),
+    [
+        ({"goal": "vectors"}, {"index": np.ones((5, 8))}, ValueError, 'index was given, and only goal="retrieval"'),
+        ({"goal": "stitching"}, {"unlabeled": (None, None)}, ValueError, "unlabeled was given"),
+        (
+            {"goal": "retrieval"},
+            {"index": np.ones((5, 3))},
+            ValueError,
+            r"index has shape \(5, 3\): expected 8 columns",
+        ),
+        ({"goal": "retrieval"}, {"unlabeled": (np.ones((5, 3)), None)}, ValueError, r"unlabeled\[0\].*expected 10"),
+        ({"goal": "retrieval"}, {"unlabeled": (None, np.ones((5, 3)))}, ValueError, r"unlabeled\[1\].*of the target"),
+        ({"goal": "retrieval"}, {"unlabeled": np.ones((5, 10))}, TypeError, "unlabeled is a ndarray: expected"),
+    ],
+)
+def test_other_rows_beside_the_pairs_are_refused(rows, settings, given, error, says):
+    x, y = rows
+    with pytest.raises(error, match=says):
+        rl.Translator(**settings).fit(x, y, **given)
+
+
 def test_a_rule_that_is_only_luckier_gives_way_to_canonical_queries(rng):
     every = [*frozen_target.RULES, *frozen_target.CANONICAL]
     known = {rule: frozen_target.FrozenChoice("l2", 100, None, rule) for rule in every}
@@ -123,6 +256,17 @@ def test_a_choice_that_is_only_luckier_gives_way_to_the_expected_one(rng):
     assert scores[lucky] < scores[expected] < scores[sure]
     assert scores[expected] == pytest.approx(base.mean())
     assert retrieval._cautious(ranks, 0.3, 0.5, 100)[lucky] > base.mean()  # where the expected one is not among them
+
+
+def test_where_the_expected_choice_finds_nearly_all_others_must_win_by_more(rng):
+    name, penalty = retrieval.EXPECTED
+    expected, other = (retrieval.RankingChoice(name, 100, None, p, p, 0.5) for p in (penalty, 2 * penalty))
+    noise = 0.01 * rng.normal(size=100)
+    noise += 0.75 * np.std(noise) / 10 - noise.mean()
+    for level, wins in ((0.5, True), (0.98, False)):
+        base = np.full(100, level)
+        scores = retrieval._cautious({expected: base, other: base + noise}, 1.0, 0.5, 100)
+        assert (scores[other] > scores[expected]) is wins
 
 
 @pytest.mark.parametrize(("expected", "weight"), [(0.25, 0.25), (0.5, 0.5), (0.5, 0.9)])

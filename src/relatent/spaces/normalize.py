@@ -98,6 +98,10 @@ class Normalizer:
         std = np.where(live_dimensions(std), std, 1.0)
         return Normalizer(name, mean, 1 / std, std)
 
+    def centered_at(self, center: np.ndarray | None) -> Normalizer:
+        """Return the same about another center; of None, as it is."""
+        return self if center is None else replace(self, mean=center)
+
     def apply(self, x: Array) -> Array:
         """Normalize rows of the fitted space."""
         return self.applied(self._checked(x))

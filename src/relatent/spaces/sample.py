@@ -124,3 +124,28 @@ def merged(samples: list[Sample], size: int, seed: int) -> Sample:
     order = np.argsort(ids)
     x, y = (np.concatenate([getattr(s, side) for s in samples])[order] for side in ("x", "y"))
     return Sample(x, y, ids[order], None if weights is None else np.concatenate(weights)[order])
+
+
+@dataclass(frozen=True, eq=False)
+class Unpaired:
+    """Rows beside pairs of which no partner is known: their means, and a sample of the target's."""
+
+    count_x: int = 0
+    mean_x: np.ndarray | float = 0.0
+    count_y: int = 0
+    mean_y: np.ndarray | float = 0.0
+    index: np.ndarray | None = None
+    """Some rows of the target, for held-out pairs to be ranked among."""
+
+    @staticmethod
+    def of(x: np.ndarray | None, y: np.ndarray | None, max_rows: int, seed: int) -> Unpaired:
+        """Take what is needed of rows, of which at most ``max_rows`` are kept."""
+        sides = ((0, 0.0) if rows is None else (len(rows), np.mean(rows, axis=0, dtype=np.float64)) for rows in (x, y))
+        (count_x, mean_x), (count_y, mean_y) = sides
+        index = None if y is None else np.asarray(y[sample_rows(len(y), max_rows, seed)], dtype=np.float64)
+        return Unpaired(count_x, mean_x, count_y, mean_y, index)
+
+    def centers(self, n: float, mean_x: np.ndarray, mean_y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return the means over all rows, n pairs included."""
+        x = (n * mean_x + self.count_x * self.mean_x) / (n + self.count_x)
+        return x, (n * mean_y + self.count_y * self.mean_y) / (n + self.count_y)

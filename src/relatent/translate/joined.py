@@ -77,6 +77,14 @@ class JoinedPairs:
     related: bool
     """Whether they are known to show a relation."""
 
+    def keys_of(self, hashes: np.ndarray) -> list[Any]:
+        """Return the keys of these hashes, in their order."""
+        keys = self.spaces[0].keys
+        found = key_hashes(keys)
+        rows = np.flatnonzero(np.isin(found, hashes))
+        by_hash = dict(zip(found[rows].tolist(), keys[rows].tolist(), strict=True))
+        return [by_hash[h] for h in hashes.tolist()]
+
     def report(self, translator: Translator) -> FitReport:
         """Return what to tell of a translator that was fitted on them."""
         (source, target), found = self.spaces, tuple(concerns(translator, related=self.related))

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from relatent._array import Array, as_matrix, like, to_numpy
-from relatent._linalg import spectrum
+from relatent._linalg import polar, spectrum
 from relatent.spaces.sample import shuffled_rows
 from relatent.spaces.space import Space
 from relatent.steps import Bank, bias_step
@@ -17,11 +17,14 @@ from relatent.translate.maps import Affine, orthogonal
 from relatent.translate.pairs import Pairs
 
 Spectrum = tuple[np.ndarray, np.ndarray]
+Side = Literal["source", "target"]
 
 # A correlation this close to 1 has a likelihood ratio beyond what finite anchors can tell.
 TOP_CORRELATION = 1 - 1e-6
 # Rows beyond which a bank takes space and time, and tells little more.
 BANK_SIZE = 1_000
+# Rows of an index beyond which ranking among them takes time, and tells little more.
+INDEX_SIZE = 1_000
 # The best queries of a large bank that are averaged over (CSLS takes ten); of a small one, this share.
 NEIGHBORS, SHARE = 5, 0.05
 
@@ -43,8 +46,8 @@ class LikelihoodRatio:
     target: Affine
     bias: np.ndarray
     """Weight of each squared target coordinate in the appended one."""
-    commonness: np.ndarray
-    """Weight of each squared query coordinate in the term that depends on x alone."""
+    common: Affine
+    """What maps x to a vector of which −½ × the squared norm is the term that depends on x alone."""
     bank: Bank | None = None
 
     def query_vectors(self, x: Array) -> Array:
@@ -62,16 +65,37 @@ class LikelihoodRatio:
     def log_ratios(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:
         """Return s of every x with every y, the term that depends on x alone included."""
         queries, targets = self.vectors(x, y)
-        return np.asarray(queries @ targets.T + self._common(queries[:, :-1])[:, None])
+        return np.asarray(queries @ targets.T + self._common(x)[:, None])
 
     def with_bank(self, x: np.ndarray, weight: float) -> LikelihoodRatio:
         """Return the same ratio with a bank of these source rows."""
-        queries = self.query_vectors(x)[:, :-1]
-        return replace(self, bank=bank_of(queries, self._common(queries), weight))
+        return replace(self, bank=bank_of(self.query_vectors(x)[:, :-1], self._common(x), weight))
 
-    def _common(self, queries: np.ndarray) -> np.ndarray:
+    def with_rotation(self, summary: Summary, gain: float) -> LikelihoodRatio:
+        r"""Return s(x, y) + gain · xQ · y, with x and y about their means and Q the rotation of these.
+
+        The target keeps all of its coordinates, turned so that the bias is still a weighted sum of squares.
+        """
+        weights, axes = np.linalg.eigh((self.target.matrix * self.bias) @ self.target.matrix.T)
+        turned = self.query.matrix[:, :-1] @ (self.target.matrix.T @ axes) + gain * polar(summary.xy) @ axes
+        query, target = _query(turned, summary.mean_x), Affine(axes, -summary.mean_y @ axes)
+        return replace(self, query=query, target=target, bias=weights)
+
+    def _common(self, x: np.ndarray) -> np.ndarray:
         """Return the term that depends on x alone."""
-        return np.asarray(queries**2 @ self.commonness)
+        return np.asarray(-0.5 * np.sum((x @ self.common.matrix + self.common.offset) ** 2, axis=1))
+
+
+@dataclass(frozen=True)
+class Scored:
+    """Rows as a likelihood ratio compares them: s of a query and a target is their product plus both terms."""
+
+    queries: np.ndarray
+    common: np.ndarray
+    """The term of each query, which changes no ranking of targets."""
+    targets: np.ndarray
+    bias: np.ndarray
+    """The term of each target."""
 
 
 @dataclass(frozen=True)
@@ -97,17 +121,50 @@ class LikelihoodPath:
         """Return the likelihood ratio with penalties × the mean eigenvalue added to the two covariances."""
         wx, rho, wy = self.canonical(penalty_x, penalty_y)
         query = _query(wx * (rho / (1 - rho**2)), self.summary.mean_x)
-        target = Affine(wy, -self.summary.mean_y @ wy)
-        # In the query's coordinates, which are a·ρ/(1−ρ²), the term ½ ρ²/(1−ρ²)·a² has the weights ½ (1−ρ²).
-        return LikelihoodRatio(query, target, -0.5 * rho**2 / (1 - rho**2), -0.5 * (1 - rho**2))
+        target, own = Affine(wy, -self.summary.mean_y @ wy), wx * (rho / np.sqrt(1 - rho**2))
+        return LikelihoodRatio(query, target, -0.5 * rho**2 / (1 - rho**2), Affine(own, -self.summary.mean_x @ own))
+
+    def scored(self, penalty_x: float, penalty_y: float, x: np.ndarray, y: np.ndarray) -> Scored:
+        """Return what the ratio of these penalties makes of rows in the coordinates of the eigenvectors."""
+        root_x, root_y = self._roots(penalty_x, penalty_y)
+        return _scored(x / root_x, y / root_y, self.cross / root_x[:, None] / root_y)
+
+    def coordinates(self, x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return rows of both sides about the means, in the coordinates of the eigenvectors."""
+        return (x - self.summary.mean_x) @ self.vectors_x, (y - self.summary.mean_y) @ self.vectors_y
+
+    def _roots(self, penalty_x: float, penalty_y: float) -> tuple[np.ndarray, np.ndarray]:
+        """Return the roots of the eigenvalues with the penalties."""
+        root_x = np.sqrt(self.values_x + penalty_x * np.sum(self.values_x) / self.summary.dims[0])
+        return root_x, np.sqrt(self.values_y + penalty_y * np.sum(self.values_y) / self.summary.dims[1])
 
     def canonical(self, penalty_x: float, penalty_y: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return the matrices that give the canonical variables of the two sides, and between them the correlations."""
-        root_x = np.sqrt(self.values_x + penalty_x * np.sum(self.values_x) / self.summary.dims[0])
-        root_y = np.sqrt(self.values_y + penalty_y * np.sum(self.values_y) / self.summary.dims[1])
+        root_x, root_y = self._roots(penalty_x, penalty_y)
         u, rho, v = _svd(self.cross / root_x[:, None] / root_y)
         wx, wy = self.vectors_x @ (u / root_x[:, None]), self.vectors_y @ (v / root_y[:, None])
         return wx, np.minimum(rho, TOP_CORRELATION), wy
+
+
+def _scored(a: np.ndarray, b: np.ndarray, m: np.ndarray) -> Scored:
+    r"""Score whitened rows of cross-covariance m without their canonical variables, which take several times as long.
+
+    .. math:: s = a M (I - M^\top M)^{-1} b^\top - \tfrac12 b ((I - M^\top M)^{-1} - I) b^\top
+              - \tfrac12 a M (I - M^\top M)^{-1} M^\top a^\top
+
+    With :math:`LL^\top = I - M^\top M` these are products and squares of :math:`L^{-1} M^\top a^\top` and
+    :math:`L^{-1} b^\top`. The smaller side is decomposed.
+    """
+    from scipy.linalg import solve_triangular
+
+    if m.shape[0] < m.shape[1]:
+        swapped = _scored(b, a, m.T)
+        return Scored(swapped.targets, swapped.bias, swapped.queries, swapped.common)
+    # The diagonal keeps correlations below what finite anchors can tell, as TOP_CORRELATION does.
+    lower = np.linalg.cholesky((2 - TOP_CORRELATION**2) * np.eye(m.shape[1]) - m.T @ m)
+    queries, targets = (solve_triangular(lower, rows.T, lower=True, check_finite=False).T for rows in (a @ m, b))
+    common, bias = np.sum(queries**2, axis=1), np.sum(targets**2, axis=1) - np.sum(b**2, axis=1)
+    return Scored(queries, -0.5 * common, targets, -0.5 * bias)
 
 
 def rotation(summary: Summary) -> LikelihoodRatio:
@@ -120,8 +177,8 @@ def rotation(summary: Summary) -> LikelihoodRatio:
     """
     q = orthogonal(summary).matrix
     width = q.shape[1]
-    target = Affine.linear(np.eye(width))
-    return LikelihoodRatio(_query(q, np.zeros(len(q))), target, np.zeros(width), np.zeros(width))
+    target, nothing = Affine.linear(np.eye(width)), Affine.linear(np.zeros((len(q), 0)))
+    return LikelihoodRatio(_query(q, np.zeros(len(q))), target, np.zeros(width), nothing)
 
 
 def _query(matrix: np.ndarray, mean: np.ndarray) -> Affine:
@@ -146,7 +203,12 @@ def _svd(m: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 def bank_of(queries: np.ndarray, offsets: np.ndarray, weight: float) -> Bank:
     """Return the bank of these queries, with the number of neighbors that suits its size."""
-    return Bank(queries, offsets, weight, min(NEIGHBORS, int(np.ceil(SHARE * len(queries)))))
+    return Bank(queries, offsets, weight, neighbors(len(queries)))
+
+
+def neighbors(size: int) -> int:
+    """Return over how many of the best queries of a bank of this size to average."""
+    return min(NEIGHBORS, int(np.ceil(SHARE * size)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -172,8 +234,33 @@ class BankRows:
                 'bank was given, and only goal="retrieval" without a frozen target and with a bank_size above 0 uses '
                 "one: leave it out."
             )
-        rows = to_numpy(as_matrix(bank.vectors if isinstance(bank, Space) else bank, "bank"))
-        dim = source.dims[0] if isinstance(source, Pairs) else np.shape(source)[-1]
-        if rows.shape[1] != dim:
-            raise ValueError(f"bank has shape {rows.shape}: expected {dim} columns, vectors of the source.")
-        return replace(self, given=rows)
+        return replace(self, given=_rows_of("bank", bank, source, "source"))
+
+
+def unpaired_rows(
+    unlabeled: Any, index: Any, sides: tuple[Any, Any], *, used: bool
+) -> tuple[np.ndarray | None, np.ndarray | None]:
+    """Return the rows of the source and of the target that were given beside the pairs of these two sides."""
+    given = [name for name, value in (("unlabeled", unlabeled), ("index", index)) if value is not None]
+    if given and not used:
+        raise ValueError(f'{given[0]} was given, and only goal="retrieval" without a named map uses it: leave it out.')
+    if unlabeled is not None and not (isinstance(unlabeled, tuple | list) and len(unlabeled) == 2):
+        raise TypeError(
+            f"unlabeled is a {type(unlabeled).__name__}: expected (rows of the source, rows of the target), either of "
+            "them None."
+        )
+    x, y = unlabeled or (None, None)
+    source, target = (sides[0], sides[0]) if isinstance(sides[0], Pairs) else sides
+    rows_x = None if x is None else _rows_of("unlabeled[0]", x, source, "source")
+    parts = {"unlabeled[1]": y, "index": index}
+    rows_y = [_rows_of(name, rows, target, "target") for name, rows in parts.items() if rows is not None]
+    return rows_x, np.concatenate(rows_y) if rows_y else None
+
+
+def _rows_of(name: str, given: Any, side: Any, what: Side) -> np.ndarray:
+    """Return rows that were given, if they are of the space of that side."""
+    rows = to_numpy(as_matrix(given.vectors if isinstance(given, Space) else given, name))
+    dim = side.dims[what == "target"] if isinstance(side, Pairs) else np.shape(side)[-1]
+    if rows.shape[1] != dim:
+        raise ValueError(f"{name} has shape {rows.shape}: expected {dim} columns, vectors of the {what}.")
+    return rows

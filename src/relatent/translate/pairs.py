@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from relatent._array import Array, as_parallel, random_generator, to_numpy
-from relatent._linalg import polar, spectrum, thin_svd
+from relatent._linalg import polar, spectrum, thin_svd, unit_norm
 from relatent._saved import Saved, from_bytes, to_bytes
 from relatent.spaces.normalize import UNIT_ROWS, Normalizer
-from relatent.spaces.sample import Sample, all_rows, checked_ids, merged, shuffled_rows
+from relatent.spaces.sample import Sample, Unpaired, all_rows, checked_ids, merged, shuffled_rows
 from relatent.summary import Prepare, Summary, accumulate, check_weights, needs_double
 
 if TYPE_CHECKING:
@@ -27,6 +27,8 @@ LASTING = 4
 MANY, HELD_OUT = 5_000, 1_000
 # Below this many, one division into folds is a matter of luck.
 STEADY = 300
+# Vectors of this cosine are copies, perhaps in another precision.
+COPY = 1 - 1e-5
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,6 +60,8 @@ class Pairs:
     full: tuple[bool, bool] = (True, True)
     size: int = SAMPLE_SIZE
     seed: int = 0
+    unpaired: Unpaired | None = None
+    """Rows of both spaces beside these, which tell more of the centers that normalizations subtract."""
 
     @staticmethod
     def of(
@@ -200,6 +204,17 @@ class Pairs:
         s = self.summary
         return s.mean_y, np.sqrt((np.diagonal(s.yy) if s.yy.ndim == 2 else s.yy) / s.n)
 
+    @cached_property
+    def other_targets(self) -> np.ndarray:
+        """Unpaired targets, without copies of those in the sample."""
+        if self.unpaired is None or self.unpaired.index is None:
+            return np.empty((0, self.dims[1]))
+        rows, known = (unit_norm(a.astype(np.float64, copy=False)) for a in (self.unpaired.index, self.sample.y))
+        nearest = np.concatenate(
+            [np.max(part @ known.T, axis=1) for part in np.array_split(rows, 1 + len(rows) // 500)]
+        )
+        return np.asarray(self.unpaired.index[nearest < COPY])
+
     def normalized(self, name: str, *, span: bool = True) -> NormalizedPairs:
         """Return the pairs as a map sees them: under a normalization, in the coordinates of their span.
 
@@ -222,16 +237,26 @@ class Pairs:
     def _normalized(self, name: str, span: bool) -> NormalizedPairs:
         few = span and self.complete
         bases = [few and self.count < d for d in self.dims]
+        center_x, center_y = self._centers(name)
         if name not in UNIT_ROWS and not any(bases):
             s = self.summary
-            source = Normalizer.from_moments(int(s.n), s.mean_x, s.xx, name)
-            target = Normalizer.from_moments(int(s.n), s.mean_y, s.yy, name)
-            s = s.normalized(source, target)
-            return NormalizedPairs(self.sample, self.complete, Frame(source), Frame(target), s)
-        sides = zip((self.sample.x, self.sample.y), bases, strict=True)
-        frame_x, frame_y = (Frame.of(rows, name, spanned) for rows, spanned in sides)
-        found = self._summed(self.sample, (frame_x.apply, frame_y.apply))
-        return NormalizedPairs(self.sample, self.complete, frame_x, frame_y, replace(found, ambient=self.dims))
+            source = Normalizer.from_moments(int(s.n), s.mean_x, s.xx, name).centered_at(center_x)
+            target = Normalizer.from_moments(int(s.n), s.mean_y, s.yy, name).centered_at(center_y)
+            frame_x, frame_y, found = Frame(source), Frame(target), s.normalized(source, target)
+        else:
+            frame_x = Frame.of(self.sample.x, name, bases[0], center_x)
+            frame_y = Frame.of(self.sample.y, name, bases[1], center_y)
+            found = replace(self._summed(self.sample, (frame_x.apply, frame_y.apply)), ambient=self.dims)
+        # Moments are those about the centers: where these are not the means of the pairs, about the origin.
+        found = found if center_x is None else found.about_origin()
+        return NormalizedPairs(self.sample, self.complete, frame_x, frame_y, found)
+
+    def _centers(self, name: str) -> tuple[np.ndarray, np.ndarray] | tuple[None, None]:
+        """Return what a normalization subtracts instead of the means of the pairs, if it does."""
+        if self.unpaired is None or name in ("none", "l2"):
+            return None, None
+        s = self.summary
+        return self.unpaired.centers(s.n, s.mean_x, s.mean_y)
 
     def without(self, rows: np.ndarray) -> Pairs:
         """Return what remains when some of the sampled pairs (by their place in the sample) are left out."""
@@ -311,9 +336,9 @@ class Frame:
     """(d, r), orthonormal columns."""
 
     @staticmethod
-    def of(rows: np.ndarray, name: str, spanned: bool) -> Frame:
-        """Fit to rows."""
-        normalizer = Normalizer.fit(rows, name)
+    def of(rows: np.ndarray, name: str, spanned: bool, center: np.ndarray | None = None) -> Frame:
+        """Fit to rows, about a center or their mean."""
+        normalizer = Normalizer.fit(rows, name).centered_at(center)
         if not spanned:
             return Frame(normalizer)
         ready = Frame(normalizer).apply(rows)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from math import isfinite
 from typing import TYPE_CHECKING, Any, ClassVar, Self
@@ -19,6 +19,7 @@ from relatent._array import Array, as_matrix, as_parallel, as_rows, like, to_num
 from relatent._estimator import Transformer, all_or_nothing
 from relatent._linalg import pseudo_inverse
 from relatent._saved import Saved, read_saved, understood, write_saved
+from relatent.spaces.sample import Unpaired
 from relatent.spaces.space import Space
 from relatent.steps import Map
 from relatent.translate.endpoints import Endpoints, Side, check_side
@@ -39,7 +40,7 @@ from relatent.translate.goals import (
     refuse,
     refuse_labels,
 )
-from relatent.translate.likelihood import BANK_SIZE, BankRows
+from relatent.translate.likelihood import BANK_SIZE, INDEX_SIZE, BankRows, unpaired_rows
 from relatent.translate.pairs import SAMPLE_SIZE, Pairs
 
 if TYPE_CHECKING:
@@ -50,6 +51,8 @@ if TYPE_CHECKING:
     from relatent.translate.quality import Quality
 
 NO_KEYS = np.empty(0, dtype=np.uint64)
+# Pairs that a warning names.
+NAMED = 5
 # Parameters of files from before they were arguments of ``fit``.
 FORMER = ("bank_size", "sample_size")
 
@@ -150,6 +153,8 @@ class Translator(Transformer):
         queries: Any = None,
         relevant: Any = None,
         bank: Array | Space | None = None,
+        unlabeled: tuple[Array | Space | None, Array | Space | None] | None = None,
+        index: Array | Space | None = None,
         head: Any = None,
         labels: Array | None = None,
         held_out: float = 0.0,
@@ -166,7 +171,8 @@ class Translator(Transformer):
         Instead of arrays, X may be :class:`relatent.Pairs` that were summed up elsewhere, or X and y two spaces
         (:class:`relatent.Space`). Spaces are joined on their keys and streamed. Their fingerprints and the keys that
         were used are remembered, and ``fit_report_`` tells what was joined. Pairs of spaces that show no relation are
-        refused, unless ``force``; for arrays a warning is issued.
+        refused, unless ``force``; for arrays a warning is issued. A warning also names pairs that look mismatched, if
+        about 5 % or more of a sample do (:func:`relatent.audit` finds them all).
 
         Two data frames with the same labels in their index are paired by these labels, in whichever order; equal
         indexes are paired row by row, and other labels are refused. If fitting fails, a translator that was fitted
@@ -191,6 +197,10 @@ class Translator(Transformer):
         For ``goal="retrieval"``: ``bank`` are source vectors, such as past queries, of which no target is known. They
         show which items of an index are hubs (:class:`relatent.steps.Bank`); without them, the anchors do. The map and
         its file keep at most ``bank_size`` of them, only where that ranks held-out anchors better; 0 keeps none.
+        ``unlabeled`` are rows of the source and rows of the target of which no pair is known, either of them None, and
+        ``index`` are the target's own, the whole index or a sample. Their means say where the spaces are centered,
+        held-out anchors are ranked among those of the target, and those of the source are the bank, if no other is
+        given. Of these only the bank is kept.
 
         ``sample_size`` pairs are kept for what cannot be chosen from sums, a sample that does not depend on chunks or
         their order. Arrays of up to four times as many rows are kept alive instead of copying out of them.
@@ -199,9 +209,13 @@ class Translator(Transformer):
         self.bank_ = BankRows(None, bank_size, self.seed)
         check_settings(self.goal, self._settings, self.frozen_target)
         judge = Judge.of(head, labels, X, blends=self.goal == "stitching" and self.map == "auto")
-        if bank is not None:
-            maps_both = self.goal == "retrieval" and not self.frozen_target and self.map == "auto"
-            self.bank_ = self.bank_.with_rows(bank, X, used=maps_both)
+        ranks = self.goal == "retrieval" and self.map == "auto"
+        x_rows, y_rows = unpaired_rows(unlabeled, index, (X, y), used=ranks)
+        if x_rows is not None or y_rows is not None:
+            self.unpaired_ = Unpaired.of(x_rows, y_rows, INDEX_SIZE, self.seed)
+        if bank is not None or (x_rows is not None and bank_size and not self.frozen_target):
+            rows = x_rows if bank is None else bank
+            self.bank_ = self.bank_.with_rows(rows, X, used=ranks and not self.frozen_target)
         joining = {"held_out": held_out or None, "max_pairs": max_pairs, "anchors": anchors, "engine": engine}
         if isinstance(X, Space) and isinstance(y, Space):
             from relatent.translate.joined import joined_queries
@@ -217,6 +231,7 @@ class Translator(Transformer):
             self._take(X, y, sample_weight, size=sample_size, copy=False)._solve(judge, queries, relevant)
         if not force:
             self._warn_unrelated()
+            self._warn_mismatched("row")
         return self
 
     @all_or_nothing
@@ -238,6 +253,14 @@ class Translator(Transformer):
             advice = ": rows in another order. Check that row i of X and row i of y mean the same, or use force=True."
             warnings.warn(found + advice, stacklevel=4)  # of whoever calls fit
 
+    def _warn_mismatched(self, what: str, keys: Callable[[np.ndarray], list[Any]] | None = None) -> None:
+        from relatent.translate.pair_audit import mismatched
+
+        found = mismatched(self.pairs_)
+        if found is not None:
+            worst = found.ids[:NAMED].tolist() if keys is None else keys(found.ids[:NAMED])
+            warnings.warn(found.warning(f"{what} {', '.join(map(str, worst))}"), stacklevel=4)
+
     def _join(
         self,
         source: Space,
@@ -258,6 +281,8 @@ class Translator(Transformer):
             stage("choosing a map")
             self._solve(judge, queries, relevant)
         self.fit_report_ = joined.report(self)
+        if not joining["force"]:
+            self._warn_mismatched("key", joined.keys_of)
         return self
 
     def _take_pairs(self, pairs: Pairs) -> Self:
@@ -300,7 +325,7 @@ class Translator(Transformer):
         return {"seed": self.seed, "size": size, "full_x": full_x, "full_y": full_y}
 
     def _solve(self, judge: Judge | None = None, queries: Any = None, relevant: Any = None) -> Self:
-        pairs = Pairs.total(self.parts_)
+        pairs = replace(Pairs.total(self.parts_), unpaired=getattr(self, "unpaired_", None))
         used = self.map == "auto" and (self.goal == "index" or self.frozen_target)
         asked = Queries.of(queries, relevant, pairs.dims, used=used)
         self.pairs_ = pairs.without_views()

@@ -18,7 +18,7 @@ import numpy as np
 
 from relatent._array import as_labels, as_matrix, suggest, to_numpy
 from relatent.evaluate.neighbors import nearest
-from relatent.evaluate.retrieval import Judgments, graded_rows
+from relatent.evaluate.retrieval import Judgments, graded_rows, reciprocal_ranks
 from relatent.spaces.normalize import NORMALIZATIONS
 from relatent.spaces.sample import Sample
 from relatent.steps import Map
@@ -236,14 +236,27 @@ def per_pair(penalty: float, choice: Choice, pairs: Pairs) -> float:
     return penalty * choice.pairs / len(pairs)
 
 
-def cautious_means(scores: Mapping[K, np.ndarray], expected: np.ndarray, queries: int) -> dict[K, float]:
-    """Return the mean score of each candidate, less half a standard error of its gain over the expected winner.
+def cautious_means(
+    scores: Mapping[K, np.ndarray], expected: np.ndarray, queries: int, caution: float = CAUTION
+) -> dict[K, float]:
+    """Return the mean score of each candidate, less some standard errors of its gain over the expected winner.
 
     ``scores`` and ``expected`` are those of the same held-out queries, of which ``queries`` are different: repeated
     trials ask the same ones again.
     """
     root = min(queries, len(expected)) ** 0.5
-    return {name: float(np.mean(s) - CAUTION * np.std(s - expected) / root) for name, s in scores.items()}
+    return {name: float(np.mean(s) - caution * np.std(s - expected) / root) for name, s in scores.items()}
+
+
+def held_out_ranks(scores: np.ndarray) -> np.ndarray:
+    """Return the reciprocal ranks of held-out targets, the first columns, for as many queries.
+
+    Where further columns are of an index, it is the mean of those among held-out targets, which tell weak candidates
+    apart, and those among all, which tell strong ones apart.
+    """
+    n, own = len(scores), np.arange(len(scores))
+    among_held = reciprocal_ranks(scores[:, :n], own)
+    return among_held if scores.shape[1] == n else (among_held + reciprocal_ranks(scores, own)) / 2
 
 
 def smoothed(scores: np.ndarray) -> np.ndarray:

@@ -9,31 +9,44 @@ from functools import partial
 import numpy as np
 
 from relatent._linalg import unit_norm
-from relatent.evaluate.retrieval import reciprocal_ranks
 from relatent.steps import Map
-from relatent.translate.goals import Choice, Selection, Settings, Solution, cautious_means, smoothed
+from relatent.summary import summarize
+from relatent.translate.goals import (
+    Choice,
+    Selection,
+    Settings,
+    Solution,
+    cautious_means,
+    held_out_ranks,
+    smoothed,
+)
 from relatent.translate.likelihood import LikelihoodPath
 from relatent.translate.maps import Affine, fold, orthogonal, ridge, whitened
 from relatent.translate.pairs import NormalizedPairs, Pairs
 
 # Of canonical queries: penalties in units of the mean eigenvalue of each side, and shares of the target's mean.
 PENALTIES, SHARES = (1.0, 3.0, 10.0, 30.0), (0.0, 0.25, 0.5)
+# Of the likelihood ratio, and of what makes its bias linear.
+LIKELIHOOD_PENALTIES, SLOPE_PENALTY = (0.1, 0.3, 1.0, 3.0), 0.1
 
 
 @dataclass(frozen=True)
 class Rule:
     """A map, with the target's mean or without: queries may rank better by what sets them apart."""
 
-    map: Callable[[NormalizedPairs], Affine]
+    map: Callable[..., Affine]
     with_mean: bool = True
+    needs_index: bool = False
+    """Whether the map is made of rows of the index, too."""
 
-    def folded(self, p: NormalizedPairs, dtype: np.dtype) -> Map:
+    def folded(self, p: NormalizedPairs, dtype: np.dtype, index: np.ndarray | None = None) -> Map:
         """Solve for pairs."""
         target = p.target
         if not self.with_mean:
             origin = np.zeros_like(target.normalizer.mean)
             target = replace(target, normalizer=replace(target.normalizer, mean=origin))
-        return fold(self.map(p), p.source, target, dtype=dtype)
+        solved = self.map(p, index) if self.needs_index else self.map(p)
+        return fold(solved, p.source, target, dtype=dtype)
 
 
 def canonical(p: NormalizedPairs, penalty: float, share: float) -> Affine:
@@ -52,6 +65,22 @@ def canonical(p: NormalizedPairs, penalty: float, share: float) -> Affine:
     return Affine(matrix, share * spread * p.summary.mean_y - p.summary.mean_x @ matrix)
 
 
+def likelihood(p: NormalizedPairs, index: np.ndarray, penalty: float) -> Affine:
+    r"""Return queries that meet unit rows of the index as the likelihood ratio does, its bias made linear.
+
+    .. math:: s(x, y) = xM \cdot y + b(y) \approx (xM + h) \cdot y \qquad
+              h = \arg\min_h \textstyle\sum_y (b(y) - h \cdot y - c)^2 + \lambda \lVert h \rVert^2
+
+    over rows y of the index. An item of it cannot be given a number of its own, so what of the bias is not linear is
+    lost, and all that CSLS would add to it.
+    """
+    ratio = LikelihoodPath.of(p.summary, p.spectra).at(penalty, penalty)
+    rows = p.target.apply(index)
+    matrix = ratio.query.matrix[:, :-1] @ ratio.target.matrix.T
+    slope = ridge(summarize(rows, np.asarray(ratio.target_vectors(rows))[:, -1:]), SLOPE_PENALTY).matrix[:, 0]
+    return Affine(matrix, slope - p.summary.mean_x @ matrix)
+
+
 RULES = {
     "orthogonal": Rule(lambda p: orthogonal(p.summary)),
     "ridge": Rule(lambda p: ridge(p.summary)),
@@ -63,6 +92,9 @@ CANONICAL = {
     f"canonical, λ={e:g}, mean × {share:g}": Rule(partial(canonical, penalty=e, share=share))
     for e in PENALTIES
     for share in SHARES
+}
+LIKELIHOOD = {
+    f"likelihood ratio, λ={e:g}": Rule(partial(likelihood, penalty=e), needs_index=True) for e in LIKELIHOOD_PENALTIES
 }
 # Where another rule ranks so well, canonical queries gain nothing, and they bend the neighborhood of an item.
 NEARLY_ALL = 0.99
@@ -87,7 +119,8 @@ class FrozenChoice(Choice):
 
     def folded(self, pairs: Pairs, dtype: np.dtype) -> Map:
         """Solve for pairs."""
-        return (RULES | CANONICAL)[self.rule].folded(pairs.normalized(self.normalize), dtype)
+        index = None if pairs.unpaired is None else pairs.unpaired.index
+        return (RULES | CANONICAL | LIKELIHOOD)[self.rule].folded(pairs.normalized(self.normalize), dtype, index)
 
 
 def needs(settings: Settings) -> tuple[bool, bool]:
@@ -96,16 +129,24 @@ def needs(settings: Settings) -> tuple[bool, bool]:
 
 
 def choose(pairs: Pairs, settings: Settings) -> FrozenChoice:
-    """Choose the normalization and the rule that rank held-out pairs best, canonical queries unless another is sure."""
+    """Choose the normalization and the rule that rank held-out pairs best, canonical queries unless another is sure.
+
+    Pairs are ranked among each other, and among rows of the index where there are any. These then decide alone, and
+    the likelihood ratio is tried, too.
+    """
     wide = np.dtype(np.float64)
     trials: dict[FrozenChoice, list[np.ndarray]] = {choice: [] for choice in _candidates(pairs, settings)}
     for rest, rows in pairs.trials(settings.seed):
         held = pairs.sample.part(rows)
-        x, gallery = held.x.astype(wide), unit_norm(held.y.astype(wide))
+        x, gallery = held.x.astype(wide), unit_norm(np.concatenate([held.y.astype(wide), pairs.other_targets]))
         for choice, ranks in trials.items():
             folded = choice.folded(rest, wide)
-            ranks.append(reciprocal_ranks(unit_norm(folded(x)) @ gallery.T, np.arange(len(x))))
-    scores = _cautious({choice: np.concatenate(ranks) for choice, ranks in trials.items()}, len(pairs.sample))
+            ranks.append(held_out_ranks(unit_norm(folded(x)) @ gallery.T))
+    found = {choice: np.concatenate(ranks) for choice, ranks in trials.items()}
+    if len(pairs.other_targets):
+        scores = {choice: float(np.mean(ranks)) for choice, ranks in found.items()}
+    else:
+        scores = _cautious(found, len(pairs.sample))
     named = {", ".join(choice.words): score for choice, score in scores.items()}
     best = max(scores, key=scores.__getitem__)
     return replace(best, selection=Selection.best("out-of-fold reciprocal rank", named))
@@ -120,7 +161,7 @@ def _candidates(pairs: Pairs, settings: Settings) -> Iterator[FrozenChoice]:
     default = settings.normalize == "iso"
     found = [(settings.normalize, rule) for rule in RULES] + (OTHERS if default else [])
     if default or settings.normalize == UNIT:
-        found += [(UNIT, rule) for rule in CANONICAL]
+        found += [(UNIT, rule) for rule in (CANONICAL | LIKELIHOOD if len(pairs.other_targets) else CANONICAL)]
     return (FrozenChoice(name, len(pairs), None, rule) for name, rule in found)
 
 

@@ -148,9 +148,9 @@ def shared_component(queries: np.ndarray, strength: float = 1.0) -> Callable[[np
 
     .. math:: d \mapsto d - \frac{\mu^2}{\mu^2 + \sigma^2} (d \cdot e)\, e
 
-    with :math:`\mu e` the mean query and σ² the variance of queries along it, times ``strength``. What a document has of it favors that
-    document whatever is asked, and of a predicted document it is mostly noise. Only as far as queries differ along e
-    does it tell documents apart.
+    with :math:`\mu e` the mean query and σ² the variance of queries along it, times ``strength``. What a document has
+    of it favors that document whatever is asked, and of a predicted document it is mostly noise. Only as far as
+    queries differ along e does it tell documents apart.
     """
     mean = np.mean(queries, axis=0)
     size = float(np.linalg.norm(mean))

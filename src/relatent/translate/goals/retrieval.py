@@ -8,11 +8,22 @@ from functools import cached_property
 
 import numpy as np
 
-from relatent.evaluate.retrieval import reciprocal_ranks
+from relatent._linalg import polar
 from relatent.spaces.normalize import UNIT_ROWS
 from relatent.spaces.sample import Sample
-from relatent.translate.goals import Choice, Selection, Settings, Solution, cautious_means, per_pair, smoothed
-from relatent.translate.likelihood import BankRows, LikelihoodPath, LikelihoodRatio, rotation
+from relatent.steps import best_mean
+from relatent.translate.goals import (
+    CAUTION,
+    Choice,
+    Selection,
+    Settings,
+    Solution,
+    cautious_means,
+    held_out_ranks,
+    per_pair,
+    smoothed,
+)
+from relatent.translate.likelihood import BankRows, LikelihoodPath, LikelihoodRatio, neighbors, rotation
 from relatent.translate.maps import fold
 from relatent.translate.pairs import MANY, NormalizedPairs, Pairs
 
@@ -23,12 +34,18 @@ MIN_PAIRS = 3
 PENALTIES = tuple(float(p) for p in np.logspace(-3, 1, 9))
 # What wins most often where anchors are few.
 EXPECTED = (NORMALIZATIONS[1], PENALTIES[7])
+# Dimensions of two spaces whose ratio is within this factor of 1 are penalized alike.
+ALIKE = 1.5
 # Of a bank: none, and up to the weight that items have in CSLS. Rotations, which rank by cosine, are tried with that.
 WEIGHTS = (0.0, 0.25, 0.5)
 # What is expected to win of a bank of queries, and of one of the anchors, which score their own targets too high.
 GIVEN_WEIGHT, ANCHORS_WEIGHT = 0.5, 0.25
-# By how much a rotation must rank better than a likelihood ratio, which wins more often than few anchors show.
+# By how much a rotation, alone or added, must rank better than a likelihood ratio, which wins more often than a ranking
+# among few anchors shows; half as much where that is also among rows of the index.
 ROTATION_GAIN = 0.01
+# A mean reciprocal rank of the expected winner from which on few queries tell candidates apart, so that those must win
+# by more.
+NEARLY_ALL = 0.96
 
 Penalties = tuple[float, float]
 # Infinite penalties stand for the rotation, which is what shrinking everything leaves.
@@ -43,6 +60,8 @@ class RankingChoice(Choice):
     penalty_y: float
     weight: float = 0.0
     """What hubs lose, in the bank's mean score."""
+    turn: float = 0.0
+    """What the score of the rotation is multiplied by before it is added."""
     bank: BankRows = field(default_factory=BankRows, compare=False)
 
     @property
@@ -60,7 +79,8 @@ class RankingChoice(Choice):
         same = self.penalty_x == self.penalty_y
         strength = f"λ={self.penalty_x:.3g}" + ("" if same else f" and {self.penalty_y:.3g}")
         bank = (f"bank × {self.weight:g}",) if self.weight else ()
-        return (self.normalize, "rotation" if self.rotates else strength, *bank)
+        turned = ("with rotation",) if self.turn else ()
+        return (self.normalize, "rotation" if self.rotates else strength, *turned, *bank)
 
     @property
     def title(self) -> str:
@@ -71,6 +91,8 @@ class RankingChoice(Choice):
         """Fit to pairs."""
         penalties = tuple(per_pair(penalty, self, pairs) for penalty in (self.penalty_x, self.penalty_y))
         found = rotation(p.summary) if penalties == ROTATION else LikelihoodPath.of(p.summary, p.spectra).at(*penalties)
+        if self.turn:
+            found = found.with_rotation(p.summary, self.turn)
         return found.with_bank(p.source.apply(self.bank.of(pairs)), self.weight) if self.weight else found
 
 
@@ -84,22 +106,29 @@ def choose(pairs: Pairs, settings: Settings) -> RankingChoice:
 
     The two penalties are the same multiple of each side's mean eigenvalue, or of one unit for both, which suits
     spaces of different dimensions. A penalty that suits the share of the pairs which a trial leaves is, per pair, that
-    much smaller for all of them. In a trial, the bank is made of the pairs that are not held out. Few pairs make some
-    choice look better than it is, so what wins most often on other spaces must be beaten by half a standard error.
+    much smaller for all of them. In a trial, the bank is made of the pairs that are not held out, and held-out targets
+    are ranked among each other and unpaired ones. Of unit rows, the likelihood ratio and the rotation are also tried in
+    equal parts: features of image classifiers rank best by both.
+    Few pairs make some choice look better than it is, so what wins most often on other spaces must be beaten by half a
+    standard error, and by a whole one where it finds nearly everything.
     """
     tried = list(_candidates(pairs, settings))
     ranks: list[list[np.ndarray]] = [[] for _ in tried]
+    gains: list[list[np.ndarray]] = [[] for _ in tried]
     shares = []
+    others = pairs.other_targets
     for rest, rows in pairs.trials(settings.seed):
         shares.append(len(rest) / len(pairs))
         held, bank = pairs.sample.part(rows), settings.bank.of(rest)
-        trials = {path.normalize: _Trial(rest.normalized(path.normalize), held, bank) for path in tried}
-        for path, found_so_far in zip(tried, ranks, strict=True):
-            found_so_far.append(trials[path.normalize].ranks(path))
+        trials = {path.normalize: _Trial(rest.normalized(path.normalize), held, bank, others) for path in tried}
+        for i, path in enumerate(tried):
+            found_ranks, found_gains = trials[path.normalize].ranks(path)
+            ranks[i].append(found_ranks)
+            gains[i].append(found_gains)
     found: dict[RankingChoice, np.ndarray] = {}
-    for path, per_trial in zip(tried, ranks, strict=True):
-        choices = path.choices(len(pairs), float(np.mean(shares)), settings.bank)
-        smooth = smoothed(np.concatenate(per_trial, axis=2)) - path.hurdle
+    for i, path in enumerate(tried):
+        choices = path.choices(len(pairs), float(np.mean(shares)), np.mean(gains[i], axis=0), settings.bank)
+        smooth = smoothed(np.concatenate(ranks[i], axis=2)) - path.hurdles[:, None] * (0.5 if len(others) else 1.0)
         found |= zip(choices, smooth.reshape(len(choices), -1), strict=True)
     weight = ANCHORS_WEIGHT if settings.bank.given is None else GIVEN_WEIGHT
     scores = _cautious(found, float(np.mean(shares)), weight, len(pairs.sample))
@@ -115,10 +144,13 @@ def _cautious(
     It takes the bank with this weight, if there is one.
     """
     name, penalty = EXPECTED
-    alike = [c for c in ranks if (c.normalize, c.penalty_x, c.penalty_y) == (name, share * penalty, share * penalty)]
+    wanted = (name, share * penalty, share * penalty, 0.0)
+    alike = [c for c in ranks if (c.normalize, c.penalty_x, c.penalty_y, c.turn) == wanted]
     if not alike:
         return {choice: float(np.mean(r)) for choice, r in ranks.items()}
-    return cautious_means(ranks, ranks[min(alike, key=lambda choice: abs(choice.weight - weight))], queries)
+    expected = ranks[min(alike, key=lambda choice: abs(choice.weight - weight))]
+    caution = 2 * CAUTION if np.mean(expected) > NEARLY_ALL else CAUTION
+    return cautious_means(ranks, expected, queries, caution)
 
 
 def solve(pairs: Pairs, choice: RankingChoice) -> Solution:
@@ -132,29 +164,42 @@ def solve(pairs: Pairs, choice: RankingChoice) -> Solution:
 
 @dataclass(frozen=True)
 class _Path:
-    """What is tried in a row: one normalization, penalties for (source, target), and weights of the bank."""
+    """What is tried in a row: one normalization, penalties for (source, target), and for each the same variants."""
 
     normalize: str
     penalties: list[Penalties]
     weights: tuple[float, ...]
-    hurdle: float = 0.0
+    turned: bool = False
+    """Whether the rotation is added in one more variant, with the last weight of the bank."""
 
-    def choices(self, pairs: int, share: float, bank: BankRows) -> list[RankingChoice]:
-        """Return the choices, for all pairs instead of a share of them."""
+    @property
+    def variants(self) -> list[tuple[float, bool]]:
+        """Weights of the bank, and whether the rotation is added."""
+        return [(weight, False) for weight in self.weights] + [(self.weights[-1], True)] * self.turned
+
+    @property
+    def hurdles(self) -> np.ndarray:
+        """By how much each variant must rank better."""
+        bare = self.penalties == [ROTATION]
+        return np.asarray([ROTATION_GAIN if turned or bare else 0.0 for _, turned in self.variants])
+
+    def choices(self, pairs: int, share: float, gains: np.ndarray, bank: BankRows) -> list[RankingChoice]:
+        """Return the choices, for all pairs instead of a share of them; a gain of the rotation for each penalty."""
         return [
-            RankingChoice(self.normalize, pairs, None, share * x, share * y, weight, bank)
-            for x, y in self.penalties
-            for weight in self.weights
+            RankingChoice(self.normalize, pairs, None, share * x, share * y, weight, float(turned * gain), bank)
+            for (x, y), gain in zip(self.penalties, gains, strict=True)
+            for weight, turned in self.variants
         ]
 
 
 def _candidates(pairs: Pairs, settings: Settings) -> Iterator[_Path]:
     default, weights = settings.normalize == "iso", WEIGHTS if settings.bank.size else WEIGHTS[:1]
     for name in NORMALIZATIONS if default else (settings.normalize,):
-        yield from (_Path(name, penalties, weights) for penalties in _grids(pairs, settings.penalty))
+        turned = name in UNIT_ROWS
+        yield from (_Path(name, penalties, weights, turned) for penalties in _grids(pairs, settings.penalty))
     for name in ROTATED if default else (settings.normalize,):
         if settings.penalty is None and name in UNIT_ROWS:
-            yield _Path(name, [ROTATION], weights[-1:], ROTATION_GAIN)
+            yield _Path(name, [ROTATION], weights[-1:])
 
 
 def _grids(pairs: Pairs, penalty: float | None) -> list[list[Penalties]]:
@@ -162,7 +207,8 @@ def _grids(pairs: Pairs, penalty: float | None) -> list[list[Penalties]]:
     grid = PENALTIES[:7:2] if len(pairs.sample) >= MANY else PENALTIES
     if penalty is not None:
         return [[(penalty, penalty)]]
-    tilts = sorted({1.0, pairs.dims[0] / pairs.dims[1]})
+    ratio = pairs.dims[0] / pairs.dims[1]
+    tilts = (1.0,) if 1 / ALIKE < ratio < ALIKE else (1.0, ratio)
     return [[(e * tilt**0.5, e / tilt**0.5) for e in grid] for tilt in tilts]
 
 
@@ -173,6 +219,8 @@ class _Trial:
     p: NormalizedPairs
     held: Sample
     bank: np.ndarray
+    others: np.ndarray
+    """Further targets to rank among."""
 
     @cached_property
     def path(self) -> LikelihoodPath:
@@ -180,24 +228,56 @@ class _Trial:
 
     @cached_property
     def rows(self) -> tuple[np.ndarray, np.ndarray]:
-        """Held-out sources and targets."""
-        return self.p.of(self.held)
+        """Held-out sources, the bank below them; and held-out targets, the others below them."""
+        x, y = self.p.of(self.held)
+        return (
+            np.concatenate([x, self.p.source.apply(self.bank)]),
+            np.concatenate([y, self.p.target.apply(self.others)]),
+        )
 
     @cached_property
-    def bank_rows(self) -> np.ndarray:
-        return self.p.source.apply(self.bank)
+    def coordinates(self) -> tuple[np.ndarray, np.ndarray]:
+        """The same in the coordinates of the path."""
+        return self.path.coordinates(*self.rows)
 
-    def ranks(self, path: _Path) -> np.ndarray:
-        """Return the reciprocal ranks for each pair of penalties and each weight of the bank, and each query."""
-        return np.stack([self._ranks(penalties, path.weights) for penalties in path.penalties])
+    @cached_property
+    def turned(self) -> tuple[np.ndarray, float]:
+        """Products of the sources with the targets after the rotation about the means, and their spread."""
+        s = self.p.summary
+        x, y = self.rows
+        products = (x - s.mean_x) @ polar(s.xy) @ (y - s.mean_y).T
+        return products, self._spread(products)
 
-    def _ranks(self, penalties: Penalties, weights: tuple[float, ...]) -> np.ndarray:
-        ratio = rotation(self.p.summary) if penalties == ROTATION else self.path.at(*penalties)
-        queries, targets = ratio.vectors(*self.rows)
-        scores, own = queries @ targets.T, np.arange(len(queries))
-        lost = 0.0
-        if any(weights):
-            bank = ratio.with_bank(self.bank_rows, 1.0).bank
-            assert bank is not None
-            lost = bank.correction(targets[:, :-1], targets[:, -1:]).T
-        return np.stack([reciprocal_ranks(scores - weight * lost, own) for weight in weights])
+    def ranks(self, path: _Path) -> tuple[np.ndarray, np.ndarray]:
+        """Return the reciprocal ranks for each pair of penalties, each variant and each query, and gains of rotations.
+
+        Such a gain makes the scores of the rotation vary as much as those of the likelihood ratio do.
+        """
+        found = [self._ranks(penalties, path) for penalties in path.penalties]
+        return np.stack([ranks for ranks, _ in found]), np.asarray([gain for _, gain in found])
+
+    def _ranks(self, penalties: Penalties, path: _Path) -> tuple[np.ndarray, float]:
+        scores, gain, both = self._scores(penalties), 0.0, np.zeros(0)
+        if path.turned:
+            products, spread = self.turned
+            gain = self._spread(scores) / (spread or 1.0)
+            both = scores + gain * products
+        ranks = [self._ranked(both if turned else scores, weight) for weight, turned in path.variants]
+        return np.stack(ranks), gain
+
+    def _scores(self, penalties: Penalties) -> np.ndarray:
+        """Return the scores of sources, those of the bank included, and targets."""
+        if penalties == ROTATION:
+            queries, targets = rotation(self.p.summary).vectors(*self.rows)
+            return np.asarray(queries @ targets.T)
+        found = self.path.scored(*penalties, *self.coordinates)
+        return np.asarray(found.queries @ found.targets.T + found.common[:, None] + found.bias)
+
+    def _spread(self, scores: np.ndarray) -> float:
+        """Return by how much targets vary for a held-out query, on average."""
+        return float(np.mean(np.std(scores[: len(self.held)], axis=1)))
+
+    def _ranked(self, scores: np.ndarray, weight: float) -> np.ndarray:
+        of_bank = scores[len(self.held) :]
+        lost = weight * best_mean(of_bank.T, neighbors(len(of_bank)))[:, 0] if weight else 0.0
+        return held_out_ranks(scores[: len(self.held)] - lost)
