@@ -362,3 +362,12 @@ def test_the_id_is_that_of_the_model_where_one_is_recorded_and_of_the_probe_wher
     assert named[0].id != Fingerprint(D, "m", "2").id
     assert Fingerprint.of(one).id == Fingerprint.of(one).id != Fingerprint.of(two).id
     assert Fingerprint.from_json(named[0].to_json()).id == named[0].id
+
+
+def test_a_row_of_zeros_does_not_make_a_space_another(rng):
+    """An encoder gives zeros for an empty text; all other rows have norm one."""
+    x = rng.normal(size=(300, 20)).astype(np.float32)
+    x /= np.linalg.norm(x, axis=1, keepdims=True)
+    x[5] = 0
+    assert rl.Space(x).fingerprint.matches(rl.Space(x[100:]).fingerprint)
+    assert not rl.Space(x).fingerprint.matches(rl.Space(3 * x[100:]).fingerprint)

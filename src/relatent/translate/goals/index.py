@@ -23,9 +23,9 @@ from relatent.translate.ridge import trace
 # with human judgments, five encoders, 150 to 700 anchors), what loses least against the best of each cell. More of
 # either helps some pairs and hurts others (`python -m experiments judged`).
 SHARE, POWER = 0.35, 0.5
-# The share of the target's variance that is not predicted from which on all of that is done; below, in proportion: what
-# is predicted well needs no correction.
-NOISY = 0.2
+# Shares of the target's variance that are not predicted: below the first nothing of that is done, from the second on all
+# of it. What is predicted well needs no correction.
+QUIET, NOISY = 0.02, 0.2
 # By how much, and how many standard errors, a kernel must find more than a linear ridge: it costs more, and keeps its
 # anchors.
 EARNED, CLEAR = 0.003, 2.0
@@ -53,7 +53,7 @@ class IndexChoice(RidgeChoice):
     @property
     def strength(self) -> float:
         """How much of the corrections is used: all where much is noise, none where all is predicted."""
-        return min(1.0, (1 - min(1.0, self.gain**-2)) / NOISY)
+        return float(np.clip((1 - self.gain**-2 - QUIET) / (NOISY - QUIET), 0.0, 1.0))
 
     @property
     def knows_queries(self) -> bool:
