@@ -70,7 +70,7 @@ def grid(task: Task, pair: tuple[str, str], seed: int) -> np.ndarray:
 def by_count(task: Task, way: str, k: int, seed: int) -> float:
     """Return the cosine between the two spaces with k anchors."""
     (x, y), rows = (task.spaces[name] for name in PAIRS["between two spaces"]), task.anchors(k)
-    options: dict[str, Any] = {} if way == OURS else {"codes": "cosine"}
+    options: dict[str, Any] = {} if way == OURS else {"codes": "cosine", "ridge": 0.0}
     if way in SUBSPACES:
         delta = choose_delta([(x, y)], rows, task.choice, DELTAS, SUBSPACES[way], seed)
         options |= {"delta": delta, "omega": SUBSPACES[way]}

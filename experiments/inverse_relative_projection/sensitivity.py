@@ -45,7 +45,7 @@ TRIED: dict[str, tuple[dict[str, Any], int]] = {
     "no centering": (PAPER | {"normalize": "l2"}, ANCHORS),
     "damped inverse": (PAPER | {"ridge": 1.0}, ANCHORS),
     "damped inverse of all anchors": ({"codes": "cosine", "ridge": 1.0}, ANCHORS),
-    "completed": (PAPER | {"complete": True}, ANCHORS),
+    "completed": (PAPER | {"complete": True, "ridge": 0.0}, ANCHORS),
     "dual codes (ours)": ({}, ANCHORS),
 }
 

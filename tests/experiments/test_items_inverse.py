@@ -27,6 +27,7 @@ def spaces(rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
     return x, np.tanh(x @ rng.normal(size=(12, 8))) + 2
 
 
+@pytest.mark.filterwarnings("ignore:Decoding these codes")  # of nearly all anchors
 def test_every_point_of_the_grid_is_the_translator_with_its_options(spaces: tuple[np.ndarray, np.ndarray]) -> None:
     (x, y), rows = spaces, np.arange(60)
     for one in decode_grid(x, x[rows], y[rows], (0.3, 0.7), (1, 3), seed=5):

@@ -119,12 +119,23 @@ def test_dual_codes_are_ridge_regression(xp, pair, ridge, k):
     assert np.allclose(to_numpy(out), expected)
 
 
-def test_the_default_ridge_follows_the_number_of_anchors(pair):
+@pytest.mark.parametrize("k", [4, D, 2 * D, K])
+def test_the_default_ridge_is_the_root_of_coordinates_per_anchor(pair, k):
     x, _, samples = pair
-    for k, ridge in [(2 * D - 1, 1.0), (2 * D, 0.1)]:
-        assert rl.RelativeEncoder().fit(x[:k]).ridge_ == ridge
-        explicit = rl.RelativeEncoder(ridge=ridge).fit(x[:k])
-        assert np.array_equal(rl.RelativeEncoder().fit(x[:k]).transform(samples), explicit.transform(samples))
+    default, explicit = (rl.RelativeEncoder(ridge=r).fit(x[:k]) for r in (None, np.sqrt(D / k)))
+    assert default.ridge_ == explicit.ridge_
+    assert np.array_equal(default.transform(samples), explicit.transform(samples))
+
+
+@pytest.mark.parametrize("k", [50, 75, 100, 105, 200, 1000])
+def test_the_default_ridge_never_does_worse_than_the_mean(rng, k):
+    """Little of the target shows in the source, and some source directions are weak."""
+    x = rng.normal(size=(k + 2000, 50)) * np.arange(1, 51) ** -0.5
+    y = x @ rng.normal(size=(50, 20)) / 7
+    y += 1.5 * y.std() * rng.normal(size=y.shape)
+    t = rl.RelativeTranslator().fit(x[:k], y[:k])
+    error, spread = (np.mean((y[k:] - a) ** 2) for a in (t.transform(x[k:]), y[:k].mean(axis=0)))
+    assert error < spread
 
 
 @pytest.mark.parametrize(("ridge", "survives"), [(0.0, True), (0.5, False)])
@@ -178,7 +189,9 @@ def test_delta_zero_keeps_all(pair):
     assert np.allclose(kept.transform(samples), rl.RelativeTranslator("cosine").fit(x, y).transform(samples))
 
 
-@pytest.mark.parametrize("options", [{}, {"delta": 0.3}, {"delta": 0.3, "omega": 4}, {"delta": 0.3, "complete": True}])
+@pytest.mark.parametrize(
+    "options", [{"ridge": 0.0}, {"delta": 0.3}, {"delta": 0.3, "omega": 4}, {"delta": 0.3, "complete": True}]
+)
 def test_a_rotated_rescaled_and_shifted_space_is_recovered(xp, rng, orthogonal, options):
     x = rng.normal(size=(K, D))
     y = 3 * x @ orthogonal(D) + rng.normal(size=D)
@@ -187,6 +200,31 @@ def test_a_rotated_rescaled_and_shifted_space_is_recovered(xp, rng, orthogonal, 
     out = to_numpy(translator.transform(xp(x)))
     # The cosine drops lengths, so directions from the mean come back exactly and lengths on average.
     assert np.allclose(unit(out - y.mean(axis=0)), unit(y - y.mean(axis=0)))
+
+
+@pytest.mark.filterwarnings("ignore:Decoding these codes")
+@pytest.mark.parametrize("k", [29, 30, 31, 33])
+def test_noisy_cosines_of_all_anchors_are_decoded_by_a_damped_inverse(rng, orthogonal, k):
+    d = 30
+    x = rng.normal(size=(500, d)) * np.arange(1, d + 1) ** -0.5
+    y = x @ orthogonal(d) + 0.3 * x.std() * rng.normal(size=(500, d))
+
+    def cosine(**options):
+        return rl.evaluate.mean_cosine(rl.RelativeTranslator("cosine", **options).fit(x[:k], y[:k]).transform(x), y)
+
+    centered = unit(y[:k] - y[:k].mean(axis=0))
+    damped = np.linalg.solve(centered.T @ centered + k / d * np.eye(d), centered.T).T
+    found = rl.RelativeDecoder("cosine", rescale=False).fit(y[:k])
+    assert np.allclose(found.matrix_, damped)
+    assert cosine() > cosine(ridge=0.0) + 0.1
+
+
+def test_an_inverse_that_amplifies_noise_is_warned_of(rng):
+    x = rng.normal(size=(200, 100)) * np.arange(1, 101) ** -1.0
+    for k in (90, 101, 150):
+        with pytest.warns(UserWarning, match=rf"multiplies their noise by .*inverse of {k} anchors with 100 coord"):
+            rl.RelativeDecoder("cosine", ridge=0.0).fit(x[:k])
+        rl.RelativeDecoder("cosine").fit(x[:k])  # warnings are errors here
 
 
 def test_pruning_away_a_direction_loses_it(rng):
@@ -218,6 +256,7 @@ def test_rescaling_changes_lengths_to_the_mean_length_and_no_direction(pair):
     assert not np.allclose(scaled, raw)
 
 
+@pytest.mark.filterwarnings("ignore:Decoding these codes")
 def test_condition_number_and_kept_count_fall_as_delta_rises(rng):
     x = rng.normal(size=(30, 4)) @ rng.normal(size=(4, 30)) + 0.05 * rng.normal(size=(30, 30))
     reports = [

@@ -3,6 +3,7 @@ import pytest
 from sklearn.datasets import load_digits
 
 import relatent as rl
+from relatent.translate import few_pairs
 
 
 def two_views(n, seed=0):
@@ -40,6 +41,29 @@ def test_grown_pairs_make_a_better_translator():
     grown = rl.grow_pairs(px, py, known)
     few = rl.Translator(goal="retrieval").fit(px[known[0]], py[known[1]])
     assert grown.translator.score(x[900:], y[900:]) > few.score(x[900:], y[900:]) + 0.1
+
+
+def test_the_order_of_rows_and_of_known_pairs_changes_nothing():
+    x, y, known, _ = shuffled(*two_views(500))
+    known = tuple(rows[:15] for rows in known)
+    rng = np.random.default_rng(1)
+    order_x, order_y, order = rng.permutation(len(x)), rng.permutation(len(y)), rng.permutation(15)
+    moved = np.argsort(order_x)[known[0]][order], np.argsort(order_y)[known[1]][order]
+    here, there = rl.grow_pairs(x, y, known), rl.grow_pairs(x[order_x], y[order_y], moved)
+    assert (here.succeeded, here.before.value, here.after.value) == (True, there.before.value, there.after.value)
+    pairs = dict(zip(here.rows_x.tolist(), here.rows_y.tolist(), strict=True))
+    assert pairs == dict(zip(order_x[there.rows_x].tolist(), order_y[there.rows_y].tolist(), strict=True))
+    assert there.rows_x[:15].tolist() == moved[0].tolist()
+
+
+@pytest.mark.parametrize(("second", "succeeded"), [(1.0, True), (900.0, False)])
+def test_a_refusal_is_asked_for_twice_and_both_count(monkeypatch, second, succeeded):
+    after = iter([200.0, second])
+    monkeypatch.setattr(few_pairs, "_held_out_ranks", lambda *_: (np.full(20, 300.0), np.full(20, next(after))))
+    sides = few_pairs._Sides(*[np.zeros((1000, 1))] * 4)
+    found, before, ranks = few_pairs._gate(sides, np.zeros((20, 2)), 0, lambda _: None)
+    assert found is succeeded
+    np.testing.assert_allclose([before[0], ranks[0]], [300, np.sqrt(200 * second)])
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import relatent as rl
+from relatent.translate import quality
 from relatent.translate.quality import LearningCurve, by_odds, to_a_ceiling
 
 
@@ -58,6 +59,15 @@ def test_intervals_hold_the_truth_as_often_as_they_should():
         told = t.expected_quality(index=y[100:])
         held.append([told[m].low <= v <= told[m].high for m, v in seen(t, x[100:], y[100:]).items()])
     assert np.mean(held) >= 0.9
+
+
+def test_intervals_are_those_of_agresti_and_coull_widened():
+    x, y = noisy_pairs(1400)
+    told = rl.Translator(map="ridge").fit(x[:400], y[:400]).expected_quality(index=y[400:])
+    n, e = told.queries, told["recall@1"]
+    p = (e.value * n + 2) / (n + 4)
+    wald = 1.96 * np.sqrt(p * (1 - p) / (n + 4))
+    assert (e.high - e.low) / 2 == pytest.approx(np.sqrt(quality.SHARED + n / 2000) * wald, rel=0.1)
 
 
 def test_a_perfect_score_is_not_certain():

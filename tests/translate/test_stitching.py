@@ -6,7 +6,7 @@ from sklearn.linear_model import LinearRegression, LogisticRegression
 
 import relatent as rl
 from relatent.translate.goals import Judge, stitching
-from relatent.translate.goals.stitching import SHARES, judged_share, lost_size, reliable_share
+from relatent.translate.goals.stitching import SHARES, judged_share, lost_size, reliable_share, steadier_share
 
 
 @pytest.fixture
@@ -37,10 +37,16 @@ def test_a_blend_is_the_sum_of_its_parts(noisy, normalize, far):
         return stitching.solve(pairs, stitching.replace(choice, share=share)).source(x)
 
     np.testing.assert_allclose(moved(0.3), 0.7 * moved(0.0) + 0.3 * moved(1.0), rtol=1e-6, atol=1e-6)
-    named = "standard" if normalize == "iso" else normalize
+    mean, named = y.mean(axis=0), "standard" if normalize == "iso" else normalize
     rotated = rl.Translator(map="orthogonal", normalize=named).fit(x, y).transform(x)
+    if normalize == "iso":  # by what share the second of two
+        sides = [a - a.mean(axis=0) for a in (x, y)]
+        lengths = [np.linalg.norm(a, axis=1, keepdims=True) for a in sides]
+        u, _, vt = np.linalg.svd((sides[0] / lengths[0]).T @ (sides[1] / lengths[1]))
+        of_unit_rows = sides[0] @ u @ vt * lengths[1].mean() / lengths[0].mean() + mean
+        rotated = (1 - choice.unit) * rotated + choice.unit * of_unit_rows
+        assert 0 < choice.unit < 1
     np.testing.assert_allclose(moved(1.0), rotated, rtol=1e-6, atol=1e-6)
-    mean = y.mean(axis=0)
     plain = rl.Translator(normalize=normalize).fit(x, y).transform(x)
     if normalize not in ("l2", "center+l2"):  # unit rows have a mean of their own
         np.testing.assert_allclose(moved(0.0) - mean, choice.gain * (plain - mean), rtol=1e-6, atol=1e-6)
@@ -78,6 +84,24 @@ def test_the_share_follows_what_is_reliable(rng, ridge, turned, share):
     found = reliable_share([trial(y, y + ridge * noise, y + turned * noise)], gain=2.0)
     assert found == pytest.approx(share)
     assert reliable_share([], gain=2.0) == 0.25
+
+
+def test_the_orthogonal_maps_are_weighed_by_the_inverse_variance_of_their_errors(rng):
+    first, second = rng.normal(size=(2, 100_000)) * [[2.0], [1.0]]
+    share = steadier_share([(first, second)])
+    assert share == pytest.approx(0.8, abs=0.01)
+    weighed = [np.var((1 - u) * first + u * second) for u in (share - 0.1, share, share + 0.1)]
+    assert weighed[1] == min(weighed)
+    assert steadier_share([]) == steadier_share([(0 * first, 0 * second)]) == 0
+
+
+def test_an_orthogonal_map_that_coordinates_upset_has_little_weight(rng, orthogonal):
+    """Coordinates that are constant but in one row: without it, standardizing divides by next to nothing."""
+    x = rng.normal(size=(30, 20))
+    y = x @ orthogonal(20) + 0.3 * rng.normal(size=x.shape)
+    x[1:, :5] *= 1e-3
+    t = rl.Translator("stitching", max_cost="affine").fit(x, y)
+    assert t.choice_.unit > 0.9
 
 
 def test_an_exact_relation_that_is_no_rotation_is_kept(rng):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, ClassVar, Literal, Self, TypeVar, get_args
@@ -33,6 +34,9 @@ GOALS: tuple[str, ...] = get_args(Decoded)
 # Of queries: the penalty of the half whitening, in units of the mean eigenvalue of the target's anchors, and the share
 # of their mean, relative to what makes scores distances.
 WHITENING, MEAN_SHARE = 1.0, 0.25
+# Factor by which a decoder may multiply noise, squared. Cosines of two encoders differ by .1 or more; beyond this,
+# that noise comes out at three times the size of the unit vectors to decode.
+MAX_NOISE = 1_000.0
 
 
 class CodedTransformer(Transformer):
@@ -87,7 +91,8 @@ class RelativeEncoder(CodedTransformer):
     ``codes="cosine"`` gives the relative representation of the paper: cosines of centered vectors. ``delta`` and
     ``omega`` then choose, on these anchors, the pruned subspaces that the decoder should use (``subspaces_``).
 
-    ``ridge=None`` means 1 below 2d anchors and 0.1 from there on, as good as can be told without seeing pairs.
+    ``ridge=None`` means √(d/k) for k anchors. How noisy the target is cannot be told from this side, where leaving
+    anchors out shows no noise at all; this follows from a relation that explains half of it, tempered on real encoders.
     The fitted encoder, and its file, hold the anchors in effect: share it as you would share them. With the keys of
     the anchors, codes of a :class:`~relatent.Space` carry a hash of them, and a decoder over other anchors refuses.
 
@@ -125,7 +130,7 @@ class RelativeEncoder(CodedTransformer):
         self.conditioning_ = conditioning(a)
         self.subspaces_ = choose.subspaces(a, self.omega, self.delta, self.seed)
         if self.codes == "dual":
-            self.ridge_ = (1.0 if k < 2 * d else 0.1) if self.ridge is None else self.ridge
+            self.ridge_ = (d / k) ** 0.5 if self.ridge is None else self.ridge
             matrix = pseudo_inverse(a, ridge=self.ridge_)
         else:
             self.ridge_, matrix = 0.0, a.T
@@ -169,7 +174,10 @@ class RelativeDecoder(CodedTransformer):
     then, because averages shrink, scales the rows to the anchors' mean norm (unless ``rescale=False``) and adds
     the mean. ``subspaces`` are lists of anchor rows, best those of the encoder (``encoder.subspaces_``); without
     any, all anchors are inverted at once. ``rtol`` and ``ridge`` as in :func:`inverse_relative_projection`.
-    Coordinates in which the anchors do not vary get their mean.
+    ``ridge=None`` is the published pseudo-inverse where subspaces are pruned; for all anchors, it damps by the mean
+    eigenvalue of YᵀY (k/d in these units), because their pseudo-inverse amplifies noise without bound as k nears d. A
+    warning is issued where noise would exceed what is decoded. Coordinates in which the anchors do not vary get their
+    mean.
 
     ``goal="retrieval"``, of dual codes, gives queries instead of reconstructions: what to look up by cosine in an index
     of the target's own vectors. Directions in which all targets vary tell them apart least, so they are shrunk,
@@ -183,7 +191,7 @@ class RelativeDecoder(CodedTransformer):
     >>> from relatent._linalg import unit_norm
     >>> y = np.random.default_rng(0).normal(size=(20, 3))
     >>> codes = RelativeEncoder("cosine").fit(y).transform(y)
-    >>> back = RelativeDecoder("cosine", rescale=False).fit(y).transform(codes)
+    >>> back = RelativeDecoder("cosine", rescale=False, ridge=0.0).fit(y).transform(codes)
     >>> bool(np.allclose(unit_norm(back - y.mean(0)), unit_norm(y - y.mean(0))))
     True
     """
@@ -197,7 +205,7 @@ class RelativeDecoder(CodedTransformer):
         normalize: str | None = None,
         subspaces: Sequence[np.ndarray] | None = None,
         rtol: float | None = None,
-        ridge: float = 0.0,
+        ridge: float | None = None,
         rescale: bool = True,
         goal: Decoded = "vectors",
     ) -> None:
@@ -258,10 +266,23 @@ class RelativeDecoder(CodedTransformer):
         return decoder
 
     def _inverse(self, a: np.ndarray, kept: list[np.ndarray]) -> np.ndarray:
-        matrix = np.zeros(a.shape)
+        matrix, ridge = np.zeros(a.shape), self._damping(a, kept)
         for rows in kept:
-            matrix[rows] += pseudo_inverse(a[rows].T, self.rtol, self.ridge) / len(kept)
+            matrix[rows] += pseudo_inverse(a[rows].T, self.rtol, ridge) / len(kept)
+        if np.sum(matrix**2) > MAX_NOISE:
+            warnings.warn(
+                f"Decoding these codes multiplies their noise by {np.sum(matrix**2) ** 0.5:.3g}: the inverse of "
+                f"{len(a)} anchors with {a.shape[1]} coordinates is close to singular, and encoders that differ will "
+                'decode into noise. Leave ridge and rtol out, prune with delta=0.7 and omega=8, or use codes="dual".',
+                stacklevel=4,  # of whoever calls fit
+            )
         return matrix
+
+    def _damping(self, a: np.ndarray, kept: list[np.ndarray]) -> float:
+        if self.ridge is not None:
+            return self.ridge
+        regular = self.rtol is not None or any(len(rows) < len(a) for rows in kept)
+        return 0.0 if regular else len(a) / a.shape[1]
 
     def _check_goal(self) -> None:
         if self.goal not in GOALS:

@@ -28,7 +28,9 @@ class RelativeTranslator(CodedTransformer):
 
     The default is dual codes, which is ridge regression and far more stable than inverting cosines. Every step of the
     paper is an option of ``codes="cosine"``: pruning (``delta``), subspaces (``omega``), ``complete``, ``rescale``, and
-    beyond the paper a threshold (``rtol``) or damping (``ridge``) of the pseudo-inverse.
+    beyond the paper a threshold (``rtol``) or damping (``ridge``) of the pseudo-inverse. ``ridge=None`` leaves it to
+    the halves: :class:`RelativeEncoder` for dual codes; for cosines, :class:`RelativeDecoder`, which damps the inverse
+    of anchors that are not pruned. ``ridge=0.0`` is the pseudo-inverse.
 
     ``complete``: the identity of the source is encoded with the pruned anchors, its codes are completed to all anchors
     and decoded with the full set, and the nearest semi-orthogonal matrix is kept. (Read word for word, the paper's
@@ -103,7 +105,7 @@ class RelativeTranslator(CodedTransformer):
             normalize=self.normalize,
             subspaces=self.encoder_.subspaces_ if pruned else None,
             rtol=self.rtol,
-            ridge=0.0 if self.codes == "dual" else self.ridge or 0.0,
+            ridge=self.ridge,
             rescale=self.rescale,
             goal=self.goal,
         ).fit(target, keys=aligned.keys)

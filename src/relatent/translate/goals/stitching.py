@@ -1,4 +1,4 @@
-"""Feed a head that was trained on the target: the reconstruction at its full size, blended with an orthogonal map."""
+"""Feed a head that was trained on the target: the reconstruction at its full size, blended with orthogonal maps."""
 
 from __future__ import annotations
 
@@ -6,12 +6,14 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from relatent._linalg import polar
 from relatent.spaces.sample import Sample
+from relatent.steps import Map
 from relatent.translate.goals import Judge, Selection, Settings, Solution, vectors
 from relatent.translate.goals.vectors import RidgeChoice
 from relatent.translate.goals.vectors import needs as needs
-from relatent.translate.maps import fold, orthogonal
-from relatent.translate.pairs import Pairs
+from relatent.translate.maps import Affine, fold, orthogonal
+from relatent.translate.pairs import NormalizedPairs, Pairs
 
 # Of the orthogonal map in the blend: what a head is tried with.
 SHARES = (0.0, 0.15, 0.3, 0.5, 0.75, 1.0)
@@ -22,10 +24,15 @@ WIDE = np.dtype(np.float64)
 
 @dataclass(frozen=True)
 class BlendChoice(RidgeChoice):
-    """A ridge, the factor that restores the size of its predictions, and the share of the orthogonal map."""
+    """A ridge, the factor that restores the size of its predictions, and the share of the orthogonal map.
+
+    The orthogonal map is itself blended of one solved on standardized coordinates and, by the share ``unit``, one
+    solved on unit rows.
+    """
 
     gain: float
     share: float
+    unit: float
 
     @property
     def words(self) -> tuple[str, ...]:
@@ -42,12 +49,6 @@ class _Trial:
     ridge: np.ndarray
     orthogonal: np.ndarray
 
-    @staticmethod
-    def of(choice: BlendChoice, pairs: Pairs, rest: Pairs, rows: np.ndarray) -> _Trial:
-        held = pairs.sample.part(rows)
-        moved = (solve(rest, replace(choice, share=share)).source(held.x.astype(WIDE)) for share in (0.0, 1.0))
-        return _Trial(held, rest.sample, *moved)
-
     def blended(self) -> list[np.ndarray]:
         """Return the held-out rows for every share."""
         return [(1 - share) * self.ridge + share * self.orthogonal for share in SHARES]
@@ -58,16 +59,37 @@ def choose(pairs: Pairs, settings: Settings) -> BlendChoice:
     ridge = vectors.choose(pairs, settings)
     assert ridge.selection is not None
     gain = lost_size(*ridge.left_out(pairs.normalized(settings.normalize)))
-    choice = BlendChoice(**vars(ridge), gain=gain, share=0.0)
+    choice = BlendChoice(**vars(ridge), gain=gain, share=0.0, unit=0.0)
     # Few pairs may leave no two different source rows to learn from.
     varied = (trial for trial in pairs.trials(settings.seed) if np.any(trial[0].sample.x != trial[0].sample.x[:1]))
-    trials = [_Trial.of(choice, pairs, rest, rows) for rest, rows in varied]
+    unit, trials = _tried(choice, pairs, list(varied))
     if settings.judge is None or not trials:
         share, selection = reliable_share(trials, gain), ridge.selection
     else:
         share, selection = judged_share(trials, settings.judge, len(pairs.sample))
     chosen = f"{ridge.selection.chosen}, {share:.0%} orthogonal"
-    return replace(choice, share=share, selection=replace(selection, chosen=chosen))
+    return replace(choice, share=share, unit=unit, selection=replace(selection, chosen=chosen))
+
+
+def _tried(choice: BlendChoice, pairs: Pairs, folds: list[tuple[Pairs, np.ndarray]]) -> tuple[float, list[_Trial]]:
+    """Return the share of unit rows that suits held-out pairs, and these translated by what the others teach."""
+    held = [pairs.sample.part(rows) for _, rows in folds]
+    moved = [
+        [part(one.x.astype(WIDE)) for part in _parts(rest, choice)] for one, (rest, _) in zip(held, folds, strict=True)
+    ]
+    unit = steadier_share([(m[1] - one.y, m[-1] - one.y) for m, one in zip(moved, held, strict=True)])
+    known = [rest.sample for rest, _ in folds]
+    turned = [(1 - unit) * m[1] + unit * m[-1] for m in moved]
+    return unit, [_Trial(h, k, m[0], t) for h, k, m, t in zip(held, known, moved, turned, strict=True)]
+
+
+def steadier_share(errors: list[tuple[np.ndarray, np.ndarray]]) -> float:
+    r"""Return the share :math:`e_1^2 / (e_1^2 + e_2^2)` of the second of two maps, by their errors out of fold.
+
+    It weighs by the inverse variance, as is best for errors that are independent.
+    """
+    first, second = (sum(float(np.sum(pair[i] ** 2)) for pair in errors) for i in (0, 1))
+    return first / (first + second) if first + second else 0.0
 
 
 def lost_size(predicted: np.ndarray, y: np.ndarray) -> float:
@@ -101,14 +123,36 @@ def judged_share(trials: list[_Trial], judge: Judge, n: int) -> tuple[float, Sel
 
 
 def solve(pairs: Pairs, choice: BlendChoice) -> Solution:
-    r"""Return the map :math:`(1 - \beta)\, g W_{ridge} + \beta W_{orthogonal}`.
+    r"""Return the map :math:`(1 - \beta)\, g W_{ridge} + \beta\, [(1 - u) W_{standard} + u W_{unit}]`.
 
-    The orthogonal part keeps directions that the ridge gives up on. It is solved with each coordinate at its own scale
-    where the ridge keeps the default normalization: heads often standardize what they read.
+    The orthogonal part keeps directions that the ridge gives up on. Where the ridge keeps the default normalization, it
+    is blended of two: one solved with each coordinate at its own scale, since heads often standardize what they read,
+    and one solved on unit rows, which few anchors with near-constant coordinates do not upset.
     """
+    ridge, standard, unit = _parts(pairs, choice)
+    turned = standard.blended(unit, choice.unit) if choice.unit else standard
+    return Solution(ridge.blended(turned, choice.share).astype(pairs.dtype).guarded(*pairs.target_spread))
+
+
+def _parts(pairs: Pairs, choice: BlendChoice) -> tuple[Map, Map, Map]:
+    """Return the ridge at full size, the orthogonal map of standardized coordinates, and that of unit rows."""
     p = pairs.normalized(choice.normalize)
     ridge = choice.regression(p, pairs)
     grown = vectors.folded(replace(ridge, matrix=choice.gain * ridge.matrix), p, WIDE)
-    p = pairs.normalized("standard" if choice.normalize == "iso" else choice.normalize)
-    turned = fold(orthogonal(p.summary), p.source, p.target, dtype=WIDE)
-    return Solution(grown.blended(turned, choice.share).astype(pairs.dtype).guarded(*pairs.target_spread))
+    if choice.normalize != "iso":
+        turned = fold(orthogonal(p.summary), p.source, p.target, dtype=WIDE)
+        return grown, turned, turned
+    q = pairs.normalized("standard")
+    turned = fold(orthogonal(q.summary), q.source, q.target, dtype=WIDE)
+    return grown, turned, fold(_orthogonal_of_unit_rows(p), p.source, p.target, dtype=WIDE)
+
+
+def _orthogonal_of_unit_rows(p: NormalizedPairs) -> Affine:
+    """Return the orthogonal map of centered unit rows, at the scale of the rows as they are.
+
+    Rows keep their norms relative to each other: the map stays affine, and comes closer than one that drops them.
+    """
+    norms = [np.linalg.norm(rows, axis=1, keepdims=True) for rows in (p.x, p.y)]
+    x, y = (rows / np.where(norm > 0, norm, 1.0) for rows, norm in zip((p.x, p.y), norms, strict=True))
+    weights = 1.0 if p.sample.weights is None else p.sample.weights[:, None]
+    return Affine.linear(polar((weights * x).T @ y) * (np.mean(norms[1]) / (np.mean(norms[0]) or 1.0)))
