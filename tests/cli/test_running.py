@@ -84,7 +84,7 @@ def test_the_order_of_a_backfill(run, pair, tmp_path):
     found = run("backfill", "t.safetensors", "old.parquet", "some.parquet", "-o", "order.parquet", "--json")
     order = rl.read_space(tmp_path / "order.parquet")
     assert found["items"] == len(order) == 400
-    assert np.all(np.diff(order.others.column("expected_error").to_numpy()) <= 0)
+    assert np.all(np.diff(order.others.column("confidence").to_numpy()) >= 0)
     again = ("--count", "clicks", "--overwrite")
     assert "clicks" in run(
         "backfill", "t.safetensors", "old.parquet", "some.parquet", "-o", "o.parquet", *again, code=1

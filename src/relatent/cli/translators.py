@@ -26,6 +26,9 @@ def fit(
     held_out: Annotated[float, Option("--held-out", help="Share of keys kept for evaluate.")] = 0.2,
     max_pairs: opt.MaxPairs = 1_000_000,
     anchors: opt.Anchors = None,
+    confidence: Annotated[
+        bool, Option("--confidence", help="Calibrate confidence per row; takes about as long as the fit.")
+    ] = False,
     seed: opt.Seed = 0,
     packed: opt.Packed = False,
     workers: opt.Workers,
@@ -38,7 +41,8 @@ def fit(
     Part of the keys is held out for evaluate: which ones depends on the keys alone, so every run holds out the same.
     The file records hashes of the keys that it was fitted on, which evaluate leaves out. Pairs that show no relation
     are refused, unless --force is given. A Parquet column of lists of vectors (ColBERT, ColPali) holds several vectors
-    per item: items are joined on their keys and paired vector by vector.
+    per item: items are joined on their keys and paired vector by vector. With --confidence the file also tells how far
+    to trust the translation of each row, which serve answers with.
 
     Examples:
       relatent fit old.parquet new.parquet -o t.safetensors
@@ -68,6 +72,8 @@ def fit(
             progress=progress,
         )
     done = translator.fit_report_
+    if confidence:
+        translator.calibrate()
     translator.save(out, overwrite=report.overwrite)
     reports = report.write(
         lambda words: make_report(translator, source, target, fit=done, seed=seed, command=words, progress=progress)
