@@ -1,7 +1,7 @@
 """Which items to re-embed first: what share of the items that a translation loses comes first by confidence.
 
-For each pair of spaces: an item is lost if its translation does not find it in the first ten of 3,000. How many are, and
-the share of them that the fifth of the items of least confidence holds; a fifth would be chance.
+For each pair of spaces: an item is lost if its translation does not find it in the first ten of 3,000. How many are,
+and the share of them that the fifth of the items of least confidence holds; a fifth would be chance.
 
     python -m experiments.migration.backfill
 """
