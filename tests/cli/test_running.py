@@ -78,13 +78,20 @@ def test_what_to_embed_next(run, pair, tmp_path):
     assert "expected what the new model gave" in refused
 
 
+def test_a_fit_with_confidence_tells_it_of_each_row(run, pair, tmp_path):
+    run("fit", "old.parquet", "new.parquet", "-o", "t.safetensors", "--confidence")
+    found = rl.load(tmp_path / "t.safetensors").confidence(rl.read_space(tmp_path / "old.parquet"), items=1_000)
+    assert found.shape == (600,)
+    assert np.all((found > 0) & (found <= 1))
+
+
 def test_the_order_of_a_backfill(run, pair, tmp_path):
     rl.write_space(rl.read_space(tmp_path / "new.parquet")[:200], tmp_path / "some.parquet")
     run("fit", "old.parquet", "some.parquet", "-o", "t.safetensors")
     found = run("backfill", "t.safetensors", "old.parquet", "some.parquet", "-o", "order.parquet", "--json")
     order = rl.read_space(tmp_path / "order.parquet")
     assert found["items"] == len(order) == 400
-    assert np.all(np.diff(order.others.column("expected_error").to_numpy()) <= 0)
+    assert np.all(np.diff(order.others.column("confidence").to_numpy()) >= 0)
     again = ("--count", "clicks", "--overwrite")
     assert "clicks" in run(
         "backfill", "t.safetensors", "old.parquet", "some.parquet", "-o", "o.parquet", *again, code=1

@@ -1,9 +1,8 @@
 import numpy as np
 import pytest
-from scipy.stats import spearmanr
 
 import relatent as rl
-from relatent.decide import Backfill, ExpectedError, backfill_order
+from relatent.decide import Backfill, backfill_order, plan_backfill
 
 RNG = np.random.default_rng(9)
 TURN = np.linalg.qr(RNG.normal(size=(10, 10)))[0]
@@ -16,27 +15,22 @@ def items(n):
     return x, x @ TURN + np.where(kind, 3.0, 0.1)[:, None] * RNG.normal(size=(n, 10)), kind
 
 
-def test_errors_are_foreseen_where_anchors_were_translated_badly():
-    x, y, _ = items(400)
-    expected = ExpectedError.fit(x, y, rl.Translator(map="ridge"))
-    new, truth, kind = items(300)
-    t = rl.Translator(map="ridge").fit(x, y)
-    unit = [v / np.linalg.norm(v, axis=1, keepdims=True) for v in (t.transform(new), truth)]
-    error = 1 - np.sum(unit[0] * unit[1], axis=1)
-    assert spearmanr(expected.predict(new), error)[0] > 0.5
-    assert expected.predict(new)[kind].mean() > 3 * expected.predict(new)[~kind].mean()
+def test_badly_translated_items_come_first(tmp_path):
+    x, y, kind = items(1_000)
+    keys = [str(i) for i in range(1_000)]
+    t = rl.Translator(map="ridge").fit(x[:50], y[:50])
+    source, target = rl.Space(x, keys), rl.Space(y[:400], keys[:400])
+    report = plan_backfill(t, source, target, tmp_path / "order.parquet")
+    order = rl.read_space(tmp_path / "order.parquet")
+    confidence = order.others.column("confidence").to_numpy()
+    assert report.items == len(order) == 600
+    assert np.all(np.diff(confidence) >= 0)
+    assert report.confidence == pytest.approx(np.mean(confidence))
+    assert np.mean(kind[order.keys.astype(int)[:150]]) > 2 * np.mean(kind)
 
 
-def test_an_anchor_does_not_foresee_itself():
-    x, y, _ = items(200)
-    noise = RNG.normal(size=y.shape) * 5
-    with pytest.warns(UserWarning, match="no relation"):
-        foreseen = ExpectedError.fit(x, noise, rl.Translator(map="ridge"))
-    assert abs(spearmanr(foreseen.predict(items(200)[0]), foreseen.errors)[0]) < 0.3
-
-
-def test_rows_are_ordered_by_error_and_use():
-    plan = backfill_order(np.asarray([0.1, 0.3, 0.2]), [0, 0, 9])
+def test_rows_are_ordered_by_confidence_and_use():
+    plan = backfill_order(np.asarray([0.9, 0.7, 0.8]), [0, 0, 9])
     assert plan.rows.tolist() == [2, 1, 0]
     np.testing.assert_allclose(plan.worth, [2.0, 0.3, 0.1])
 
@@ -49,8 +43,8 @@ def test_it_stops_when_little_is_left(left, rows):
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: ExpectedError.fit(np.eye(20), np.eye(20)), "at least 50"),
-        (lambda: backfill_order(np.ones(3), [1, 2]), "one count per error"),
+        (lambda: backfill_order(np.full(2, 1.5)), "not in"),
+        (lambda: backfill_order(np.ones(3), [1, 2]), "one count per row"),
         (lambda: backfill_order(np.ones(2), [-1, 2]), "negative"),
         (lambda: backfill_order(np.ones(2)).stop(1.0), "less than 1"),
     ],

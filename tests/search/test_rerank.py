@@ -64,6 +64,39 @@ def test_nothing_is_embedded_twice_and_the_cache_becomes_a_space(translator):
     assert other.search(NEW[300:310], k=3).keys == first.keys
 
 
+@pytest.fixture(scope="module")
+def noisy():
+    """An old model that shows less of the new one."""
+    old = NEW[:, :6] + 0.8 * np.random.default_rng(1).normal(size=(400, 6))
+    return rl.Translator("retrieval", frozen_target=True).fit(NEW[:200], old[:200]), old
+
+
+def test_queries_that_translate_well_take_fewer_candidates(noisy):
+    t, old = noisy
+    sure, surer = (Reranker(t, old, embed, candidates=200, recall=recall) for recall in (0.7, 0.9))
+    queries = NEW[200:]
+    few, more = (np.asarray(reranker.depths(queries, k=5)) for reranker in (sure, surer))
+    assert np.all(few <= more)
+    assert 5 < np.mean(few) < np.mean(more) < 200
+    # The first n of 400 items are as the first ten of 4,000 / n.
+    reached = [t.confidence(query[None], items=4_000 // n)[0] for query, n in zip(queries, few, strict=True)]
+    assert all(c >= 0.7 or n == 200 for c, n in zip(reached, few, strict=True))
+    found = sure.search(queries, k=5)
+    assert sum(sure.asked.values()) == np.sum(few)
+    assert np.mean([row in keys for row, keys in zip(range(200, 400), found.keys, strict=True)]) >= 0.7
+
+
+def test_the_size_of_an_index_is_told_or_given(noisy):
+    def depths(index, **options):
+        return Reranker(noisy[0], index, embed, candidates=200, recall=0.9, **options).depths(NEW[300:])
+
+    def search(queries, k):
+        return [[0] * k for _ in queries]
+
+    assert depths(OLD) == depths(rl.Space(OLD, keys=KEYS)) == depths(flat_index()) == depths(search, items=400)
+    assert np.sum(depths(search, items=10**6)) > np.sum(depths(OLD))
+
+
 def test_one_query_may_be_one_vector(translator):
     reranker = Reranker(translator, OLD, lambda keys: NEW[keys], candidates=30)
     assert reranker.search(NEW[300], k=3).keys == reranker.search(NEW[300:301], k=3).keys
@@ -72,6 +105,7 @@ def test_one_query_may_be_one_vector(translator):
 @pytest.mark.parametrize(
     ("make", "message"),
     [
+        (lambda t: Reranker(t, OLD, len, recall=1.5), "between 0 and 1"),
         (lambda t: Reranker(rl.Translator("retrieval").fit(NEW, OLD), OLD, len), "frozen_target"),
         (lambda t: Reranker(t, object(), len), "FAISS index"),
         (lambda t: Reranker(t, OLD, len, candidates=0), "at least 1"),

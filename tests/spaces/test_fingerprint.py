@@ -369,5 +369,5 @@ def test_a_row_of_zeros_does_not_make_a_space_another(rng):
     x = rng.normal(size=(300, 20)).astype(np.float32)
     x /= np.linalg.norm(x, axis=1, keepdims=True)
     x[5] = 0
-    assert rl.Space(x).fingerprint.matches(rl.Space(x[100:]).fingerprint)
-    assert not rl.Space(x).fingerprint.matches(rl.Space(3 * x[100:]).fingerprint)
+    assert Space(x).fingerprint.matches(Space(x[100:]).fingerprint)
+    assert not Space(x).fingerprint.matches(Space(3 * x[100:]).fingerprint)

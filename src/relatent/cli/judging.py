@@ -225,8 +225,8 @@ def backfill(
 ) -> Answer:
     """Order stored items by how much re-embedding them helps.
 
-    Items whose translation has the largest expected error come first, weighted by how often they are requested. The
-    error is estimated from the items for which TARGET has true vectors.
+    Items whose translation is least likely to be found come first, weighted by how often they are requested. How likely
+    each is, its confidence, is calibrated on the items for which TARGET has true vectors.
 
     Examples:
       relatent backfill t.safetensors old.parquet new-sample.parquet -o order.parquet

@@ -19,6 +19,14 @@ def serve(
         str | None, Option("--upstream", help="OpenAI-compatible embedder of the source, …/v1.")
     ] = None,
     model: opt.Model = None,
+    exact: Annotated[
+        str | None, Option("--exact", help="OpenAI-compatible embedder of the target, for --min-confidence.")
+    ] = None,
+    exact_model: Annotated[str | None, Option("--exact-model", help="Model to ask it for.")] = None,
+    min_confidence: Annotated[
+        float | None, Option("--min-confidence", help="Texts of less confidence are embedded by --exact.")
+    ] = None,
+    items: Annotated[int | None, Option("--items", help="Size of the index, for the confidence.")] = None,
     side: opt.Side = "source",
     unit_norm: opt.UnitNorm = False,
     name: opt.Name = None,
@@ -36,12 +44,15 @@ def serve(
 
     POST /v1/translate takes vectors. With --upstream, POST /v1/embeddings is OpenAI-compatible and answers in the space
     that is translated into: an application changes one URL. The upstream is asked for --model, or else for the model of
-    the request. Keys are read from the environment: RELATENT_API_KEY for callers, RELATENT_UPSTREAM_KEY for the
-    upstream. Listens on this machine only, unless --host says otherwise. --verbose logs paths and statuses.
+    the request. A translator that was fitted with --confidence answers with the header X-Relatent-Confidence, and
+    texts below --min-confidence are embedded by --exact, a model of the target, instead of translated. Keys are read
+    from the environment: RELATENT_API_KEY for callers, RELATENT_UPSTREAM_KEY and RELATENT_EXACT_KEY for the embedders.
+    Listens on this machine only, unless --host says otherwise. --verbose logs paths and statuses.
 
     Examples:
       relatent serve t.safetensors
       relatent serve new-to-old.safetensors --upstream http://127.0.0.1:9000/v1 --port 8080 --unit-norm
+      relatent serve t.safetensors --upstream http://new/v1 --exact http://old/v1 --min-confidence 0.5 --items 1000000
     """
     from relatent import load
     from relatent.serve import Settings, run
@@ -53,6 +64,11 @@ def serve(
         upstream=upstream,
         upstream_model=model,
         upstream_key=os.environ.get("RELATENT_UPSTREAM_KEY") or None,
+        items=items,
+        min_confidence=min_confidence,
+        exact=exact,
+        exact_model=exact_model,
+        exact_key=os.environ.get("RELATENT_EXACT_KEY") or None,
         api_key=os.environ.get("RELATENT_API_KEY") or None,
         max_rows=max_batch,
         max_body=max_body,

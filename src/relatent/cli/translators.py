@@ -28,6 +28,9 @@ def fit(
     anchors: opt.Anchors = None,
     queries: opt.Queries = None,
     relevant: opt.Relevant = None,
+    confidence: Annotated[
+        bool, Option("--confidence", help="Calibrate confidence per row; takes about as long as the fit.")
+    ] = False,
     seed: opt.Seed = 0,
     packed: opt.Packed = False,
     workers: opt.Workers,
@@ -42,7 +45,8 @@ def fit(
     Part of the keys is held out for evaluate: which ones depends on the keys alone, so every run holds out the same.
     The file records hashes of the keys that it was fitted on, which evaluate leaves out. Pairs that show no relation
     are refused, unless --force is given. A Parquet column of lists of vectors (ColBERT, ColPali) holds several vectors
-    per item: items are joined on their keys and paired vector by vector.
+    per item: items are joined on their keys and paired vector by vector. With --confidence the file also tells how far
+    to trust the translation of each row, which serve answers with.
 
     Examples:
       relatent fit old.parquet new.parquet -o t.safetensors
@@ -78,6 +82,8 @@ def fit(
             progress=progress,
         )
     done = translator.fit_report_
+    if confidence:
+        translator.calibrate()
     translator.save(out, overwrite=report.overwrite)
     reports = report.write(
         lambda words: make_report(translator, source, target, fit=done, seed=seed, command=words, progress=progress)

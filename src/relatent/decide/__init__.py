@@ -11,7 +11,6 @@ if TYPE_CHECKING:
     from relatent.decide.anchors import plan_anchors as plan_anchors
     from relatent.decide.backfill import Backfill as Backfill
     from relatent.decide.backfill import BackfillReport as BackfillReport
-    from relatent.decide.backfill import ExpectedError as ExpectedError
     from relatent.decide.backfill import backfill_order as backfill_order
     from relatent.decide.backfill import plan_backfill as plan_backfill
     from relatent.decide.evaluation import ItemScores as ItemScores

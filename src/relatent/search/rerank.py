@@ -13,6 +13,7 @@ from relatent._array import is_space
 from relatent._linalg import unit_norm
 from relatent.decide.options import CANDIDATES
 from relatent.evaluate.neighbors import nearest
+from relatent.translate.quality import DEPTH
 
 if TYPE_CHECKING:
     from relatent.spaces.space import Space
@@ -56,6 +57,11 @@ def _faiss_ids(index: Any, queries: np.ndarray, k: int) -> list[list[Any]]:
     return [[int(i) for i in row if i >= 0] for row in ids]
 
 
+def _size(index: Any) -> int | None:
+    """Return the number of items where the index tells it."""
+    return int(index.ntotal) if hasattr(index, "ntotal") else len(index) if hasattr(index, "__len__") else None
+
+
 Embed = Callable[[Sequence[Any]], Any]
 
 
@@ -83,6 +89,10 @@ class Reranker:
     ``index`` is an array or a Space in memory (keys or row numbers), a FAISS index (its ids), a store, or any function
     of (vectors, k) that returns keys.
 
+    With ``recall``, a query takes only as many of the candidates as find its own item with this probability, by the
+    translator's confidence (:meth:`relatent.Translator.confidence`) among ``items``, the size of the index where it
+    cannot be told: fewer items are embedded for queries that translate well.
+
     What breaks it: an item that the translated search does not find among its candidates cannot be ranked.
 
     >>> from relatent import Translator
@@ -104,6 +114,8 @@ class Reranker:
     cache: dict[Any, np.ndarray] = field(default_factory=dict)
     asked: Counter[Any] = field(default_factory=Counter)
     """How often each item was among the candidates."""
+    recall: float | None = None
+    items: int | None = None
 
     def __post_init__(self) -> None:
         """Refuse a translator whose queries the index does not understand."""
@@ -114,6 +126,8 @@ class Reranker:
             )
         if self.candidates < 1:
             raise ValueError(f"{self.candidates} candidates were asked for: expected at least 1.")
+        if self.recall is not None and not 0 < self.recall < 1:
+            raise ValueError(f"recall is {self.recall}: expected a probability between 0 and 1, such as 0.95.")
         self._lookup: Lookup = as_lookup(self.index)
 
     def search(self, queries: Any, k: int = 10) -> RerankResult:
@@ -124,10 +138,25 @@ class Reranker:
             )
         asked = np.atleast_2d(np.asarray(queries))
         found = self._lookup(np.asarray(self.translator.transform(asked)), self.candidates)
+        if self.recall is not None:
+            found = [keys[:n] for keys, n in zip(found, self.depths(asked, k), strict=True)]
         embedded = self._fill([key for keys in found for key in keys])
         self.asked.update(key for keys in found for key in keys)
         ranked = [self._ranked(query, keys, k) for query, keys in zip(unit_norm(asked), found, strict=True)]
         return RerankResult([keys for keys, _ in ranked], [scores for _, scores in ranked], embedded)
+
+    def depths(self, queries: np.ndarray, k: int = 10) -> list[int]:
+        """Return how many candidates each query takes: k, doubled until ``recall`` is reached, at most all.
+
+        The rank of an item grows with the number of items, so the first n of N are as the first ten of 10 N / n.
+        """
+        size = self.items or _size(self.index) or self.translator.n_pairs_
+        taken = np.full(len(queries), self.candidates)
+        steps = [k * 2**i for i in range(self.candidates.bit_length()) if k * 2**i < self.candidates]
+        for n in reversed(steps):
+            sure = self.translator.confidence(queries, items=max(1, DEPTH * size // n)) >= (self.recall or 1.0)
+            taken[sure] = n
+        return [int(n) for n in taken]
 
     def backfilled(self) -> Space:
         """Return the new vectors of everything embedded so far, with their keys: the beginning of a new index."""

@@ -22,6 +22,7 @@ from relatent._terminal import Result
 from relatent.exports.formats import described, map_of
 from relatent.serve.metrics import Metrics, SourceWatch
 from relatent.serve.protocol import (
+    CONFIDENCE_HEADER,
     EXPECT_HEADER,
     MONITORING_PATHS,
     OPEN_PATHS,
@@ -69,8 +70,9 @@ def make_app(translator: Translator, settings: Settings | None = None) -> Any:
     @asynccontextmanager
     async def lifespan(_: Any) -> AsyncIterator[None]:
         yield
-        if service.upstream is not None:
-            await service.upstream.close()
+        for upstream in (service.upstream, service.exact):
+            if upstream is not None:
+                await upstream.close()
 
     return applications.Starlette(routes=routes, lifespan=lifespan, exception_handlers=_exception_handlers())
 
@@ -146,9 +148,24 @@ class Service:
             raise ValueError("This translator ranks by inner product: unit norms would change the order.")
         self.metrics, self.in_progress = Metrics(), 0
         self.watch = SourceWatch(translator.endpoints_, settings.side)
-        self.upstream = None if settings.upstream is None else Upstream(settings, self.fitted.dims_in)
+        self.upstream = Upstream.of_source(settings, self.fitted.dims_in)
+        self.exact = Upstream.of_target(settings, self.space.dim)
+        self.trusted = settings.side == "source" and translator.confidence_ is not None
+        if self.exact is not None:
+            self._check_exact()
         self.responses = needs("starlette.responses", "serve", PURPOSE)
         self.disconnected = needs("starlette.requests", "serve", PURPOSE).ClientDisconnect
+
+    def _check_exact(self) -> None:
+        if not self.trusted:
+            raise ValueError(
+                "This translator has no confidence: calibrate it before it is saved, and serve its source."
+            )
+        if self.space.metric == "inner":
+            raise ValueError(
+                "This translator maps queries and documents into a shared space, where vectors of the target's model "
+                "cannot take the place of translated ones: leave out the minimal confidence."
+            )
 
     def endpoint(self, path: str, handler: Handler) -> Handler:
         """Wrap a method: the key, the limit of requests, metrics, and errors as JSON."""
@@ -192,8 +209,8 @@ class Service:
         given = object_of(raw)
         wanted = self._wanted(given, header)
         rows = rows_of(given.get("vectors"), self.fitted.dims_in, self.settings.max_rows)
-        vectors = encoded(self._mapped(rows, wanted), wanted.encoding)
-        return self._json({"object": "list", "space": self.about_space, "vectors": vectors})
+        vectors = encoded(self._finished(self._mapped(rows), wanted), wanted.encoding)
+        return self._answer({"object": "list", "space": self.about_space, "vectors": vectors}, self._confidence(rows))
 
     async def embeddings(self, request: Any) -> Any:
         """Embed texts by the upstream, and answer with vectors of the target's space."""
@@ -205,13 +222,42 @@ class Service:
         start = time.perf_counter()
         rows, usage = await self.upstream.embed(given, count)
         self.metrics.observe("relatent_upstream_seconds", time.perf_counter() - start)
-        return await self._worked(self._embedded, rows, wanted, usage, size=rows.nbytes)
+        confidence = await self._worked(self._confidence, rows, size=rows.nbytes)
+        exact, more = await self._exact(given, confidence)
+        usage = {name: tokens + more.get(name, 0) for name, tokens in usage.items()}
+        return await self._worked(self._embedded, rows, confidence, exact, wanted, usage, size=rows.nbytes)
 
-    def _embedded(self, rows: np.ndarray, wanted: Wanted, usage: dict[str, int]) -> Any:
-        vectors = encoded(self._mapped(rows, wanted), wanted.encoding)
+    async def _exact(
+        self, given: dict[str, Any], confidence: np.ndarray | None
+    ) -> tuple[dict[int, np.ndarray], dict[str, int]]:
+        """Embed the texts of low confidence by the target's own model; tokens are of the source's and stay."""
+        texts = [given["input"]] if isinstance(given["input"], str) else given["input"]
+        if self.exact is None or confidence is None or not all(isinstance(text, str) for text in texts):
+            return {}, {}
+        low = [int(i) for i in np.flatnonzero(confidence < (self.settings.min_confidence or 0))]
+        if not low:
+            return {}, {}
+        rows, usage = await self.exact.embed({**given, "input": [texts[i] for i in low]}, len(low))
+        self.metrics.add("relatent_exact_rows_total", len(low))
+        return dict(zip(low, rows, strict=True)), usage
+
+    def _embedded(
+        self,
+        rows: np.ndarray,
+        confidence: np.ndarray | None,
+        exact: dict[int, np.ndarray],
+        wanted: Wanted,
+        usage: dict[str, int],
+    ) -> Any:
+        mapped = self._mapped(rows)
+        for i, row in exact.items():
+            mapped[i] = row
+        if confidence is not None:
+            confidence[list(exact)] = 1.0
+        vectors = encoded(self._finished(mapped, wanted), wanted.encoding)
         data = [{"object": "embedding", "index": i, "embedding": vector} for i, vector in enumerate(vectors)]
         answer = {"object": "list", "data": data, "model": self.space.model, "usage": usage}
-        return self._json({**answer, "space": self.about_space})
+        return self._answer({**answer, "space": self.about_space}, confidence)
 
     async def models(self, _: Any) -> Any:
         """List the one model that answers, OpenAI-compatible."""
@@ -252,15 +298,24 @@ class Service:
             raise Refused("bad_input", "Vectors ranked by inner product cannot be shortened: leave out dimensions.")
         return wanted
 
-    def _mapped(self, rows: np.ndarray, wanted: Wanted) -> np.ndarray:
-        """Translate rows. Shortened ones are scaled to unit norm, as OpenAI does."""
+    def _mapped(self, rows: np.ndarray) -> np.ndarray:
+        """Translate rows."""
         with np.errstate(over="ignore", invalid="ignore"):  # overflow is refused when the answer is encoded
-            found = self.fitted(rows)
+            found = np.asarray(self.fitted(rows))
         self.metrics.add("relatent_rows_total", len(rows))
         self.watch.see(rows)
+        return found
+
+    def _finished(self, found: np.ndarray, wanted: Wanted) -> np.ndarray:
+        """Shorten and scale as wanted. Shortened ones are scaled to unit norm, as OpenAI does."""
         shorter = wanted.dimensions is not None and wanted.dimensions < self.space.dim
         found = found[:, : wanted.dimensions] if shorter else found
         return np.asarray(unit_norm(found) if shorter or self.settings.normalize else found)
+
+    def _confidence(self, rows: np.ndarray) -> np.ndarray | None:
+        """Return the confidence in each row's translation, if the translator was calibrated."""
+        with np.errstate(over="ignore", invalid="ignore"):
+            return self.translator.confidence(rows, items=self.settings.items) if self.trusted else None
 
     async def _body(self, request: Any) -> bytes:
         """Read the body, up to the limits of size and time."""
@@ -280,6 +335,12 @@ class Service:
 
     async def _worked(self, work: Callable[..., Any], *given: Any, size: int) -> Any:
         return await asyncio.to_thread(work, *given) if size > LARGE else work(*given)
+
+    def _answer(self, content: dict[str, Any], confidence: np.ndarray | None) -> Any:
+        response = self._json(content)
+        if confidence is not None:
+            response.headers[CONFIDENCE_HEADER] = f"{np.nan_to_num(np.min(confidence)):.3f}"
+        return response
 
     def _json(self, content: dict[str, Any]) -> Any:
         return self.responses.Response(json_of(content), media_type="application/json")

@@ -21,6 +21,7 @@ BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.
 HELP = {
     "relatent_requests_total": ("counter", "Requests by path and status."),
     "relatent_rows_total": ("counter", "Vectors translated."),
+    "relatent_exact_rows_total": ("counter", "Texts of low confidence that the model of the target embedded."),
     "relatent_requests_in_progress": ("gauge", "Requests in progress."),
     "relatent_source_mismatch": ("gauge", "1 if the last vectors do not look like the fitted space."),
     "relatent_request_seconds": ("histogram", "Time to answer, by path."),

@@ -23,6 +23,8 @@ from relatent.translate.endpoints import Side
 LITTLE = np.dtype("<f4")
 ENCODINGS = ("float", "base64")
 SPACE_HEADER, EXPECT_HEADER = "X-Relatent-Space", "X-Relatent-Expect-Space"
+# The lowest confidence of the vectors of an answer.
+CONFIDENCE_HEADER = "X-Relatent-Confidence"
 # Paths that need no key.
 OPEN_PATHS = ("/health",)
 # Paths that answer also while as many requests as allowed are in progress: otherwise a loaded process looks dead.
@@ -48,6 +50,15 @@ class Settings:
     upstream_model: str | None = None
     """Model to ask the upstream for; by default the model that the client names."""
     upstream_key: str | None = field(default=None, repr=False)
+    items: int | None = None
+    """Size of the index that answers are searched in, for their confidence; by default the number of pairs."""
+    min_confidence: float | None = None
+    """Confidence below which a text is embedded by the exact upstream instead of translated."""
+    exact: str | None = field(default=None, repr=False)
+    """Address of an OpenAI-compatible embedder of the target."""
+    exact_model: str | None = None
+    """Model to ask it for; by default the model that the client names."""
+    exact_key: str | None = field(default=None, repr=False)
     api_key: str | None = field(default=None, repr=False)
     """Bearer token that clients must send, if any."""
     max_rows: int = 2_048
@@ -65,9 +76,22 @@ class Settings:
         for name in ("max_rows", "max_body", "max_requests", "body_timeout", "upstream_timeout"):
             if not getattr(self, name) > 0:
                 raise ValueError(f"{name} is {getattr(self, name)}: expected more than 0.")
-        if self.upstream is not None and not re.match(r"https?://[^/]", self.upstream):
+        for address in (self.upstream, self.exact):
+            if address is not None and not re.match(r"https?://[^/]", address):
+                raise ValueError(
+                    f"The upstream is {public_url(address)!r}: expected an address such as http://127.0.0.1:9000/v1."
+                )
+        self._check_confidence()
+
+    def _check_confidence(self) -> None:
+        if self.min_confidence is not None and not 0 < self.min_confidence <= 1:
+            raise ValueError(f"min_confidence is {self.min_confidence}: expected more than 0 and at most 1.")
+        if self.items is not None and self.items < 1:
+            raise ValueError(f"items is {self.items}: expected 1 or more, the size of the index.")
+        if (self.min_confidence is None) != (self.exact is None) or (self.exact is not None and self.upstream is None):
             raise ValueError(
-                f"The upstream is {public_url(self.upstream)!r}: expected an address such as http://127.0.0.1:9000/v1."
+                "A minimal confidence, the address of an embedder of the target for what is below it, and an upstream "
+                "of texts belong together: give all of them, or neither of the first two."
             )
 
 
@@ -259,7 +283,12 @@ def _embeddings(dim: int, settings: Settings) -> dict[str, Any]:
 
 def _post(summary: str, given: dict[str, Any], answer: dict[str, Any], *errors: str) -> dict[str, Any]:
     body = {"required": True, "content": {"application/json": {"schema": given}}}
-    return {**_get(summary, answer, *errors), "requestBody": body}
+    described = {**_get(summary, answer, *errors), "requestBody": body}
+    described["responses"]["200"]["headers"][CONFIDENCE_HEADER] = {
+        "description": "Lowest probability that a vector of the answer finds its own item in the first ten.",
+        "schema": {"type": "number", "minimum": 0, "maximum": 1},
+    }
+    return described
 
 
 def _get(summary: str, answer: dict[str, Any], *errors: str, media: str = "application/json") -> dict[str, Any]:

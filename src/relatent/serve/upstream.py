@@ -18,15 +18,28 @@ KEPT_IDLE = 2.0
 class Upstream:
     """A client of one OpenAI-compatible embedder, with one connection per concurrent request; it checks the answers."""
 
-    def __init__(self, settings: Settings, width: int) -> None:
+    def __init__(self, settings: Settings, width: int, address: str, model: str | None, key: str | None) -> None:
         self.httpx = needs("httpx", "serve", "ask an embedder")
-        self.kept = self._client(settings, keepalive_expiry=KEPT_IDLE)
-        self.fresh = self._client(settings, max_keepalive_connections=0)
-        self.url = f"{str(settings.upstream).rstrip('/')}/embeddings"
+        self.kept = self._client(settings, key, keepalive_expiry=KEPT_IDLE)
+        self.fresh = self._client(settings, key, max_keepalive_connections=0)
+        self.url, self.model = f"{address.rstrip('/')}/embeddings", model
         self.settings, self.width = settings, width
 
-    def _client(self, settings: Settings, **limits: float) -> Any:
-        key = settings.upstream_key
+    @staticmethod
+    def of_source(settings: Settings, width: int) -> Upstream | None:
+        """Return the embedder whose vectors are translated, if there is one."""
+        if settings.upstream is None:
+            return None
+        return Upstream(settings, width, settings.upstream, settings.upstream_model, settings.upstream_key)
+
+    @staticmethod
+    def of_target(settings: Settings, width: int) -> Upstream | None:
+        """Return the embedder of the target, for texts of low confidence, if there is one."""
+        if settings.exact is None:
+            return None
+        return Upstream(settings, width, settings.exact, settings.exact_model, settings.exact_key)
+
+    def _client(self, settings: Settings, key: str | None, **limits: float) -> Any:
         return self.httpx.AsyncClient(
             headers={} if key is None else {"Authorization": f"Bearer {key}"},
             timeout=settings.upstream_timeout,
@@ -37,8 +50,8 @@ class Upstream:
     async def embed(self, given: dict[str, Any], count: int) -> tuple[np.ndarray, dict[str, int]]:
         """Return one row per input, and the tokens that the upstream counted."""
         asked: dict[str, Any] = {name: given[name] for name in ("input", "model", "user") if name in given}
-        if self.settings.upstream_model is not None:
-            asked["model"] = self.settings.upstream_model
+        if self.model is not None:
+            asked["model"] = self.model
         answer = await self._asked({**asked, "encoding_format": "float"})
         return self._rows(answer.get("data"), count), _usage(answer.get("usage"))
 

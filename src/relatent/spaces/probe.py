@@ -123,12 +123,17 @@ class ProbeBuilder:
         self._stride = 1
 
     def add(self, vectors: np.ndarray) -> None:
-        """Take a chunk into account. Rows of zeros, not finite, or too large to be squared say nothing and are skipped."""
+        """Take a chunk into account. Rows that are not finite, or too large to be squared, are passed over.
+
+        So are rows of zeros among others, which encoders give for an empty text.
+        """
         n, d = vectors.shape
         if n == 0 or d == 0:
             return
         rows = vectors[_spaced(n, ROWS_PER_CHUNK)].astype(np.float64)
-        rows = rows[(np.abs(rows) < HUGE).all(axis=1) & rows.any(axis=1)]
+        rows = rows[(np.abs(rows) < HUGE).all(axis=1)]
+        live = rows.any(axis=1)
+        rows = rows[live] if live.any() else rows
         seen = np.column_stack([np.linalg.norm(rows, axis=1), rows @ random_directions(d)])
         sums = np.stack([seen.sum(axis=0), (seen**2).sum(axis=0)])
         self._sums = sums if self._sums is None else self._sums + sums

@@ -257,7 +257,7 @@ class _Trial:
         asked, others = rows[: max(1, QUERIES // FOLDS)], rows if self.with_fold else rows[:0]
         queries, own = solved.source(self.pairs.sample.x[asked]), self.pairs.sample.y[asked]
         cosine = np.sum(unit_norm(queries) * unit_norm(own), axis=1) if solved.target is None else np.zeros(len(asked))
-        index, own, others = (_prepared(solved, y) for y in (self.gallery, own, self.pairs.sample.y[others]))
+        index, own, others = (prepared(solved, y) for y in (self.gallery, own, self.pairs.sample.y[others]))
         queries = unit_norm(queries) if solved.metric == "cosine" else queries
         better = _better(queries, own, index, others)
         reciprocal = np.where(better < DEPTH, 1 / (1 + better), 0.0)
@@ -298,10 +298,10 @@ def _ranks(solved: Solution, x: np.ndarray, y: np.ndarray) -> np.ndarray:
     """Return the reciprocal rank of each source's own target among all targets."""
     queries = np.asarray(solved.source(x))
     queries = unit_norm(queries) if solved.metric == "cosine" else queries
-    return reciprocal_ranks(queries @ _prepared(solved, y).T, np.arange(len(x)))
+    return reciprocal_ranks(queries @ prepared(solved, y).T, np.arange(len(x)))
 
 
-def _prepared(solved: Solution, y: np.ndarray) -> np.ndarray:
+def prepared(solved: Solution, y: np.ndarray) -> np.ndarray:
     """Return vectors of the target as they are compared with queries, by their inner product."""
     return np.asarray(unit_norm(y) if solved.target is None else solved.target(y))
 

@@ -45,6 +45,7 @@ from relatent.translate.pairs import SAMPLE_SIZE, Pairs
 
 if TYPE_CHECKING:
     from relatent.engines import Engine
+    from relatent.translate.confidence import Confidence
     from relatent.translate.files import BatchTranslator
     from relatent.translate.joined import FitReport
     from relatent.translate.overview import Overview
@@ -119,6 +120,7 @@ class Translator(Transformer):
     target_map_: Map | None = None
     selection_: Selection | None = None
     fit_report_: FitReport | None = None
+    confidence_: Confidence | None = None
     choice_: Choice
     chosen_: tuple[str, ...]
 
@@ -334,7 +336,7 @@ class Translator(Transformer):
         self.choice_ = self.goal_.choose(pairs, replace(self._settings, judge=judge, queries=asked))
         solved: Solution = self.goal_.solve(pairs, self.choice_)
         self.map_, self.target_map_, self.selection_ = solved.source, solved.target, self.choice_.selection
-        self.chosen_, self.fit_report_ = self.choice_.words, None
+        self.chosen_, self.fit_report_, self.confidence_ = self.choice_.words, None, None
         return self
 
     def transform(self, X: Array | Space) -> Array | Space:
@@ -440,6 +442,42 @@ class Translator(Transformer):
 
         return expected_quality(self, index, seed=seed)
 
+    def confidence(self, X: Array | Space, *, items: int | None = None) -> np.ndarray:
+        """Return for each row of the source the probability that its own item is found in the first ten, (n,).
+
+        The translated row is the query, whichever side moves in use, and it is searched among ``items`` vectors of the
+        target: as many as pairs were fitted on, by default. Give the size of your index: the more items, the lower.
+
+        The first call calibrates it on the pairs, out of fold (:class:`relatent.translate.confidence.Confidence`).
+        :meth:`save` keeps what was calibrated; a translator that was saved before has none.
+
+        >>> rng = np.random.default_rng(0)
+        >>> x, noise = rng.normal(size=(400, 8)), rng.normal(size=(400, 8))
+        >>> t = Translator(map="ridge").fit(x[:300], (x + 0.3 * noise)[:300])
+        >>> near = t.confidence(x[300:])
+        >>> bool(np.mean(near) > np.mean(t.confidence(x[300:], items=100_000)))
+        True
+        """
+        x = to_numpy(self._checked(X.vectors if isinstance(X, Space) else X)).astype(np.float64)
+        count = self.n_pairs_ if items is None else items
+        if count < 1:
+            raise ValueError(f"items is {items}: expected 1 or more, the size of the index that is searched.")
+        return self.calibrate()(self.map_, x, count)
+
+    def calibrate(self) -> Confidence:
+        """Return what :meth:`confidence` is computed from, calibrated on the pairs unless that was done."""
+        from relatent.translate.confidence import Confidence
+
+        self._check_fitted()
+        if self.confidence_ is None:
+            if not hasattr(self, "pairs_"):
+                raise ValueError(
+                    "This translator has no confidence: it was loaded from a file that was saved without it. Fit it "
+                    "again, and call calibrate() before save()."
+                )
+            self.confidence_ = Confidence.of(self)
+        return self.confidence_
+
     def summary(self) -> Overview:
         """Return what it is, at a glance: spaces, pairs, map, runner-up, expected score, warnings. Print it."""
         from relatent.translate.overview import overview
@@ -494,11 +532,16 @@ class Translator(Transformer):
         if self.target_map_ is not None:
             arrays |= self.target_map_.arrays("target.")
             about["target"] = self.target_map_.about()
+        if self.confidence_ is not None:
+            arrays |= self.confidence_.arrays("confidence.")
+            about["confidence"] = self.confidence_.about()
         write_saved(path, Saved(self.kind, arrays, about), overwrite=overwrite)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
         """Read what :meth:`save` wrote: a translator that transforms, and has no pairs to learn more from."""
+        from relatent.translate.confidence import Confidence
+
         saved = read_saved(path, cls.kind)
         with understood(path):
             about = saved.about
@@ -506,6 +549,8 @@ class Translator(Transformer):
             t.endpoints_, t.seen_keys_ = Endpoints.from_saved(about["endpoints"]), saved.arrays["seen_keys"]
             t.map_ = Map.from_saved(saved.arrays, about["map"], "map.")
             t.target_map_ = Map.from_saved(saved.arrays, about["target"], "target.") if "target" in about else None
+            if "confidence" in about:
+                t.confidence_ = Confidence.from_saved(saved.arrays, about["confidence"], "confidence.")
             t.selection_ = None if about["selection"] is None else Selection(**about["selection"])
             t.chosen_, t.n_pairs_ = tuple(about["chosen"]), int(about["n_pairs"])
             t.n_features_in_ = t.map_.dims_in

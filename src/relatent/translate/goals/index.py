@@ -23,8 +23,8 @@ from relatent.translate.ridge import trace
 # with human judgments, five encoders, 150 to 700 anchors), what loses least against the best of each cell. More of
 # either helps some pairs and hurts others (`python -m experiments judged`).
 SHARE, POWER = 0.35, 0.5
-# Shares of the target's variance that are not predicted: below the first nothing of that is done, from the second on all
-# of it. What is predicted well needs no correction.
+# Shares of the target's variance that are not predicted: below the first nothing of that is done, from the second on
+# all of it. What is predicted well needs no correction.
 QUIET, NOISY = 0.02, 0.2
 # By how much, and how many standard errors, a kernel must find more than a linear ridge: it costs more, and keeps its
 # anchors.
