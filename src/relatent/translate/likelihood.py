@@ -24,7 +24,7 @@ TOP_CORRELATION = 1 - 1e-6
 # Rows beyond which a bank takes space and time, and tells little more.
 BANK_SIZE = 1_000
 # Rows of an index beyond which ranking among them takes time, and tells little more.
-INDEX_SIZE = 1_000
+INDEX_SIZE = 500
 # The best queries of a large bank that are averaged over (CSLS takes ten); of a small one, this share.
 NEIGHBORS, SHARE = 5, 0.05
 

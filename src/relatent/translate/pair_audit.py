@@ -115,8 +115,9 @@ def mismatched(pairs: Pairs) -> Mismatched | None:
     .. math:: s_{ij} = c(x_i) \cdot c(y_j) \qquad c_{ik} = \frac{h_{ik}}{1 - h_{ii}}, \; c_{ii} = 0 \qquad
               H = K (K + \lambda I)^{-1}
 
-    with K the cosines of centered rows. Mismatched pairs score 0 ± 1, so half of them score below 0; on real, clean
-    pairs, at most 2.5 % do (words, sentences, images), unless the sides have little to do with each other.
+    with K the cosines of centered rows. Mismatched pairs score 0 ± 1, so half of them score below 0; of clean pairs of
+    words, sentences or images hardly ever 2.5 % do, unless the two sides share little. Then, or where about half of the
+    pairs are wrong, it may return None although pairs are wrong.
     """
     sample = pairs.sample.part(np.sort(shuffled_rows(len(pairs.sample), CHECKED, pairs.seed)))
     if len(sample) < MIN_PAIRS:

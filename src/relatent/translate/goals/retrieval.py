@@ -112,28 +112,32 @@ def choose(pairs: Pairs, settings: Settings) -> RankingChoice:
     Few pairs make some choice look better than it is, so what wins most often on other spaces must be beaten by half a
     standard error, and by a whole one where it finds nearly everything.
     """
-    tried = list(_candidates(pairs, settings))
-    ranks: list[list[np.ndarray]] = [[] for _ in tried]
-    gains: list[list[np.ndarray]] = [[] for _ in tried]
+    found, share = _tried(pairs, settings)
+    weight = ANCHORS_WEIGHT if settings.bank.given is None else GIVEN_WEIGHT
+    scores = _cautious(found, share, weight, len(pairs.sample))
+    named = {choice.title: score for choice, score in scores.items()}
+    return replace(max(scores, key=scores.__getitem__), selection=Selection.best("out-of-fold reciprocal rank", named))
+
+
+def _tried(pairs: Pairs, settings: Settings) -> tuple[dict[RankingChoice, np.ndarray], float]:
+    """Return the reciprocal ranks of held-out pairs for every choice, and the share of the pairs that trials leave."""
+    paths, others = list(_candidates(pairs, settings)), pairs.other_targets
+    found: list[list[tuple[np.ndarray, np.ndarray]]] = [[] for _ in paths]
     shares = []
-    others = pairs.other_targets
     for rest, rows in pairs.trials(settings.seed):
         shares.append(len(rest) / len(pairs))
         held, bank = pairs.sample.part(rows), settings.bank.of(rest)
-        trials = {path.normalize: _Trial(rest.normalized(path.normalize), held, bank, others) for path in tried}
-        for i, path in enumerate(tried):
-            found_ranks, found_gains = trials[path.normalize].ranks(path)
-            ranks[i].append(found_ranks)
-            gains[i].append(found_gains)
-    found: dict[RankingChoice, np.ndarray] = {}
-    for i, path in enumerate(tried):
-        choices = path.choices(len(pairs), float(np.mean(shares)), np.mean(gains[i], axis=0), settings.bank)
-        smooth = smoothed(np.concatenate(ranks[i], axis=2)) - path.hurdles[:, None] * (0.5 if len(others) else 1.0)
-        found |= zip(choices, smooth.reshape(len(choices), -1), strict=True)
-    weight = ANCHORS_WEIGHT if settings.bank.given is None else GIVEN_WEIGHT
-    scores = _cautious(found, float(np.mean(shares)), weight, len(pairs.sample))
-    named = {choice.title: score for choice, score in scores.items()}
-    return replace(max(scores, key=scores.__getitem__), selection=Selection.best("out-of-fold reciprocal rank", named))
+        trials = {path.normalize: _Trial(rest.normalized(path.normalize), held, bank, others) for path in paths}
+        for path, per_trial in zip(paths, found, strict=True):
+            per_trial.append(trials[path.normalize].ranks(path))
+    share = float(np.mean(shares))
+    ranked: dict[RankingChoice, np.ndarray] = {}
+    for path, per_trial in zip(paths, found, strict=True):
+        ranks, gains = zip(*per_trial, strict=True)
+        choices = path.choices(len(pairs), share, np.mean(gains, axis=0), settings.bank)
+        smooth = smoothed(np.concatenate(ranks, axis=2)) - path.hurdles[:, None] * (0.5 if len(others) else 1.0)
+        ranked |= zip(choices, smooth.reshape(len(choices), -1), strict=True)
+    return ranked, share
 
 
 def _cautious(
@@ -257,12 +261,12 @@ class _Trial:
         return np.stack([ranks for ranks, _ in found]), np.asarray([gain for _, gain in found])
 
     def _ranks(self, penalties: Penalties, path: _Path) -> tuple[np.ndarray, float]:
-        scores, gain, both = self._scores(penalties), 0.0, np.zeros(0)
+        scores, gain = self._scores(penalties), 0.0
+        ranks = self._ranked(scores, path.weights)
         if path.turned:
             products, spread = self.turned
             gain = self._spread(scores) / (spread or 1.0)
-            both = scores + gain * products
-        ranks = [self._ranked(both if turned else scores, weight) for weight, turned in path.variants]
+            ranks += self._ranked(scores + gain * products, path.weights[-1:])
         return np.stack(ranks), gain
 
     def _scores(self, penalties: Penalties) -> np.ndarray:
@@ -277,7 +281,8 @@ class _Trial:
         """Return by how much targets vary for a held-out query, on average."""
         return float(np.mean(np.std(scores[: len(self.held)], axis=1)))
 
-    def _ranked(self, scores: np.ndarray, weight: float) -> np.ndarray:
-        of_bank = scores[len(self.held) :]
-        lost = weight * best_mean(of_bank.T, neighbors(len(of_bank)))[:, 0] if weight else 0.0
-        return held_out_ranks(scores[: len(self.held)] - lost)
+    def _ranked(self, scores: np.ndarray, weights: tuple[float, ...]) -> list[np.ndarray]:
+        """Return the reciprocal ranks for each weight of the bank."""
+        held, of_bank = scores[: len(self.held)], scores[len(self.held) :]
+        lost = best_mean(of_bank.T, neighbors(len(of_bank)))[:, 0] if any(weights) else 0.0
+        return [held_out_ranks(held - weight * lost) for weight in weights]
