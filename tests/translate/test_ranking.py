@@ -80,6 +80,39 @@ def test_close_relatives_with_few_anchors_get_the_rotation(rng):
     assert mean_reciprocal_rank(t.transform(x[100:]), t.transform_target(y[100:])) >= plain - 0.005
 
 
+@pytest.mark.parametrize("role", ["as documents", "shifted"])
+def test_queries_that_are_embedded_otherwise_get_an_offset(rng, role):
+    """A prefix moves the queries of the source's model, and the target's are where they were."""
+    z = rng.normal(size=(900, 12))
+    x, y = (unit_norm(z @ rng.normal(size=(12, d)) + 0.2 * rng.normal(size=(900, d))) for d in (20, 16))
+    prefix = 0.5 * unit_norm(rng.normal(size=(1, 20))) * (role == "shifted")
+    asked, fresh = slice(400, 500), slice(500, 900)
+    queries = (unit_norm(x[asked] + prefix), y[asked])
+    plain, told = (
+        rl.Translator("retrieval", frozen_target=True).fit(x[:400], y[:400], queries=given) for given in (None, queries)
+    )
+    without, with_offset = (rl.evaluate.mrr(t.transform(unit_norm(x[fresh] + prefix)), y[fresh]) for t in (plain, told))
+    assert told.choice_.knows_queries
+    assert not plain.choice_.knows_queries
+    if role == "shifted":
+        assert told.choice_.offset is not None
+        assert with_offset > without + 0.02
+        # The means agree by half of what they were off.
+        moved = unit_norm(plain.transform(queries[0]))
+        np.testing.assert_allclose(told.choice_.offset, (y[asked] - moved).mean(axis=0) / 2, atol=1e-6)
+        np.testing.assert_allclose(told.transform(queries[0]), moved + told.choice_.offset, atol=1e-6)
+    else:
+        assert with_offset > without - 0.02
+
+
+def test_a_frozen_target_asks_for_pairs_of_queries(rng, rows):
+    x, y = rows
+    with pytest.raises(ValueError, match="expected a pair"):
+        rl.Translator("retrieval", frozen_target=True).fit(x, y, queries=y[:30])
+    few = rl.Translator("retrieval", frozen_target=True).fit(x, y, queries=(x[:5], y[:5]))
+    assert few.choice_.offset is None
+
+
 def canonical_queries(p, x, share: float) -> np.ndarray:
     rule = frozen_target.CANONICAL[f"canonical, λ=3, mean × {share:g}"]
     return rule.folded(p, np.dtype(np.float64))(x) / p.target.normalizer.mean_norm

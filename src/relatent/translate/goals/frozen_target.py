@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 import numpy as np
 
 from relatent._linalg import unit_norm
-from relatent.steps import Map
+from relatent.evaluate.neighbors import nearest
+from relatent.evaluate.retrieval import Judgments
+from relatent.steps import Lengths, Map
 from relatent.summary import summarize
 from relatent.translate.goals import (
     Choice,
+    Queries,
     Selection,
     Settings,
     Solution,
@@ -106,16 +109,30 @@ UNIT = "l2"
 MIN_PAIRS = 3
 
 
+# Of the difference between the means of translated and true queries that is added to each: all of it fits few pairs of
+# queries too closely.
+OFFSET_SHARE = 0.5
+# Pairs of queries that an offset takes, folds that decide about it, and neighbors that are compared.
+MIN_QUERIES, QUERY_FOLDS, NEIGHBORS = 20, 5, 10
+
+
 @dataclass(frozen=True)
 class FrozenChoice(Choice):
-    """A rule by its name."""
+    """A rule by its name, and the offset of queries where these are embedded otherwise than documents."""
 
     rule: str
+    offset: np.ndarray | None = field(default=None, compare=False)
+    asked: bool = field(default=False, compare=False)
+
+    @property
+    def knows_queries(self) -> bool:
+        """Whether it was told of pairs of queries."""
+        return self.asked
 
     @property
     def words(self) -> tuple[str, ...]:
-        """The rule."""
-        return (self.normalize, self.rule)
+        """The rule, and whether queries have an offset of their own."""
+        return (self.normalize, self.rule, *([] if self.offset is None else ["offset of queries"]))
 
     def folded(self, pairs: Pairs, dtype: np.dtype) -> Map:
         """Solve for pairs."""
@@ -149,12 +166,44 @@ def choose(pairs: Pairs, settings: Settings) -> FrozenChoice:
         scores = _cautious(found, len(pairs.sample))
     named = {", ".join(choice.words): score for choice, score in scores.items()}
     best = max(scores, key=scores.__getitem__)
-    return replace(best, selection=Selection.best("out-of-fold reciprocal rank", named))
+    best = replace(best, selection=Selection.best("out-of-fold reciprocal rank", named))
+    if settings.queries is None:
+        return best
+    return replace(best, asked=True, offset=query_offset(pairs, best.folded(pairs, wide), settings.queries))
 
 
 def solve(pairs: Pairs, choice: FrozenChoice) -> Solution:
-    """Return the map that the rule makes."""
-    return Solution(choice.folded(pairs, pairs.dtype).guarded(*pairs.target_spread))
+    """Return the map that the rule makes; with an offset of queries, translated rows have norm one before it."""
+    found = choice.folded(pairs, pairs.dtype).guarded(*pairs.target_spread)
+    if choice.offset is not None:
+        found = replace(found, lengths=Lengths(choice.offset, 1.0, 1.0, unit=False))
+    return Solution(found.astype(pairs.dtype))
+
+
+def query_offset(pairs: Pairs, folded: Map, asked: Queries) -> np.ndarray | None:
+    r"""Return what brings translated queries to where the target's own queries are, if they then find more alike.
+
+    .. math:: \tfrac12 \left( \tfrac1n \textstyle\sum_i \hat q_i - \tfrac1n \sum_i \hat t(p_i) \right)
+
+    over pairs (p, q) of queries, unit rows. The map was fitted on documents. Where a model embeds queries otherwise,
+    by a prefix or a task type, or queries are of another kind than documents, their mean is off. It is used if out of
+    fold more of the ten nearest documents of the true query are found.
+    """
+    if asked.x is None:
+        raise ValueError(
+            "queries were given by their target vectors alone: expected a pair (source vectors, target vectors), "
+            "because a frozen target is searched by translated queries."
+        )
+    if len(asked.y) < MIN_QUERIES:
+        return None
+    moved, true = (unit_norm(rows) for rows in (folded(asked.x.astype(np.float64)), asked.y.astype(np.float64)))
+    documents = unit_norm(np.concatenate([pairs.sample.y.astype(np.float64), pairs.other_targets]))
+    gap, fold = true - moved, np.arange(len(true)) % QUERY_FOLDS
+    offsets = OFFSET_SHARE * np.stack([np.mean(gap[fold != i], axis=0) for i in range(QUERY_FOLDS)])
+    k = min(NEIGHBORS, len(documents) - 1)
+    wanted = Judgments.of(nearest(true, documents, k).indices, len(true), len(documents))
+    plain, shifted = (wanted.recall(nearest(rows, documents, k).indices) for rows in (moved, moved + offsets[fold]))
+    return OFFSET_SHARE * np.mean(gap, axis=0) if np.mean(shifted) > np.mean(plain) else None
 
 
 def _candidates(pairs: Pairs, settings: Settings) -> Iterator[FrozenChoice]:
