@@ -142,6 +142,17 @@ def test_a_query_between_two_documents_should_find_both(rng):
     assert np.mean(index.between(held, rng.normal(size=(20, 20)))) < 0.5
 
 
+def test_judged_queries_decide_where_they_are_clear(rng):
+    """Documents that a kernel finds, and judgments of what a kernel finds, or of anything: these do not decide."""
+    z = rng.normal(size=(600, 3))
+    y = np.c_[np.abs(z), np.sign(z)]
+    for wanted, decides in ((np.arange(600), True), (rng.permutation(600), False)):
+        relevant = [[int(row)] for row in wanted]
+        t = rl.Translator("index").fit(z, y, queries=y + 0.1 * rng.normal(size=y.shape), relevant=relevant)
+        assert t.map_.features is not None
+        assert ("judged queries" in t.selection_.criterion) is decides
+
+
 def test_judged_queries_are_scored_as_scikit_learn_does(rng):
     y = rng.normal(size=(40, 6))
     held = Sample(y, y, np.arange(100, 140, dtype=np.uint64))
@@ -167,7 +178,7 @@ def test_judged_pairs_of_two_spaces_are_known_by_their_keys(rng, documents):
     queries = rl.Space(x[:60], keys=asked), rl.Space(y[:60] + 0.1 * rng.normal(size=(60, 20)), keys=asked)
     relevant = Relevance([*asked, "unknown"], [*keys[:60], "d1"])
     t = rl.Translator("index").fit(old, new, held_out=0.3, queries=queries, relevant=relevant)
-    assert "judged queries" in t.selection_.criterion
+    assert t.selection_.runner_up is not None
     assert t.choice_.asked.shape == (60, 20)
     assert rl.Translator("index").fit(old, new, queries=queries[1]).choice_.asked.shape == (60, 20)
 

@@ -35,6 +35,7 @@ MIN_BENT = 30
 SHIFTS = (1, 8, 15)
 # Rows of the target whose norms differ from 1 by no more than this are unit rows.
 UNIT = 1e-3
+Score = Callable[[Sample, np.ndarray], np.ndarray]
 BETWEEN = "out-of-fold reciprocal rank of two documents for a query between them"
 JUDGED = "out-of-fold nDCG@10 of the judged queries"
 WIDE = np.dtype(np.float64)
@@ -91,20 +92,39 @@ def _choice(pairs: Pairs, ridge: RidgeChoice, settings: Settings) -> IndexChoice
 
 
 def _clearly_best(pairs: Pairs, linear: IndexChoice, curved: IndexChoice, settings: Settings) -> IndexChoice:
-    """Return the kernel where it is clearly better out of fold, else the linear ridge."""
-    judged = None if settings.queries is None or settings.queries.relevant is None else settings.queries
-    score, criterion = (between, BETWEEN) if judged is None else (judged.scores, JUDGED)
-    found: dict[IndexChoice, list[np.ndarray]] = {linear: [], curved: []}
-    for rest, rows in pairs.trials(settings.seed):
-        held = pairs.sample.part(rows)
-        for choice, scores in found.items():
-            scores.append(score(held, solve(rest, choice).source(held.x.astype(WIDE))))
-    plain, bent = (np.concatenate(scores) for scores in found.values())
-    gain = bent - plain
-    clear = np.mean(gain) > max(EARNED, CLEAR * np.std(gain) / min(len(gain), len(pairs.sample)) ** 0.5)
-    order = [(curved, bent), (linear, plain)] if clear else [(linear, plain), (curved, bent)]
+    """Return the kernel where it is clearly better out of fold, else the linear ridge.
+
+    Judged queries decide where they are clear. They are few, and the documents that were judged fewer: where they are
+    not, queries between documents decide.
+    """
+    moved = [
+        (pairs.sample.part(rows), [solve(rest, choice).source for choice in (linear, curved)])
+        for rest, rows in pairs.trials(settings.seed)
+    ]
+
+    def compared(score: Score) -> tuple[np.ndarray, np.ndarray]:
+        scores = [[score(held, one(held.x.astype(WIDE))) for one in maps] for held, maps in moved]
+        plain, bent = (np.concatenate(column) for column in zip(*scores, strict=True))
+        return plain, bent
+
+    judged, criterion, (plain, bent) = settings.queries, BETWEEN, compared(between)
+    if judged is not None and judged.relevant is not None:
+        found = compared(judged.scores)
+        if _surely(found[1] - found[0], len(pairs.sample)):
+            criterion, (plain, bent) = JUDGED, found
+    order = [(linear, plain), (curved, bent)]
+    if _surely(bent - plain, len(pairs.sample)) > 0:
+        order.reverse()
     (best, won), (second, lost) = ((choice, float(np.mean(scores))) for choice, scores in order)
     return replace(best, selection=Selection(criterion, best.title, won, second.title, lost))
+
+
+def _surely(gain: np.ndarray, rows: int) -> int:
+    """Return 1 where a gain is clear, −1 where a loss is, and 0 where neither is."""
+    if not len(gain):
+        return 0
+    mean, least = float(np.mean(gain)), max(EARNED, CLEAR * float(np.std(gain)) / min(len(gain), rows) ** 0.5)
+    return int(mean > least) - int(mean < -least)
 
 
 def between(held: Sample, moved: np.ndarray) -> np.ndarray:
