@@ -362,13 +362,15 @@ class Map:
     def about(self) -> dict[str, Any]:
         """Return what else to save."""
         bank, ends = self.bank, self.lengths
-        return {
+        about = {
             "before": None if self.before is None else self.before.about(),
             "width": None if self.features is None else self.features.width,
             "mixed": self.features is not None and self.features.mixed,
             "bank": None if bank is None else {"weight": bank.weight, "neighbors": bank.neighbors},
-            "lengths": None if ends is None else {"length": ends.length, "power": ends.power, "unit": ends.unit},
         }
+        # Without them, what tells one translator from another is what it was before there were any.
+        lengths = {} if ends is None else {"length": ends.length, "power": ends.power, "unit": ends.unit}
+        return about | ({"lengths": lengths} if lengths else {})
 
     @staticmethod
     def from_saved(arrays: dict[str, np.ndarray], about: dict[str, Any], prefix: str) -> Map:

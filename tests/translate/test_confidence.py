@@ -18,6 +18,7 @@ GOALS = [
     {},
     {"map": "ridge"},
     {"map": "orthogonal"},
+    {"goal": "index"},
     {"goal": "stitching"},
     {"goal": "retrieval"},
     {"goal": "retrieval", "frozen_target": True},

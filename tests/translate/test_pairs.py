@@ -149,7 +149,7 @@ def test_few_pairs_never_form_the_square_of_their_coordinates():
     rng = np.random.default_rng(0)
     x = rng.normal(size=(50, 9_000)).astype(np.float32)
     y = (x[:, ::-1] + 0.1 * rng.normal(size=x.shape)).astype(np.float32)
-    for options in ({}, {"goal": "retrieval"}, {"map": "orthogonal"}, {"goal": "stitching"}):
+    for options in ({}, {"goal": "retrieval"}, {"map": "orthogonal"}, {"goal": "stitching"}, {"goal": "index"}):
         tracemalloc.start()
         t = rl.Translator(**options).fit(x, y)
         translated = t.transform(x)

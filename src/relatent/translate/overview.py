@@ -174,8 +174,8 @@ def notes(t: Translator) -> Iterator[str]:
     """Say what a kernel gains and costs, and what is not known of queries."""
     cost, holds = _kernel(t.map_)
     if cost and t.selection_ is not None and t.selection_.runner_up_score is not None:
-        gained = f"{t.selection_.score:.3f} against {t.selection_.runner_up_score:.3f} without"
-        yield f"Kernel: {t.selection_.criterion} {gained}, at {cost}; a saved file holds {holds}"
+        scores = f"{t.selection_.score:.3f}, where a linear map has {t.selection_.runner_up_score:.3f}"
+        yield f"Kernel: it has {scores}. It takes {cost}; a saved file holds {holds}"
     if (t.goal == "index" or t.frozen_target) and not t.choice_.knows_queries:
         yield (
             "No queries were given: whether the models embed queries otherwise than documents, as with prefixes or "

@@ -97,13 +97,13 @@ def _clearly_best(pairs: Pairs, linear: IndexChoice, curved: IndexChoice, settin
     Judged queries decide where they are clear. They are few, and the documents that were judged fewer: where they are
     not, queries between documents decide.
     """
-    moved = [
-        (pairs.sample.part(rows), [solve(rest, choice).source for choice in (linear, curved)])
-        for rest, rows in pairs.trials(settings.seed)
-    ]
+    trials = []
+    for rest, rows in pairs.trials(settings.seed):
+        held = pairs.sample.part(rows)
+        trials.append((held, [solve(rest, choice).source(held.x.astype(WIDE)) for choice in (linear, curved)]))
 
     def compared(score: Score) -> tuple[np.ndarray, np.ndarray]:
-        scores = [[score(held, one(held.x.astype(WIDE))) for one in maps] for held, maps in moved]
+        scores = [[score(held, moved) for moved in both] for held, both in trials]
         plain, bent = (np.concatenate(column) for column in zip(*scores, strict=True))
         return plain, bent
 

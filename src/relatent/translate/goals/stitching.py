@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -62,7 +63,7 @@ def choose(pairs: Pairs, settings: Settings) -> BlendChoice:
     choice = BlendChoice(**vars(ridge), gain=gain, share=0.0, unit=0.0)
     # Few pairs may leave no two different source rows to learn from.
     varied = (trial for trial in pairs.trials(settings.seed) if np.any(trial[0].sample.x != trial[0].sample.x[:1]))
-    unit, trials = _tried(choice, pairs, list(varied))
+    unit, trials = _tried(choice, pairs, varied)
     if settings.judge is None or not trials:
         share, selection = reliable_share(trials, gain), ridge.selection
     else:
@@ -71,16 +72,17 @@ def choose(pairs: Pairs, settings: Settings) -> BlendChoice:
     return replace(choice, share=share, unit=unit, selection=replace(selection, chosen=chosen))
 
 
-def _tried(choice: BlendChoice, pairs: Pairs, folds: list[tuple[Pairs, np.ndarray]]) -> tuple[float, list[_Trial]]:
+def _tried(choice: BlendChoice, pairs: Pairs, folds: Iterator[tuple[Pairs, np.ndarray]]) -> tuple[float, list[_Trial]]:
     """Return the share of unit rows that suits held-out pairs, and these translated by what the others teach."""
-    held = [pairs.sample.part(rows) for _, rows in folds]
-    moved = [
-        [part(one.x.astype(WIDE)) for part in _parts(rest, choice)] for one, (rest, _) in zip(held, folds, strict=True)
+    found = []
+    for rest, rows in folds:  # one at a time: what is derived from the others takes memory
+        held = pairs.sample.part(rows)
+        found.append((held, rest.sample, *(part(held.x.astype(WIDE)) for part in _parts(rest, choice))))
+    unit = steadier_share([(standard - held.y, unit - held.y) for held, _, _, standard, unit in found])
+    return unit, [
+        _Trial(held, known, ridge, (1 - unit) * standard + unit * turned)
+        for held, known, ridge, standard, turned in found
     ]
-    unit = steadier_share([(m[1] - one.y, m[-1] - one.y) for m, one in zip(moved, held, strict=True)])
-    known = [rest.sample for rest, _ in folds]
-    turned = [(1 - unit) * m[1] + unit * m[-1] for m in moved]
-    return unit, [_Trial(h, k, m[0], t) for h, k, m, t in zip(held, known, moved, turned, strict=True)]
 
 
 def steadier_share(errors: list[tuple[np.ndarray, np.ndarray]]) -> float:
