@@ -29,6 +29,7 @@ KINDS = {
     "tiny diagonal": [Step("linear", {"matrix": np.asarray([1e-30, 1, 1, 1, 1], np.float32)})],
     "offset": [Step("linear", {"offset": rng(5)})],
     "unit": [Step("unit")],
+    "length": [Step("length", {"length": 1.3, "power": 0.5}), Step("linear", {"offset": rng(5)}), Step("unit")],
     "gaussian": [Step("unit"), Step("gaussian", {"centers": rng(300, 5), "width": 1.7})],
     "far centers": [Step("gaussian", {"centers": rng(3, 5) * 100, "width": 0.1}), Step("linear", {"offset": rng(8)})],
     "gaussian of many": [
