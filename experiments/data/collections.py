@@ -77,8 +77,8 @@ def _from_ir_datasets(name: str) -> Collection:
     found = ir_datasets.load(name)
     documents = {one.doc_id: _joined(getattr(one, "title", None), one.text) for one in found.docs_iter()}
     queries = {one.query_id: one.text for one in found.queries_iter()}
-    judged = [(one.query_id, one.doc_id, float(one.relevance)) for one in found.qrels_iter()]
-    return _collected(name, documents, queries, Relevance(*zip(*judged, strict=True)))
+    asked, items, grades = zip(*((one.query_id, one.doc_id, one.relevance) for one in found.qrels_iter()), strict=True)
+    return _collected(name, documents, queries, Relevance(asked, items, grades=grades))
 
 
 def _joined(title: str | None, text: str) -> str:
