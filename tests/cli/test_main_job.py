@@ -154,9 +154,21 @@ def test_beir_folders_and_queries_apart(beir):
         assert 100 <= found["queries"] <= 150
         assert found["itself"] is None
     run("report", *documents, "--relevant", "judged", *queries, "-o", "r.json")
-    assert json.loads(Path("r.json").read_text())["verdict"]["verdict"] == "GO"
+    report = json.loads(Path("r.json").read_text())
+    assert report["verdict"]["verdict"] == "GO"
+    assert report["closeness"]["queries"]["value"] > 0.9  # these queries are embedded as documents are
     swapped = ("--queries", "new-queries.parquet", "old-queries.parquet")
     refused("evaluate", "t.safetensors", *documents, "--relevant", "judged", *swapped, says="order source, target")
+
+
+def test_fit_takes_past_queries_and_what_they_should_find(beir):
+    documents, queries = beir
+    assert "No queries were given" in run("fit", *documents, "-o", "t.safetensors").stdout
+    said = run("fit", *documents, *queries, "--relevant", "judged", "-o", "asked.safetensors").stdout
+    assert "No queries were given" not in said
+    assert "past queries" in said
+    refused("fit", *documents, "--relevant", "judged", "-o", "x.safetensors", says="what queries should find")
+    refused("fit", *documents, *queries, "--goal", "stitching", "-o", "x.safetensors", says="no use for them")
 
 
 def test_no_go_without_known_keys_unless_forced(here):

@@ -124,7 +124,8 @@ class WorstRow:
 class Closeness:
     """How close translated vectors of held-out items are to the true ones.
 
-    ``untranslated`` is the cosine of the source vectors themselves, None if the dimensions differ.
+    ``untranslated`` is the cosine of the source vectors themselves, None if the dimensions differ. ``queries`` is that
+    of queries in their own role, where they were given: one far below that of items shows that the role matters.
     """
 
     rows: int
@@ -132,6 +133,7 @@ class Closeness:
     untranslated: Estimate | None
     cosines: Spread
     worst: tuple[WorstRow, ...]
+    queries: Estimate | None = None
 
 
 @dataclass(frozen=True)

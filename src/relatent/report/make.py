@@ -27,7 +27,7 @@ from relatent.evaluate.pairwise import mutual_knn
 from relatent.evaluate.scale import norms
 from relatent.migrate import MigrationPlan, Verification
 from relatent.report import data
-from relatent.spaces.join import common_rows
+from relatent.spaces.join import common_rows, parallel
 from relatent.spaces.keys import key_hashes
 from relatent.spaces.sample import sample_rows
 from relatent.spaces.space import Space
@@ -121,6 +121,9 @@ def make_report(
             # Slices are of the queries, which may have columns that the items lack.
             shown = slices if queries is None else None
             found = measure_translator(result, source, target, role, shown, texts, max_rows, seed, stage)
+            if queries is not None and found["closeness"] is not None:
+                in_role = bootstrap(_cosines(*_translated_queries(result, *queries)), seed=seed)
+                found["closeness"] = replace(found["closeness"], queries=in_role)
             stage("comparing the spaces")
             found |= {"fit": fit, "verdict": verdict, "similarity": measure_similarity(spaces, max_rows, seed)}
     else:
@@ -239,6 +242,12 @@ def measure_closeness(
     worst = [data.WorstRow(str(keys[i]), float(rows[i])) for i in np.argsort(rows, kind="stable")[:MAX_LISTED]]
     fidelity = fidelity_report(translated, y, slices, seed=seed)
     return data.Closeness(len(rows), fidelity, untranslated, data.Spread.of(series), tuple(worst))
+
+
+def _translated_queries(translator: Translator, source: Space, target: Space) -> tuple[np.ndarray, np.ndarray]:
+    """Return translated queries and the target's own. Their role makes them look like another space: no check."""
+    x, y = parallel(source, target)
+    return np.asarray(translator.map_(x)), y
 
 
 def _cosines(x: np.ndarray, y: np.ndarray) -> np.ndarray:

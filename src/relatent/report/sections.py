@@ -183,6 +183,8 @@ def _cosines(close: data.Closeness) -> list[doc.Block]:
     rows = [(label, in_words(close.fidelity[measure])) for measure, label in names.items()]
     if close.untranslated is not None:
         rows.insert(1, ("cosine without translation", in_words(close.untranslated)))
+    if close.queries is not None:
+        rows.insert(1, ("cosine of queries, translated as items are", in_words(close.queries)))
     return [
         _histogram(close.cosines, "Cosine of the translated vector to the true one.", text, "cosine"),
         doc.Table("On held-out items", ("measure", "value"), tuple(rows), (1,)),
