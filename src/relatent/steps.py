@@ -167,6 +167,8 @@ class Lengths:
     def steps(self) -> tuple[Step, ...]:
         """What is done, in order."""
         brought = Step("length", {"length": self.length, "power": self.power})
+        if isinstance(self.power, float) and (self.length, self.power) == (1.0, 1.0):
+            brought = Step("unit")  # which every export has
         return brought, Step("linear", {"offset": self.center}), *([Step("unit")] if self.unit else [])
 
 

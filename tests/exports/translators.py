@@ -18,6 +18,7 @@ SETTINGS = {
     "retrieval": {"goal": "retrieval"},
     "retrieval, unit rows": {"goal": "retrieval", "normalize": "center+l2"},
     "frozen": {"goal": "retrieval", "frozen_target": True},
+    "frozen, offset of queries": {"goal": "retrieval", "frozen_target": True},
     "stitching": {"goal": "stitching"},
     "orthogonal": {"map": "orthogonal"},
     "ridge, whitened": {"map": "ridge", "normalize": "whiten"},
@@ -51,7 +52,11 @@ def spaces(name: str) -> tuple[np.ndarray, np.ndarray]:
 @cache
 def fitted(setting: str, space: str) -> rl.Translator:
     x, y = spaces(space)
-    return rl.Translator(**SETTINGS[setting]).fit(x[:500], y[:500])
+    # Queries that a prefix has moved, where the map has a place for that.
+    given = {"queries": (x[500:600] + 0.5, y[500:600])} if "offset" in setting else {}
+    t = rl.Translator(**SETTINGS[setting]).fit(x[:500], y[:500], **given)
+    assert ("offset of queries" in t.chosen_) == bool(given)
+    return t
 
 
 @cache
