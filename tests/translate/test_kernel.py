@@ -12,7 +12,7 @@ import relatent as rl
 from relatent.steps import Features, gaussian_kernel
 from relatent.translate import kernel as kernels
 from relatent.translate.goals import vectors
-from relatent.translate.kernel import Kernel, Rows, leave_one_out, regress
+from relatent.translate.kernel import Kernel, Rows, leave_one_out, left_out_predictions, regress
 from relatent.translate.pairs import Pairs
 from relatent.translate.ridge import LeaveOneOut, RidgePath
 
@@ -313,3 +313,14 @@ def test_features_are_the_vectors_and_their_similarities(rng):
     found = Features(centers, 2.0).step(x)
     np.testing.assert_array_equal(found[:, :3], x)
     np.testing.assert_allclose(found[:, 3:], rbf_kernel(x, centers, 0.5), rtol=1e-10)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_one_penalty_leaves_out_as_the_whole_path_does(rng, weighted):
+    weights = rng.uniform(0.5, 2, size=30) if weighted else None
+    rows = Rows(rng.normal(size=(30, 4)), rng.normal(size=(30, 3)), weights)
+    kernel = rows.kernel(0.5, 8.0)
+    path = leave_one_out(kernel, rows)
+    predicted, about = left_out_predictions(kernel, 0.7, rows)
+    np.testing.assert_allclose(predicted, path.predictions(0.7 / path.unit), rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(about, path.y)

@@ -126,6 +126,18 @@ def leave_one_out(kernel: Kernel, rows: Rows) -> LeaveOneOut:
     return LeaveOneOut(values, left, left.T @ (root * about), about, root, rows.share, unit)
 
 
+def left_out_predictions(kernel: Kernel, penalty: float, rows: Rows) -> tuple[np.ndarray, np.ndarray]:
+    r"""Return leave-one-out predictions with one penalty, and the targets, about the mean.
+
+    With :math:`A = (HKH + \lambda I)^{-1}` the residuals are :math:`\lambda A Y` and the leverages
+    :math:`1 - \lambda A_{ii}`: an inverse takes a fraction of the time of the decomposition that serves every penalty.
+    """
+    system, about, root = rows.system(kernel).matrix, rows.y - rows.share @ rows.y, rows.root
+    inverse = penalty * _solved(system, penalty, np.eye(len(rows)))
+    left = 1 - rows.share - (1 - np.diagonal(inverse))
+    return about - inverse @ (root * about) / root / np.maximum(left, 1e-12)[:, None], about
+
+
 def regress(kernel: Kernel, penalty: float, rows: Rows, seed: int = 0) -> Regression:
     r"""Solve :math:`\min_{f,b} \sum_i \lVert y_i - f(x_i) - b \rVert^2 + \lambda \lVert f \rVert^2_\kappa`.
 

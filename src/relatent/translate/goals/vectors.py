@@ -11,7 +11,7 @@ import numpy as np
 from relatent.spaces.sample import shuffled_rows
 from relatent.steps import Map
 from relatent.translate.goals import Choice, Selection, Settings, Solution, per_pair
-from relatent.translate.kernel import Kernel, Regression, Rows, leave_one_out, regress
+from relatent.translate.kernel import Kernel, Regression, Rows, leave_one_out, left_out_predictions, regress
 from relatent.translate.maps import Affine, fold
 from relatent.translate.pairs import Frame, NormalizedPairs, Pairs
 from relatent.translate.ridge import LeaveOneOut, RidgeFit, first_valley
@@ -51,12 +51,10 @@ class RidgeChoice(Choice):
 
     def left_out(self, p: NormalizedPairs) -> tuple[np.ndarray, np.ndarray]:
         """Return leave-one-out predictions of some pairs it was chosen on, and their targets, about the mean."""
-        if self.kernel is None:
-            errors, penalty = LeaveOneOut.of(RidgeFit.of(p, self.penalty).path, p), self.penalty
-        else:
-            errors = leave_one_out(self.kernel, _drawn(p, self.seed, LEFT_OUT_ROWS))
-            penalty = self.penalty / errors.unit
-        return errors.predictions(penalty), errors.y
+        if self.kernel is not None:
+            return left_out_predictions(self.kernel, self.penalty, _drawn(p, self.seed, LEFT_OUT_ROWS))
+        errors = LeaveOneOut.of(RidgeFit.of(p, self.penalty).path, p)
+        return errors.predictions(self.penalty), errors.y
 
     def regression(self, p: NormalizedPairs, pairs: Pairs) -> Regression:
         """Solve for pairs; a kernel takes rows in the coordinates of their space."""
