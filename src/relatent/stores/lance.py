@@ -58,7 +58,7 @@ METRICS = {"cosine": "cosine", "inner": "dot", "l2": "l2"}
 # Rows that Lance trains an index on at least.
 MIN_INDEXED = 256
 # Attempts to merge while the application changes the same rows.
-ATTEMPTS = 5
+ATTEMPTS = 20
 
 
 @dataclass(frozen=True)
