@@ -17,6 +17,8 @@ GO: Outcome = "GO"
 NO_GO: Outcome = "NO-GO"
 NO_VERDICT: Outcome = "no verdict"
 SECONDS_PER_HOUR = 3_600
+# Standard errors in the width of a 95 % interval.
+ERRORS_IN_INTERVAL = 3.92
 
 
 @dataclass(frozen=True)
@@ -46,8 +48,8 @@ class Rule:
         return (
             f"{measure} decides, by 95 % intervals of paired differences (bootstrap over queries). Translate where the "
             f"whole interval against staying lies above -{self.margin:g}; otherwise stay. Re-embed if its cost is "
-            f"known and allowed, or else rerank, where that gains {self.margin:g} or more over the choice so far and "
-            f"the whole interval lies above -{self.margin:g}. No option is recommended that makes a slice of "
+            f"known and allowed, or else rerank, where that gains {self.margin:g} or more over the choice so far, "
+            f"and more than a standard error. No option is recommended that makes a slice of "
             f"{self.slice_queries} queries or more clearly worse than staying. GO is translate or rerank; fewer than "
             f"{self.queries} queries give no verdict."
         )
@@ -254,7 +256,8 @@ def _against_step(evidence: Evidence, option: Option, chosen: Option, rule: Rule
     change, words = evidence.above(option, chosen), _changes_by(evidence, option, chosen)
     if change.value < rule.margin:
         return [f"{words}, not the {rule.margin:g} that would pay for it"]
-    return [] if change.low > -rule.margin else [f"{words}, which may be worse by more than {rule.margin:g}"]
+    error = (change.high - change.low) / ERRORS_IN_INTERVAL
+    return [] if change.value > error else [f"{words}, no more than its standard error of {error:.3f}"]
 
 
 def _against_cost(evidence: Evidence, chosen: Option, cost: Cost | None) -> list[str]:
