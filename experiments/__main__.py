@@ -33,6 +33,7 @@ def run_item(item: Item, setting: Setting, out: Path) -> Record:
     module, start = item.load(), time.process_time()
     result = module.run(setting)
     command = item.command + ("" if setting.size == "quick" else f" --{setting.size}")
+    command += "".join(f" --collection {Path(one).name}" for one in setting.collections)
     record = Record(item.name, setting.size, command, time.process_time() - start, versions(), result)
     write_record(out, record)
     if hasattr(module, "draw"):
