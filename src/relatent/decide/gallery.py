@@ -100,7 +100,7 @@ class _Hits:
         return cls(query, grades[query, place], ahead[query, place], before[query, place], len(found))
 
     def total(self, table: np.ndarray, copies: np.ndarray | None = None) -> np.ndarray:
-        """Return the sum over the hits of each query of grade × table[ahead, before], as so many copies in a row."""
+        """Return the sum over the hits of each query of grade × table[ahead, before], each hit as several copies."""
         ahead = np.minimum(self.ahead, len(table) - 1)
         areas = np.cumsum(np.pad(table, ((0, 0), (1, 0))), axis=1)
         width = 1.0 if copies is None else copies[self.query]

@@ -105,7 +105,7 @@ class SearchTask:
         return np.flatnonzero(~np.isin(key_hashes(space.keys), key_hashes(self.judged.queries)))
 
     def served(self, space: Space, rows: int) -> ServedIndex | None:
-        """Return the index that will be served, of so many rows, with what is relevant among those of a space.
+        """Return the index that will be served, of a number of rows, with what is relevant among those of a space.
 
         None where it is no larger than what is searched here, and where nothing was judged.
         """

@@ -33,7 +33,7 @@ MIN_ROWS = 20
 SAME, FOREIGN = 0.19, 0.10
 # More excess than this, and some rows are of another space; it is less certain along few directions.
 EXCESS, EXCESS_OF_FEW = 0.5, 1.5
-# Parts of one file, of which many are compared, are told apart by so many rows, and by less agreement.
+# Parts of one file, of which many are compared, are told apart by this number of rows, and by less agreement.
 MIN_KNOWN, FOREIGN_PART = 400, 0.05
 # The same for the profiles along random directions.
 PROFILE_SAME, PROFILE_FOREIGN = 0.45, 0.02

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 # Fewer pairs leave folds too small to search in.
 FOLDS, MIN_PAIRS = 5, 50
-# Anchors to hold out: folds beyond those that hold so many tell little more.
+# Anchors to hold out: further folds tell little more.
 HELD_OUT = 1_000
 # Directions in which the leverage is exact.
 RANK = 64
@@ -160,7 +160,7 @@ class Confidence:
         )
 
     def __call__(self, fitted: Map, x: np.ndarray, items: int) -> np.ndarray:
-        """Return the confidence in the map's translation of each row, in a search among so many items, (n,)."""
+        """Return the confidence in the map's translation of each row, in a search among n items, (rows,)."""
         parts = [self._some(fitted, x[rows], items) for rows in row_chunks(len(x), BLOCK_ROWS)]
         return np.concatenate(parts) if parts else np.empty(0)
 

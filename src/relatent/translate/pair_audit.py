@@ -27,7 +27,7 @@ DOUBTFUL = 1.0
 BIC_GAIN, SEPARATION = 10.0, 2.0
 # A fit checks this many of its pairs, with a ridge of this many mean squared norms.
 CHECKED, CHECK_RIDGE = 400, 3.0
-# It warns if at least this share of them, and so many, score below 0, as half of the mismatched ones do, and if the
+# It warns if at least this share, and this number, of them score below 0, as half of the mismatched ones do, and if the
 # upper quarter scores so high that the two sides clearly have to do with each other.
 BELOW, MIN_BELOW, UPPER, CLEAR = 0.025, 7, 0.75, 2.4
 
@@ -75,8 +75,8 @@ def audit(x: Array, y: Array, *, seed: int = 0) -> Audit:
     Pairs are dropped only if the scores have two modes: two normal distributions fit better than one (BIC lower by
     more than 10), stand apart (Ashman's D above 2), and the lower one is where mismatched pairs are (mean below 1).
 
-    Unchanged by rotating, rescaling or shifting either side. What breaks it: so many mismatched pairs that nothing is
-    learned from the rest, fewer pairs than about a tenth of the coordinates, wrong pairs that are nearly right, and
+    Unchanged by rotating, rescaling or shifting either side. What breaks it: too many mismatched pairs to learn
+    from the rest, fewer pairs than about a tenth of the coordinates, wrong pairs that are nearly right, and
     spaces that share little: there even a map taught by clean pairs cannot tell (``experiments``: ``anchor_care``).
 
     References: Ashman, Bird & Zepf, Astronomical Journal 108, 1994 (D).
