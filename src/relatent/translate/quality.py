@@ -106,7 +106,7 @@ DEPTH = 10
 PSEUDO = (0.0, 0.0, 1.0, 1.0)
 # Variance of the mean of held-out scores, relative to that of independent ones: folds share anchors. Calibrated on
 # pairs of sentence, word and picture encoders.
-SHARED = 1.5
+SHARED = 2.0
 # Of a curve on held-out rows: how many pairs are fitted on again, and how few pairs or held-out rows give none.
 MAX_REFITTED, MIN_HELD_OUT = 2_000, 40
 # Fewer pairs than this leave folds too small to rank in.
@@ -190,7 +190,7 @@ def expected_quality(translator: Translator, index: Array | None = None, *, seed
     anchors adds:
 
     .. math:: \hat q = \bar s + g\!\left(\tfrac{9}{10} n \to n\right), \qquad
-              \hat q \pm \sqrt{1.5 + m / 2000}\; h
+              \hat q \pm \sqrt{2 + m / 2000}\; h
 
     h is the half-width of the bootstrap over the m held-out queries; ranks are drawn with two unseen failures and two
     unseen successes. It is widened because the folds share most of their anchors, so that their errors do not average
