@@ -29,8 +29,8 @@ class HeldOut:
 
     ``known`` tells whether the translator knows the keys it was fitted on; ``fitted`` of these rows are in the spaces.
     ``copies`` held-out items were left out because they are near-copies of fitted ones under other keys
-    (:func:`near_copies`). ``unlike`` is the share of the rows to be migrated that resemble neither the fitted nor the
-    relevant items (:func:`share_unlike`); None where there are too few to tell. ``forced`` lets doubts pass.
+    (``near_copies``). ``unlike`` is the share of the rows to be migrated that resemble neither the fitted nor the
+    relevant items (``share_unlike``); None where there are too few to tell. ``forced`` lets doubts pass.
     """
 
     known: bool

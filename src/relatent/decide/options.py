@@ -76,7 +76,7 @@ class OptionScores:
     ``measures`` are "recall", "mrr" and "ndcg" where it is known what should be found. Otherwise "overlap", the share
     of the k items found that re-embedding would find. ``itself`` tells whether a query's own item came first in the
     translated search (self-retrieval@1), None where queries are no items. ``expected`` are the nDCG of each option in
-    the index of ``index_rows`` that is served (:func:`relatent.decide.gallery.expected_ndcg`), where it is larger.
+    the index of ``index_rows`` that is served (``relatent.decide.gallery``), where it is larger.
     """
 
     by_option: dict[Option, np.ndarray]
