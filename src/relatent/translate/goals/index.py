@@ -19,9 +19,9 @@ from relatent.translate.maps import Affine, fold
 from relatent.translate.pairs import NormalizedPairs, Pairs
 from relatent.translate.ridge import trace
 
-# Of the rotation in the blend, and how far lengths are brought to that of the anchors: of 240 cells (two collections
-# with human judgments, five encoders, 150 to 700 anchors), what loses least against the best of each cell. More of
-# either helps some pairs and hurts others (`python -m experiments judged`).
+# Of the rotation in the blend, and how far lengths are brought to that of the anchors: what lost least on two judged
+# collections, five encoders and 150 to 700 anchors. More of either helps some pairs and hurts others.
+# `python -m experiments judged` measures the result.
 SHARE, POWER = 0.35, 0.5
 # Shares of the target's variance that are not predicted: below the first nothing of that is done, from the second on
 # all of it. What is predicted well needs no correction.

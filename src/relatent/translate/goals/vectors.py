@@ -76,8 +76,7 @@ def choose(pairs: Pairs, settings: Settings) -> RidgeChoice:
         linear = RidgeFit.of(p, settings.penalty)
         selection = Selection.best("cross-validation error", {"ridge": linear.error(p)}, smallest=True)
         return RidgeChoice(settings.normalize, len(pairs), selection, linear.penalty, None, settings.seed)
-    straight, *curved = kernel_trials(_drawn(p, settings.seed, KERNEL_ROWS))
-    best = min(curved, key=lambda trial: trial.error)
+    straight, best = _straight_and_best(p, settings.seed)
     earned = best.clearly_closer_than(straight)
     order = (best, straight) if earned else (straight, best)
     (first, score), (second, beaten) = ((str(trial.kernel), trial.error) for trial in order)
@@ -89,9 +88,14 @@ def choose(pairs: Pairs, settings: Settings) -> RidgeChoice:
 def best_kernel(pairs: Pairs, settings: Settings) -> RidgeChoice:
     """Return the kernel of least leave-one-out error, whether or not a linear ridge is better."""
     p = pairs.normalized(settings.normalize)
-    _, *curved = kernel_trials(_drawn(p, settings.seed, KERNEL_ROWS))
-    best = min(curved, key=lambda trial: trial.error)
+    _, best = _straight_and_best(p, settings.seed)
     return RidgeChoice(settings.normalize, len(pairs), None, best.penalty, best.kernel, settings.seed)
+
+
+def _straight_and_best(p: NormalizedPairs, seed: int) -> tuple[KernelTrial, KernelTrial]:
+    """Return the trial of the linear kernel, and the one of least error of the others."""
+    straight, *curved = kernel_trials(_drawn(p, seed, KERNEL_ROWS))
+    return straight, min(curved, key=lambda trial: trial.error)
 
 
 def may_bend(pairs: Pairs, settings: Settings) -> bool:
