@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from relatent._array import (
     array_namespace,
+    as_float,
     as_labels,
     as_matrices,
     as_matrix,
@@ -228,7 +229,7 @@ def test_consecutive_seeds():
 
 def test_the_namespace_is_that_of_the_standard(xp):
     a = xp(np.eye(2))
-    assert array_namespace(a, a) is array_api_compat.array_namespace(a, a)
+    assert array_namespace(a, a) is (np if isinstance(a, np.ndarray) else array_api_compat.array_namespace(a, a))
     with pytest.raises(TypeError):
         array_namespace(np.eye(2), torch.eye(2))
     with pytest.raises(TypeError):
@@ -265,3 +266,13 @@ def test_float16_stays_float16_for_what_casts_blocks():
             as_rows(np.asarray([[1, 2], [3, bad]], dtype=np.float16))
     with pytest.raises(ValueError, match="expected 2-D"):
         as_rows(x[0])
+
+
+def test_every_float16_is_widened_to_the_number_that_it_is():
+    every = np.arange(2**16, dtype=np.uint16).view(np.float16)
+    finite, rest = every[np.isfinite(every)], every[~np.isfinite(every)]
+    np.testing.assert_array_equal(as_float(finite).view(np.uint32), finite.astype(np.float32).view(np.uint32))
+    np.testing.assert_array_equal(as_float(rest), rest.astype(np.float32))
+    assert as_float(finite.reshape(-1, 2)[::2]).dtype == np.float32
+    for dtype in (np.float32, np.float64):
+        assert as_float(kept := np.ones(2, dtype=dtype)) is kept

@@ -1,12 +1,27 @@
+from threading import Barrier, Thread
+
 import numpy as np
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
+from scipy.linalg import polar as scipy_polar
+from threadpoolctl import threadpool_info
 
 from relatent._array import to_numpy
-from relatent._linalg import conditioning, polar, pseudo_inverse, row_norms, unit_norm
+from relatent._linalg import (
+    conditioning,
+    eigh,
+    polar,
+    positive_inverse,
+    pseudo_inverse,
+    row_basis,
+    row_norms,
+    spectrum,
+    threads_for,
+    unit_norm,
+)
 
 shapes = hnp.array_shapes(min_dims=2, max_dims=2, min_side=1, max_side=7)
 matrices = hnp.arrays(np.float64, shapes, elements=st.floats(-1e3, 1e3, allow_subnormal=False))
@@ -116,6 +131,96 @@ def test_polar_keeps_its_digits_however_weak_a_direction_is(rng, shape, weakest)
     m = (u * np.geomspace(1, weakest, k)) @ v.T
     # What rounding of m itself turns: its precision over the weakest direction.
     assert np.abs(polar(m) - u @ v.T).max() < 1e-9 + 1e-14 / weakest
+
+
+@pytest.mark.parametrize("faint", [0.0, 1e-33, 1e-10, 1e-4])
+def test_polar_of_coordinates_that_hardly_vary_is_that_of_an_svd(rng, faint):
+    x, y = rng.normal(size=(200, 20)), rng.normal(size=(200, 25))
+    x[:, :3] *= faint
+    u, s, vt = np.linalg.svd(x.T @ y, full_matrices=False)
+    kept = s > 25 * np.finfo(float).eps * s[0]
+    # What rounding of the product itself turns.
+    apart = 1e-9 + 1e-14 * s[0] / s[kept][-1]
+    assert np.abs(polar(x.T @ y) - u[:, kept] @ vt[kept]).max() < apart
+
+
+def test_a_rough_polar_factor_drops_what_is_fainter_and_keeps_the_rest(rng):
+    u, v = (np.linalg.qr(rng.normal(size=(30, 30)))[0] for _ in range(2))
+    s = np.geomspace(1, 1e-8, 30)
+    kept = s > 1e-4
+    rough = polar((u * s) @ v.T, 1e-4)
+    assert np.abs(rough - u[:, kept] @ v[:, kept].T).max() < 1e-6
+    assert np.abs(rough - scipy_polar((u * s) @ v.T)[0]).max() > 0.1
+
+
+@pytest.mark.parametrize("order", [64, 127, 128, 256])
+def test_eigenvalues_are_those_of_lapack(rng, order):
+    rows = rng.normal(size=(order // 2, order))
+    m = rows.T @ rows - 0.1 * np.eye(order)  # half of them are equal, and negative
+    values, vectors = eigh(m)
+    np.testing.assert_allclose(values, np.linalg.eigvalsh(m), atol=1e-10 * values[-1])
+    np.testing.assert_allclose((vectors * values) @ vectors.T, m, atol=1e-10 * values[-1])
+    np.testing.assert_allclose(vectors.T @ vectors, np.eye(order), atol=1e-12)
+
+
+def test_the_spectrum_of_a_diagonal_is_its_order():
+    values, vectors = spectrum(np.diag([2.0, 0.0, 3.0, 1.0]))
+    assert values.tolist() == [1.0, 2.0, 3.0]
+    assert np.argmax(vectors, axis=0).tolist() == [3, 0, 2]
+
+
+@pytest.mark.parametrize("weakest", [1.0, 1e-3, 1e-6, 1e-10])
+def test_a_basis_of_rows_spans_them(rng, weakest):
+    rows = rng.normal(size=(12, 30)) * np.geomspace(1, weakest, 12)[:, None]
+    rows = np.concatenate([rows, rows[:3], rows[:1] + rows[1:2]])
+    basis = row_basis(rows)
+    assert basis.shape == (30, 12)
+    np.testing.assert_allclose(basis.T @ basis, np.eye(12), atol=1e-9)
+    assert np.abs(rows - rows @ basis @ basis.T).max() < 1e-12
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_a_positive_matrix_is_inverted_in_its_precision(rng, dtype):
+    rows = rng.normal(size=(40, 10))
+    m = (rows.T @ rows).astype(dtype)
+    inverse = positive_inverse(m.copy())
+    assert inverse.dtype == dtype
+    np.testing.assert_allclose(inverse @ m, np.eye(10), atol=1e3 * np.finfo(dtype).eps)
+    with pytest.raises(np.linalg.LinAlgError, match="not positive definite"):
+        positive_inverse(-np.eye(3))
+
+
+def blas_threads() -> set[int]:
+    return {library["num_threads"] for library in threadpool_info() if library["user_api"] == "blas"}
+
+
+def test_small_matrices_keep_blas_to_one_thread_whoever_leaves_first():
+    before = blas_threads()
+    inside, first_left = Barrier(2), Barrier(2)
+    seen = []
+
+    def stay() -> None:
+        with threads_for(100, 100):
+            inside.wait()
+            first_left.wait()
+            seen.append(blas_threads())
+
+    other = Thread(target=stay)
+    other.start()
+    with threads_for(100, 100):
+        inside.wait()
+        assert blas_threads() == {1}
+    first_left.wait()
+    other.join()
+    assert seen == [{1}]
+    assert blas_threads() == before
+
+
+def test_many_rows_and_large_matrices_keep_all_threads():
+    before = blas_threads()
+    for rows, order in ((10**6, 100), (100, 10**4)):
+        with threads_for(rows, order):
+            assert blas_threads() == before
 
 
 def test_polar_turns_no_direction_that_is_not_there(rng):

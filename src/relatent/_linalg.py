@@ -2,22 +2,68 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from threading import Lock
+from typing import Any
 
 import numpy as np
 
 from relatent._array import Array, array_namespace, as_matrix, is_tracked, like, row_chunks, to_numpy
 
+# Decompositions up to this order, and products of up to this many rows, are no work for several threads.
+SMALL_ORDER, FEW_ROWS = 1_024, 5_000
 # Entries of a chunk's result: small beside the data, large enough to keep the matrix product busy.
 CHUNK_ENTRIES = 2**22
-# Eigenvalues of MᵀM above this share of the largest keep enough digits of the singular values of M: for one step of
-# Newton's iteration to restore the rest, and, above the second, for no such step (ten digits in float64).
-SAFE_SQUARE, SAFE_AS_IT_IS = 1e-11, 1e-6
+# Eigenvalues of MᵀM above this share of the largest keep ten digits of the singular values of M, and of their vectors.
+SAFE_SQUARE = 1e-6
+# A tolerance from which on few digits of a polar factor are enough: those that eigenvalues give.
+ROUGH = 1e-7
 # Asymmetry of the stretch that a fast polar factor may leave, in square roots of the machine epsilon.
 RESIDUAL = 1e-3
 # Random vectors that test the stretch for symmetry without forming it.
 PROBES = 4
+
+
+class _OneThread:
+    """Keeps BLAS to one thread while anybody is inside: the first to enter sets it, the last to leave restores it.
+
+    What is set holds for all threads of a process, so that two who set it by themselves would restore each other's.
+    """
+
+    def __init__(self) -> None:
+        self._lock, self._inside, self._loaded = Lock(), 0, 0
+        self._controller: Any = None
+        self._limits: Any = None
+
+    def __enter__(self) -> None:
+        with self._lock:
+            if self._inside == 0:
+                if self._loaded != len(sys.modules):  # a library that was loaded since may have brought a BLAS
+                    from threadpoolctl import ThreadpoolController
+
+                    self._controller, self._loaded = ThreadpoolController(), len(sys.modules)
+                self._limits = self._controller.limit(limits=1, user_api="blas")
+            self._inside += 1
+
+    def __exit__(self, *error: object) -> None:
+        with self._lock:
+            self._inside -= 1
+            if self._inside == 0:
+                self._limits.restore_original_limits()
+
+
+ONE_THREAD = _OneThread()
+
+
+def threads_for(rows: int, order: int) -> AbstractContextManager[None]:
+    """Return what keeps BLAS to one thread for decompositions of small matrices of some rows.
+
+    Threads gain nothing there, and where another program has the second core, each waits for the other, spinning.
+    """
+    return ONE_THREAD if rows <= FEW_ROWS and order <= SMALL_ORDER else nullcontext()
 
 
 def rows_per_chunk(width: int) -> int:
@@ -94,6 +140,33 @@ def thin_svd(a: Array) -> tuple[Array, Array, Array]:
         return like(u, a), like(s, a), like(vt, a)
 
 
+def row_basis(rows: np.ndarray, least: float = 0.0) -> np.ndarray:
+    """Return an orthonormal basis, (d, r), of what fewer rows than coordinates span, up to rounding noise.
+
+    It is found from the products of the rows, at less than the cost of their SVD. Directions that are too faint for
+    their squares are found from what the others leave of the rows; what is fainter than ``least`` is noise.
+
+    >>> row_basis(np.asarray([[3.0, 4.0, 0.0], [6.0, 8.0, 0.0]])).round(12).tolist()
+    [[0.6], [0.8], [0.0]]
+    """
+    values, vectors = eigh(rows @ rows.T)
+    least = least or max(rows.shape) * np.finfo(np.float64).eps * max(values[-1], 0.0) ** 0.5
+    faint = _faint(values)
+    basis = rows.T @ (vectors[:, faint:] / np.sqrt(values[faint:]))
+    rest = vectors[:, :faint].T @ rows
+    for _ in range(2):  # twice is enough for orthogonality
+        rest = rest - rest @ basis @ basis.T
+    if np.linalg.norm(rest) <= least:
+        return np.asarray(basis)
+    return np.concatenate([basis, row_basis(rest, least)], axis=1)
+
+
+def _faint(values: Array, share: float = SAFE_SQUARE) -> int:
+    """Count the eigenvalues, the first of them, that are too faint for their square roots to have many digits."""
+    xp = array_namespace(values)
+    return int(xp.sum(xp.astype(~(values > share * values[-1]), xp.int64)))
+
+
 def squared_distances(x: Array, y: Array) -> Array:
     """Return the squared Euclidean distance of every row of x to every row of y, in float64.
 
@@ -151,50 +224,105 @@ def spectrum(scatter: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     >>> spectrum(np.diag([2.0, 0.0, 1.0]))[0].tolist()
     [1.0, 2.0]
     """
-    values, vectors = np.linalg.eigh(scatter)
-    live = values > len(values) * np.finfo(np.float64).eps * max(values[-1], 0.0)
+    diagonal, noise = np.diagonal(scatter), len(scatter) * np.finfo(np.float64).eps
+    # That of rows in the basis of their span is diagonal.
+    if np.linalg.norm(scatter) ** 2 - diagonal @ diagonal <= (noise * np.max(diagonal)) ** 2:
+        order = np.argsort(diagonal)
+        values, vectors = diagonal[order], np.eye(len(order))[:, order]
+    else:
+        values, vectors = eigh(scatter)
+    live = values > noise * max(values[-1], 0.0)
     return values[live], vectors[:, live]
 
 
-def polar(m: Array) -> Array:
+def eigh(m: Array) -> tuple[Array, Array]:
+    """Return the eigenvalues of a symmetric matrix, ascending, and their eigenvectors, as every namespace does.
+
+    Rows that are a multiple of 128 apart share few lines of a cache. NumPy's are moved apart by a border with
+    eigenvalues of its own, below all others, which takes a quarter off the time.
+
+    >>> eigh(np.eye(128))[0].tolist() == [1.0] * 128
+    True
+    """
+    if not isinstance(m, np.ndarray) or len(m) % 128 or not len(m):
+        return tuple(array_namespace(m).linalg.eigh(m))
+    n, border = len(m), 4
+    wide = np.zeros((n + border, n + border), dtype=m.dtype)
+    wide[:n, :n] = m
+    wide[range(n, n + border), range(n, n + border)] = -1 - 2 * np.sum(np.abs(np.diagonal(m)))
+    values, vectors = np.linalg.eigh(wide)
+    return values[border:], vectors[:n, border:]
+
+
+def positive_inverse(m: np.ndarray) -> np.ndarray:
+    """Return the inverse of a symmetric positive definite matrix, in its precision, overwriting it.
+
+    >>> positive_inverse(np.asarray([[4.0, 0.0], [0.0, 16.0]])).tolist()
+    [[0.25, 0.0], [0.0, 0.0625]]
+    """
+    from scipy.linalg import get_lapack_funcs
+
+    factorize, invert = get_lapack_funcs(("potrf", "potri"), (m,))
+    factor, failed = factorize(m.T, lower=True, overwrite_a=True)  # its transpose is itself, in the order of LAPACK
+    if failed:
+        raise np.linalg.LinAlgError("The matrix is not positive definite.")
+    lower = np.tril(invert(factor, lower=True, overwrite_c=True)[0])
+    return np.asarray(lower + np.tril(lower, -1).T)
+
+
+def polar(m: Array, rtol: float = 0.0) -> Array:
     r"""Return the nearest semi-orthogonal matrix, on the directions that the matrix really has.
 
     .. math:: \arg\max_Q \operatorname{tr}(Q^\top M) \quad Q^\top Q = I \text{ or } Q Q^\top = I
 
-    Directions whose singular value is rounding noise are dropped, not turned at random.
+    Directions whose singular value is rounding noise are dropped, not turned at random, and so are those up to ``rtol``
+    × the largest. From 1e-7 on, few digits are enough.
 
     >>> polar(np.asarray([[0.0, 2.0], [3.0, 0.0]])).round(12).tolist()
     [[0.0, 1.0], [1.0, 0.0]]
     """
-    if m.shape[0] < m.shape[1]:
-        xp = array_namespace(m)
-        return xp.matrix_transpose(polar(xp.matrix_transpose(m)))
-    fast = _polar_by_eigenvalues(m)
-    return _polar_by_svd(m) if fast is None else fast
-
-
-def _polar_by_eigenvalues(m: Array) -> Array | None:
-    """M (MᵀM)^-½ at a third of the cost of an SVD; None where squaring M would cost too many digits."""
     xp = array_namespace(m)
-    values, vectors = xp.linalg.eigh(xp.matrix_transpose(m) @ m)
-    if not float(values[0]) > SAFE_SQUARE * float(values[-1]):
-        return None
-    roots = vectors / values**0.25
-    q = m @ (roots @ xp.matrix_transpose(roots))  # the inner one is symmetric: BLAS computes half of it
-    if not (m.dtype == xp.float64 and float(values[0]) > SAFE_AS_IT_IS * float(values[-1])):
-        # One step of Newton's iteration squares what is left of the error; the check proves it.
-        eye = xp.eye(m.shape[1], dtype=m.dtype, device=m.device)
-        q = q @ (1.5 * eye - 0.5 * (xp.matrix_transpose(q) @ q))
+    if m.shape[0] < m.shape[1]:
+        return xp.matrix_transpose(polar(xp.matrix_transpose(m), rtol))
+    rtol = max(rtol, max(m.shape) * float(xp.finfo(m.dtype).eps))
+    q = _polar_by_eigenvalues(m, rtol)
+    # The stretch is symmetric, which some random vectors prove.
     probes = like(np.random.default_rng(0).standard_normal((m.shape[1], PROBES)), m)
     stretched, back = xp.matrix_transpose(q) @ (m @ probes), xp.matrix_transpose(m) @ (q @ probes)
-    error = xp.linalg.matrix_norm(stretched - back) / xp.linalg.matrix_norm(stretched)
-    return q if float(error) < RESIDUAL * float(xp.finfo(m.dtype).eps) ** 0.5 else None
+    error = float(xp.linalg.matrix_norm(stretched - back)) / (float(xp.linalg.matrix_norm(stretched)) or 1.0)
+    return q if error < max(RESIDUAL * float(xp.finfo(m.dtype).eps) ** 0.5, rtol) else _polar_by_svd(m, rtol)
 
 
-def _polar_by_svd(m: Array) -> Array:
+def _polar_by_eigenvalues(m: Array, rtol: float, least: float = 0.0) -> Array:
+    """Return M (MᵀM)^-½ at two thirds of the cost of an SVD.
+
+    Squares of singular values keep enough digits near the largest. What is fainter is turned apart, from what the
+    strong directions leave of M; what is fainter than ``least``, or than ``rtol`` × the largest of all, is noise.
+    """
+    xp = array_namespace(m)
+    values, vectors = eigh(xp.matrix_transpose(m) @ m)
+    top = float(values[-1])
+    if not top > 0:
+        return xp.zeros_like(m)
+    faint, least = _faint(values, SAFE_SQUARE if rtol < ROUGH else rtol**2), least or rtol * top**0.5
+    strong, weak = vectors[:, faint:], vectors[:, :faint]
+    roots = strong / values[faint:] ** 0.25
+    q = m @ (roots @ xp.matrix_transpose(roots))  # the inner one is symmetric: BLAS computes half of it
+    if rtol >= ROUGH or not faint:
+        return q
+    rest = m @ weak
+    rest = rest - q @ (xp.matrix_transpose(q) @ rest)
+    if float(xp.linalg.matrix_norm(rest)) <= least:
+        return q
+    q = q + _polar_by_eigenvalues(rest, rtol, least) @ xp.matrix_transpose(weak)
+    # A step of Newton's iteration restores what rounding took from its orthogonality.
+    return q @ (1.5 * xp.eye(q.shape[1], dtype=q.dtype, device=q.device) - 0.5 * (xp.matrix_transpose(q) @ q))
+
+
+def _polar_by_svd(m: Array, rtol: float) -> Array:
     xp = array_namespace(m)
     u, s, vt = thin_svd(m)
-    kept = int(xp.sum(xp.astype(s > max(m.shape) * float(xp.finfo(m.dtype).eps) * xp.max(s), xp.int64)))
+    kept = int(xp.sum(xp.astype(s > rtol * xp.max(s), xp.int64)))
     return u[:, :kept] @ vt[:kept, :]
 
 

@@ -13,9 +13,16 @@ from typing import Any
 
 import numpy as np
 
-from relatent._array import BLOCK_ROWS, Array, array_namespace, is_tracked, like, row_chunks
-from relatent._linalg import rows_per_chunk, unit_norm
+from relatent._array import BLOCK_ROWS, Array, array_namespace, as_float, is_tracked, like, row_chunks
+from relatent._linalg import unit_norm
+from relatent._similarities import Bank as Bank
+from relatent._similarities import Gaussians
+from relatent._similarities import best_mean as best_mean
+from relatent._similarities import gaussian_kernel as gaussian_kernel
 from relatent.spaces.normalize import Normalizer, live_dimensions, scaled
+
+# Rows whose similarities to a thousand centers stay in the cache; fewer would slow the products down.
+KERNEL_ROWS = 512
 
 
 def linear(x: Array, matrix: Array | None = None, offset: Array | None = None) -> Array:
@@ -30,6 +37,8 @@ def linear(x: Array, matrix: Array | None = None, offset: Array | None = None) -
 
 def gaussian(x: Array, centers: Array, width: float | Array) -> Array:
     """Append the Gaussian similarity of each row to each center."""
+    if isinstance(x, np.ndarray):
+        return Gaussians.of(like(centers, x), width)(x)
     return array_namespace(x).concat([x, gaussian_kernel(x, like(centers, x), width)], axis=1)
 
 
@@ -71,26 +80,28 @@ class Step:
 
     def __call__(self, x: Array) -> Array:
         """Take rows through it."""
+        if self.kind == "gaussian" and isinstance(x, np.ndarray) and x.dtype == self.arrays["centers"].dtype:
+            return self._gaussians(x)
         return STEPS[self.kind](x, **self.arrays)
 
+    def _fill(self, out: np.ndarray, x: np.ndarray) -> np.ndarray:
+        """Take rows of NumPy through it, into an array."""
+        matrix, offset = self.arrays.get("matrix"), self.arrays.get("offset")
+        if self.kind != "linear" or matrix is None or matrix.ndim != 2:
+            out[:] = self(x)
+            return out
+        np.matmul(x, like(matrix, x), out=out)
+        if offset is not None:
+            out += like(offset, x)
+        return out
 
-def gaussian_kernel(x: Array, centers: Array, width: float | Array) -> Array:
-    r"""Return :math:`e^{-\lVert x - c \rVert^2 / w}` of every row and every center, in the dtype of the rows."""
-    xp = array_namespace(x)
-    # Rows about the centers' mean are near enough for the expanded square to keep its digits.
-    origin = xp.mean(centers, axis=0, keepdims=True)
-    x, centers = x - origin, centers - origin
-    distances = xp.sum(x * x, axis=1)[:, None] + xp.sum(centers * centers, axis=1)[None, :]
-    return xp.exp(-xp.clip(distances - 2 * (x @ xp.matrix_transpose(centers)), 0.0, None) / width)
+    @cached_property
+    def _gaussians(self) -> Gaussians:
+        """What is made of the centers, once for all blocks of rows."""
+        return Gaussians.of(**self.arrays)
 
-
-def best_mean(scores: Array, k: int) -> Array:
-    """Return the mean of the k highest scores of each row, (n, 1)."""
-    if isinstance(scores, np.ndarray):
-        best = np.partition(scores, scores.shape[1] - k, axis=1)[:, scores.shape[1] - k :]
-        return np.mean(best, axis=1, keepdims=True)
-    xp = array_namespace(scores)
-    return xp.mean(xp.sort(scores, axis=1)[:, scores.shape[1] - k :], axis=1, keepdims=True)
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Step, (self.kind, self.arrays)  # without what is cached
 
 
 def _bias(x: Array, weights: Array) -> Array:
@@ -111,43 +122,6 @@ class Features:
     def step(self) -> Step:
         """What computes them from normalized rows."""
         return Step("gaussian", {"centers": self.centers, "width": self.width})
-
-
-@dataclass(frozen=True, eq=False)
-class Bank:
-    r"""Translated queries, and how much an item loses for scoring high with them.
-
-    .. math:: s'(x, y) = s(x, y) - w \, \frac1k \sum_{j \in N_k(y)} s(x_j, y)
-
-    with N the k queries of the bank that score highest with y. It is the half of CSLS that concerns the items: a number
-    per item that no query changes, so it is known before the first query comes. The other half, that of the query,
-    changes no ranking; CSLS has w = ½.
-
-    References: Conneau et al., ICLR 2018 (CSLS); Bogolin et al., CVPR 2022 (a bank of queries).
-
-    >>> bank = Bank(np.eye(2), np.zeros(2), weight=0.5, neighbors=1)
-    >>> bank.correction(np.asarray([[3.0, 1.0]]), np.asarray([[-1.0]])).tolist()
-    [[1.0]]
-    """
-
-    queries: np.ndarray
-    """(m, r), in the coordinates that targets are mapped to."""
-    offsets: np.ndarray
-    """(m,), the part of the score that depends on the query alone: it says how common a query is."""
-    weight: float
-    neighbors: int
-
-    def correction(self, targets: Array, bias: Array) -> Array:
-        """Return what to take off the score of each mapped target, (n, 1); ``bias`` (n, 1) is in all its scores."""
-        xp, n = array_namespace(targets), targets.shape[0]
-        queries, offsets = xp.matrix_transpose(like(self.queries, targets)), like(self.offsets, targets)
-        chunks = [slice(None)] if is_tracked(targets) else row_chunks(max(n, 1))
-        means = [best_mean(targets[c, :] @ queries + offsets, self.neighbors) for c in chunks]
-        return self.weight * (bias + xp.concat(means, axis=0))
-
-    def astype(self, dtype: np.dtype) -> Bank:
-        """Return the bank in another precision."""
-        return replace(self, queries=self.queries.astype(dtype), offsets=self.offsets.astype(dtype))
 
 
 @dataclass(frozen=True, eq=False)
@@ -238,32 +212,36 @@ class Map:
 
     def __call__(self, x: Array) -> Array:
         """Map checked rows. NumPy's float16 becomes float32; it, and what has steps in between, goes in blocks."""
-        rows, half = self._rows_at_once, isinstance(x, np.ndarray) and x.dtype == np.float16
-        # Autograd keeps the temporaries anyway; and one product of all rows takes no longer than its blocks.
-        if is_tracked(x) or (not half and (self.is_affine or x.shape[0] <= rows)):
-            return self._mapped(x)
+        rows = self._rows_at_once
         if not isinstance(x, np.ndarray):
+            # Autograd keeps the temporaries anyway.
+            if is_tracked(x) or self.is_affine or x.shape[0] <= rows:
+                return self._mapped(x)
             return array_namespace(x).concat(
                 [self._mapped(x[part, :]) for part in row_chunks(x.shape[0], rows)], axis=0
             )
+        # One product of all rows takes no longer than its blocks.
+        if x.dtype != np.float16 and (len(x) <= rows or self.is_affine):
+            return self._mapped(x)
         out = np.empty((len(x), self.width), dtype=np.result_type(x.dtype, np.float32))
         for part in row_chunks(len(x), rows):
-            out[part] = self._mapped(x[part].astype(out.dtype, copy=False))
+            self._mapped(as_float(x[part]), out[part])
         return out
 
     def one(self, x: np.ndarray) -> np.ndarray:
         """Map one checked vector, 1-D, of the dtype of the matrix."""
         if not self.is_affine or self.offset is None:
             return np.asarray(self._mapped(x[None])[0])
-        y: np.ndarray = x @ self.matrix
+        y: np.ndarray = x.dot(self.matrix)
         y += self.offset
         return y
 
-    def _mapped(self, x: Array) -> Array:
+    def _mapped(self, x: Array, out: np.ndarray | None = None) -> Array:
         # What is cached takes a lock, which torch.compile cannot trace.
-        for step in self.steps if isinstance(x, np.ndarray) else self._listed():
+        *first, last = self.steps if isinstance(x, np.ndarray) else self._listed()
+        for step in first:
             x = step(x)
-        return x
+        return last(x) if out is None else last._fill(out, x)
 
     @property
     def is_affine(self) -> bool:
@@ -274,7 +252,7 @@ class Map:
     @property
     def _rows_at_once(self) -> int:
         """How many rows take little memory on their way."""
-        return BLOCK_ROWS if self.features is None else rows_per_chunk(len(self.features.centers))
+        return BLOCK_ROWS if self.features is None else KERNEL_ROWS
 
     @property
     def dims_in(self) -> int:

@@ -232,10 +232,8 @@ def _sampled_cross_reach(x: Array, y: Array) -> float:
     cross = _sampled(x, rows).T @ _sampled(y, rows)
     if not np.all(np.isfinite(cross)):
         return 0.0
-    triangle = np.linalg.qr(cross if len(cross) >= len(cross.T) else cross.T, mode="r")
-    from scipy.linalg import lapack
-
-    return float(lapack.strcon(triangle)[0])
+    wide = cross.astype(np.float64)  # whose squares keep the digits
+    return float(np.sqrt(reach(wide.T @ wide if len(wide) >= len(wide.T) else wide @ wide.T)))
 
 
 def _sampled(x: Array, rows: int) -> np.ndarray:

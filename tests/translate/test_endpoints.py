@@ -195,9 +195,8 @@ def test_a_foreign_space_is_refused_and_an_unsure_one_warned_of(endpoints):
     endpoints.check(Space(own), "source")
     with pytest.raises(SpaceMismatchError, match=r"'other' is not the source 'old'.*accept it"):
         endpoints.check(Space(1e3 * foreign, name="other"), "source")
-    mixes = [Space(s * own + (1 - s) * foreign, name="mixed") for s in np.linspace(0, 1, 81)]
-    outcomes = [endpoints.source.matches(space.fingerprint).outcome for space in mixes]
-    unsure = mixes[outcomes.index("unsure")]
+    mixes = (Space(s * own + (1 - s) * foreign, name="mixed") for s in np.linspace(0, 1, 81))
+    unsure = next(space for space in mixes if endpoints.source.matches(space.fingerprint).outcome == "unsure")
     with pytest.warns(SpaceWarning, match=r"'mixed' may not be the source 'old'.*agree to 0\.\d\d"):
         endpoints.check(unsure, "source")
     accepting = endpoints.accepting(unsure.fingerprint)

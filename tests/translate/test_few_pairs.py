@@ -21,9 +21,15 @@ def shuffled(x, y, seed=0):
     return x, y[order], (order[:50], np.arange(50)), order
 
 
-def test_few_pairs_grow_into_many():
-    x, y, known, order = shuffled(*two_views(900))
-    grown = rl.grow_pairs(x, y, known)
+@pytest.fixture(scope="module")
+def grown():
+    """Pairs grown from the first 900 rows of two views."""
+    x, y, known, _ = shuffled(*two_views(900))
+    return rl.grow_pairs(x, y, known)
+
+
+def test_few_pairs_grow_into_many(grown):
+    _, _, known, order = shuffled(*two_views(900))
     assert grown.succeeded
     assert grown.after.value > grown.before.value
     assert len(grown.rows_x) > 500
@@ -35,10 +41,9 @@ def test_few_pairs_grow_into_many():
     assert np.all((grown.confidence > 0) & (grown.confidence <= 1))
 
 
-def test_grown_pairs_make_a_better_translator():
+def test_grown_pairs_make_a_better_translator(grown):
     x, y = two_views(1700)
     px, py, known, _ = shuffled(x[:900], y[:900])
-    grown = rl.grow_pairs(px, py, known)
     few = rl.Translator(goal="retrieval").fit(px[known[0]], py[known[1]])
     assert grown.translator.score(x[900:], y[900:]) > few.score(x[900:], y[900:]) + 0.1
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import tracemalloc
 
 import numpy as np
@@ -10,6 +11,7 @@ import torch
 
 import relatent as rl
 from relatent._array import BLOCK_ROWS
+from relatent.steps import KERNEL_ROWS, Features, Map
 
 SETTINGS = [
     {"map": "orthogonal"},
@@ -34,6 +36,26 @@ def test_blocks_give_what_the_formula_gives(made):
     np.testing.assert_allclose(t.transform(x), expected, rtol=2e-3, atol=1e-4 * np.abs(expected).max())
     np.testing.assert_allclose(t.transform(x)[-3:], t.transform(x[-3:]), rtol=1e-3, atol=1e-4 * np.abs(expected).max())
     assert t.transform(x).dtype == np.float32
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+@pytest.mark.parametrize("rows", [1, KERNEL_ROWS, 2 * KERNEL_ROWS + 1])
+def test_a_kernel_is_the_exponential_of_squared_distances(rng, rows, dtype):
+    x, centers = rng.normal(size=(rows, 5)).astype(dtype), rng.normal(size=(7, 5)).astype(np.float32) + 3
+    matrix, offset = rng.normal(size=(12, 4)).astype(np.float32), rng.normal(size=4).astype(np.float32)
+    distances = ((x[:, None].astype(np.float64) - centers) ** 2).sum(axis=2)
+    expected = x @ matrix[:5].astype(np.float64) + np.exp(-distances / 40) @ matrix[5:] + offset
+    found = Map(matrix, offset, features=Features(centers, 40.0))(x)
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
+    assert found.dtype == (np.float64 if dtype is np.float64 else np.float32)
+
+
+def test_a_map_that_was_applied_is_pickled_as_one_that_was_not(rng):
+    made = Map(np.ones((12, 4)), np.ones(4), features=Features(rng.normal(size=(7, 5)), 2.0))
+    x, before = rng.normal(size=(3, 5)), len(pickle.dumps((made, made.steps)))
+    expected = made(x)
+    assert len(pickle.dumps(made)) <= before
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(made))(x), expected)
 
 
 @pytest.mark.parametrize("rows", [1, 30, 2 * BLOCK_ROWS + 3])

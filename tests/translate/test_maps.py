@@ -8,7 +8,7 @@ from sklearn.linear_model import LinearRegression, Ridge, RidgeCV
 from relatent import Translator
 from relatent.translate import maps, summarize
 from relatent.translate.maps import MAPS
-from relatent.translate.ridge import PENALTIES, RidgePath
+from relatent.translate.ridge import PENALTIES, RidgePath, first_valley
 
 
 @pytest.fixture
@@ -149,3 +149,18 @@ def test_the_identity_needs_equal_dims(rng):
 def test_a_wrong_map_suggests_the_nearest():
     with pytest.raises(ValueError, match="Did you mean 'orthogonal'"):
         maps.find_map("orthogonl")
+
+
+@pytest.mark.parametrize("valley", [1e-4, 1.0, 1e2])
+def test_the_best_penalty_is_found_from_wherever_the_search_begins(valley):
+    asked = []
+
+    def error(penalty):
+        asked.append(penalty)
+        return 1 + np.log10(penalty / valley) ** 2
+
+    grid = [10.0**e for e in range(-6, 4)]
+    assert {first_valley(error, grid, near) for near in (None, 1e-6, 1.0, 1e3)} == {valley}
+    asked.clear()
+    first_valley(error, grid, near=valley)
+    assert len(set(asked)) <= 3

@@ -6,10 +6,10 @@ from sklearn.datasets import load_digits
 from sklearn.metrics import roc_auc_score
 
 import relatent as rl
+from relatent.translate import pair_audit
 from relatent.translate.pair_audit import (
     CHECK_RIDGE,
     CHECKED,
-    MAX_OTHERS,
     NEAREST,
     _dual_codes,
     _without_hubness,
@@ -97,11 +97,12 @@ def test_scores_are_less_what_both_items_reach_with_the_nearest_other_items():
     np.testing.assert_allclose(_without_hubness(scores), expected)
 
 
-def test_more_held_out_pairs_than_are_compared_at_once_are_all_scored():
+def test_more_held_out_pairs_than_are_compared_at_once_are_all_scored(monkeypatch):
+    monkeypatch.setattr(pair_audit, "MAX_OTHERS", 300)
     rng = np.random.default_rng(0)
-    x = rng.normal(size=(5 * MAX_OTHERS + 500, 8))
+    x = rng.normal(size=(5 * 300 + 100, 8))
     y = x @ rng.normal(size=(8, 8)) + 0.1 * rng.normal(size=x.shape)
-    wrong = rng.permutation(len(x))[:400]
+    wrong = rng.permutation(len(x))[:80]
     y[wrong] = y[np.roll(wrong, 1)]
     found = rl.audit(x, y)
     good = np.delete(np.arange(len(x)), wrong)
@@ -158,3 +159,11 @@ def test_spaces_have_their_keys_named():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         rl.Translator(map="orthogonal").fit(*spaces, force=True)
+
+
+def test_progress_is_shown_when_wanted(capsys):
+    x, y = two_views(60)
+    rl.audit(x, y, progress=True)
+    assert "scoring pairs" in capsys.readouterr().err
+    rl.audit(x, y)
+    assert capsys.readouterr().err == ""

@@ -1,4 +1,5 @@
 import json
+from contextlib import contextmanager
 
 import numpy as np
 import pytest
@@ -209,3 +210,18 @@ def test_fewer_anchors_than_coordinates_give_nothing_away(settings):
     true = seen(t, x[50:], y[50:])["recall@1"]
     assert true < 0.5
     assert abs(told.value - true) < 0.15
+
+
+def test_progress_counts_every_fit(monkeypatch):
+    done = []
+
+    @contextmanager
+    def counted(total, title, wanted):
+        assert wanted
+        yield done.append
+        assert sum(done) == total
+
+    monkeypatch.setattr(quality, "progress_bar", counted)
+    x, y = noisy_pairs(200)
+    rl.Translator("retrieval").fit(x, y).expected_quality(progress=True)
+    assert done

@@ -52,6 +52,8 @@ __all__ = [
 ]
 
 Similarity = Callable[[Array, Array], Array]
+# Rows whose cosines are computed at a time: enough that a product prepares its second factor rarely.
+COSINE_ROWS = 8_192
 
 
 def _rowwise(similarity: Callable[..., Array]) -> Callable[..., Array]:
@@ -112,18 +114,23 @@ def cosine(x: Array, anchors: Array) -> Array:
     directions = array_namespace(x).matrix_transpose(unit_norm(anchors))
     if is_tracked(x, anchors):
         return unit_norm(x) @ directions
-    norms = row_norms(x)[:, None]
-    if not all_moderate(norms):
-        return map_rows(lambda rows: unit_norm(rows) @ directions, x, anchors.shape[0])
-    # Scaling the result instead of x needs no copy of x; doing so by chunk finds it still in the cache.
     r = array_namespace(x).empty((x.shape[0], anchors.shape[0]), dtype=x.dtype, device=x.device)
-    for chunk in row_chunks(x.shape[0], rows_per_chunk(anchors.shape[0])):
-        if isinstance(x, np.ndarray):
-            np.matmul(x[chunk, :], directions, out=r[chunk, :])
-        else:
-            r[chunk, :] = x[chunk, :] @ directions
-        r[chunk, :] /= norms[chunk, :]
+    for chunk in row_chunks(x.shape[0], COSINE_ROWS):
+        _fill_cosines(r[chunk, :], x[chunk, :], directions)
     return r
+
+
+def _fill_cosines(r: Array, x: Array, directions: Array) -> None:
+    """Write cosines into r. Rows and result are still in the cache when the result is scaled, and x is not copied."""
+    norms = row_norms(x)[:, None]
+    moderate = all_moderate(norms)
+    x = x if moderate else unit_norm(x)
+    if isinstance(x, np.ndarray):
+        np.matmul(x, directions, out=r)
+    else:
+        r[:, :] = x @ directions
+    if moderate:
+        r /= norms
 
 
 def inner(x: Array, anchors: Array) -> Array:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
 
@@ -67,15 +68,16 @@ class Normalizer:
     @staticmethod
     def fit(anchors: Array, name: str = "iso") -> Normalizer:
         """Take the statistics of the anchors."""
-        x = to_numpy(as_matrix(anchors, "anchors")).astype(np.float64, copy=False)
-        mean = np.mean(x, axis=0)
+        x = to_numpy(as_matrix(anchors, "anchors"))
+        mean = np.asarray(np.mean(x, axis=0, dtype=np.float64))
         if name in UNIT_ROWS:
             found = Normalizer.from_moments(len(x), mean, np.zeros(0), name)
-            norms = [row_norms(found._affine(x[b])) for b in row_chunks(len(x))]
+            norms = [row_norms(found._affine(rows)) for rows in _wide_chunks(x)]
             return replace(found, mean_norm=float(np.mean(np.concatenate(norms))))
-        centered = x - mean
-        scatter = centered.T @ centered if name == "whiten" else np.einsum("ij,ij->j", centered, centered)
-        return Normalizer.from_moments(len(x), mean, scatter, name)
+        parts = (rows - mean for rows in _wide_chunks(x))
+        full = name == "whiten"
+        scatter = sum(rows.T @ rows if full else np.einsum("ij,ij->j", rows, rows) for rows in parts)
+        return Normalizer.from_moments(len(x), mean, np.asarray(scatter), name)
 
     @staticmethod
     def from_moments(n: int, mean: np.ndarray, scatter: np.ndarray, name: str = "iso") -> Normalizer:
@@ -147,6 +149,11 @@ class Normalizer:
             return x
         x = x - like(self.mean, x)
         return x if self.name in ("center", "center+l2") else scaled(x, like(self.scale, x))
+
+
+def _wide_chunks(x: np.ndarray) -> Iterator[np.ndarray]:
+    """Go through rows in float64, a few at a time."""
+    return (x[rows].astype(np.float64, copy=False) for rows in row_chunks(len(x)))
 
 
 def centered(x: Array, anchors: Array) -> tuple[Array, Array]:

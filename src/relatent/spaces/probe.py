@@ -12,8 +12,9 @@ The limits were set on some encoders and corpora, and confirmed on others: ``pyt
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
+from functools import lru_cache
 from itertools import pairwise
 from math import sqrt
 from typing import Any, Literal
@@ -131,11 +132,15 @@ class ProbeBuilder:
         if n == 0 or d == 0:
             return
         rows = vectors[_spaced(n, ROWS_PER_CHUNK)].astype(np.float64)
-        rows = rows[(np.abs(rows) < HUGE).all(axis=1)]
-        live = rows.any(axis=1)
-        rows = rows[live] if live.any() else rows
-        seen = np.column_stack([np.linalg.norm(rows, axis=1), rows @ random_directions(d)])
-        sums = np.stack([seen.sum(axis=0), (seen**2).sum(axis=0)])
+        with np.errstate(over="ignore", invalid="ignore"):
+            norms = np.sqrt(np.vecdot(rows, rows))
+        if not np.all((norms > 0) & (norms < HUGE)):
+            rows = rows[(np.abs(rows) < HUGE).all(axis=1)]
+            live = rows.any(axis=1)
+            rows = rows[live] if live.any() else rows
+            norms = np.linalg.norm(rows, axis=1)
+        seen = rows @ random_directions(d)
+        sums = np.stack([np.append(norms.sum(), seen.sum(axis=0)), np.append(norms @ norms, np.vecdot(seen.T, seen.T))])
         self._sums = sums if self._sums is None else self._sums + sums
         first = -self._rows % self._stride
         self._rows += len(rows)
@@ -238,13 +243,16 @@ def compare_blocks(known: Probe, blocks: np.ndarray) -> list[Match]:
     """Say of each block of rows, (blocks, rows, d), whether it can be of a space with quiet directions."""
     assert known.quiet is not None
     with np.errstate(over="ignore", invalid="ignore"):
-        norms = np.sqrt(np.einsum("bnd,bnd->bn", blocks, blocks).astype(np.float64))
-    look, shares = known.quiet.look(blocks), _center_shares(known, blocks, norms)
+        squares = np.vecdot(blocks, blocks)
+    norms = np.sqrt(squares.astype(np.float64))
+    look, shares = known.quiet.look(blocks, squares), _center_shares(known, blocks, norms)
     few = EXCESS_OF_FEW / sqrt(len(known.quiet.levels))
     two = (look.excess > EXCESS + few) | (look.core_agreement < SAME - few + EXCESS_OF_FEW / 4)
+    outlying, rows = look.outlying.sum(axis=1).tolist(), blocks.shape[1]
+    found = zip(look.agreement.tolist(), two.tolist(), outlying, _by_norms(known, norms), shares, strict=True)
     return [
-        _worst(_by_quiet(a, mixed, int(o.sum()), len(o)), _by_norms(known, n), _by_center(known.unit, *s))
-        for n, a, mixed, o, s in zip(norms, look.agreement, two, look.outlying, shares, strict=True)
+        _worst(_by_quiet(agreement, mixed, out, rows), by_norm, _by_center(known.unit, *share))
+        for agreement, mixed, out, by_norm, share in found
     ]
 
 
@@ -265,14 +273,17 @@ def _by_norm(known: Probe, norm: float, std: float, unit: bool) -> Match:
     return Match("same", said)
 
 
-def _by_norms(known: Probe, norms: np.ndarray) -> Match:
-    unit = bool(np.mean(np.abs(norms - 1) < NEAR_UNIT) >= MOST)
-    match = _by_norm(known, float(np.median(norms)), float(norms.std()), unit)
-    usual = (norms > known.norm / NORM_OF_ROW) & (norms < known.norm * NORM_OF_ROW)
-    if match.outcome == "same" and np.mean(usual) < MOST:
-        far = f"{np.sum(~usual)} of {len(norms)} rows looked at have a norm far from {known.norm:.3g}"
-        return Match("unsure", f"{far}: two models, mixed, or rows that are damaged")
-    return match
+def _by_norms(known: Probe, norms: np.ndarray) -> Iterator[Match]:
+    """Compare the norms of the rows of each block, (blocks, rows)."""
+    unit = np.mean(np.abs(norms - 1) < NEAR_UNIT, axis=1) >= MOST
+    unusual = (norms <= known.norm / NORM_OF_ROW) | (norms >= known.norm * NORM_OF_ROW) | np.isnan(norms)
+    figures = np.median(norms, axis=1), norms.std(axis=1), unit, unusual.sum(axis=1)
+    for norm, std, is_unit, far in zip(*(values.tolist() for values in figures), strict=True):
+        match = _by_norm(known, norm, std, is_unit)
+        if match.outcome == "same" and 1 - far / norms.shape[1] < MOST:
+            said = f"{far} of {norms.shape[1]} rows looked at have a norm far from {known.norm:.3g}"
+            match = Match("unsure", f"{said}: two models, mixed, or rows that are damaged")
+        yield match
 
 
 def _by_quiet(agreement: float, mixed: bool, outlying: int, rows: int) -> Match:
@@ -293,12 +304,18 @@ def _by_quiet(agreement: float, mixed: bool, outlying: int, rows: int) -> Match:
 
 def _center_shares(known: Probe, blocks: np.ndarray, norms: np.ndarray) -> list[tuple[float, float]]:
     """Return the mean of the space and of each block, along the former, in units of the root mean square norm."""
-    dim, m = blocks.shape[2], len(known.mean)
-    mean, means = np.asarray(known.mean), blocks.mean(axis=1) @ random_directions(dim)[:, :m]
-    size = sqrt(dim * float(np.mean(mean**2))) + 1e-300
-    along = dim * np.mean(means * mean, axis=1) / size / np.sqrt(np.mean(norms**2, axis=1) + 1e-300)
+    direction, size = _center(known.mean, blocks.shape[2])
+    means = (np.full((1, blocks.shape[1]), 1 / blocks.shape[1], dtype=blocks.dtype) @ blocks)[:, 0]
+    along = means @ direction / np.sqrt(np.mean(norms**2, axis=1) + 1e-300)
     expected = size / (float(np.hypot(known.norm, known.norm_std)) + 1e-300)
-    return [(expected, float(value)) for value in along]
+    return [(expected, value) for value in along.tolist()]
+
+
+@lru_cache(maxsize=8)
+def _center(mean: tuple[float, ...], dim: int) -> tuple[np.ndarray, float]:
+    """Return the direction and the norm of a mean that is known along random directions."""
+    size = sqrt(dim * float(np.mean(np.square(mean)))) + 1e-300
+    return random_directions(dim)[:, : len(mean)] @ np.asarray(mean) * (dim / len(mean) / size), size
 
 
 def _by_center(unit: bool, expected: float, found: float) -> Match:

@@ -9,6 +9,7 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
+from relatent._array import as_float
 from relatent._errors import with_remedy
 from relatent.spaces.fingerprint import Fingerprint
 from relatent.spaces.probe import MIN_ROWS, Match, SpaceWarning, compare_blocks, compare_probes, probe_of
@@ -17,7 +18,7 @@ from relatent.spaces.space import Space
 # Every block of this many rows is checked, by some of its rows: enough to tell, few beside what a translation costs.
 BLOCK_ROWS, ROWS_CHECKED = 256, 64
 # Blocks that are checked at once, so that little is copied.
-BLOCKS_AT_ONCE = 32
+BLOCKS_AT_ONCE = 64
 # Rows that are more like the other side by this much, in agreement, are of that.
 OTHER_SIDE = 0.25
 
@@ -208,11 +209,6 @@ class BlockCheck:
         )
 
 
-def _shown(key: Any) -> str:
-    """Write a key, be it a value of Python or of Arrow."""
-    return repr(key.as_py() if hasattr(key, "as_py") else key)
-
-
 ACCEPTED = Match("same", "it was accepted")
 
 
@@ -246,9 +242,11 @@ def _blocks(x: np.ndarray) -> Iterator[tuple[list[tuple[int, int]], np.ndarray]]
     spaced = np.linspace(0, np.diff(edges).min() - 1, rows).astype(np.intp)
     for i in range(0, count, BLOCKS_AT_ONCE):
         part = edges[i : i + BLOCKS_AT_ONCE + 1]
-        blocks = x[part[:-1, None] + spaced]
-        blocks = blocks.astype(np.result_type(blocks, np.float32), copy=False)
-        blocks[~np.isfinite(blocks).all(axis=2)] = 0
+        blocks = as_float(x[part[:-1, None] + spaced])
+        with np.errstate(over="ignore", invalid="ignore"):
+            square = np.vdot(blocks, blocks)
+        if not np.isfinite(square):  # an entry is not finite, or squares overflow
+            blocks[~np.isfinite(blocks).all(axis=2)] = 0
         yield list(zip(part[:-1].tolist(), part[1:].tolist(), strict=True)), blocks
 
 

@@ -7,7 +7,7 @@ from functools import cached_property
 
 import numpy as np
 
-from relatent._linalg import spectrum, squared_distances
+from relatent._linalg import eigh, positive_inverse, spectrum, squared_distances
 from relatent.spaces.sample import shuffled_rows
 from relatent.steps import Features, gaussian_kernel
 from relatent.translate.ridge import LeaveOneOut
@@ -133,7 +133,8 @@ def left_out_predictions(kernel: Kernel, penalty: float, rows: Rows) -> tuple[np
     :math:`1 - \lambda A_{ii}`: an inverse takes a fraction of the time of the decomposition that serves every penalty.
     """
     system, about, root = rows.system(kernel).matrix, rows.y - rows.share @ rows.y, rows.root
-    inverse = penalty * _solved(system, penalty, np.eye(len(rows)))
+    system[np.diag_indices(len(system))] += penalty
+    inverse = penalty * positive_inverse(system)
     left = 1 - rows.share - (1 - np.diagonal(inverse))
     return about - inverse @ (root * about) / root / np.maximum(left, 1e-12)[:, None], about
 
@@ -163,7 +164,7 @@ def _on_anchors(kernel: Kernel, penalty: float, rows: Rows, seed: int) -> Regres
 
 def _on_landmarks(kernel: Kernel, penalty: float, rows: Rows, seed: int) -> Regression:
     features, d = Features(_landmarks(rows.x, seed), kernel.width, mixed=True), rows.x.shape[1]
-    values, vectors = np.linalg.eigh(gaussian_kernel(features.centers, features.centers, kernel.width))
+    values, vectors = eigh(gaussian_kernel(features.centers, features.centers, kernel.width))
     live = values > DISTINCT * values[-1]
     # Inner products of what this makes of the similarities approximate the kernel.
     whitened = np.sqrt(kernel.weight) * vectors[:, live] / np.sqrt(values[live])

@@ -12,6 +12,7 @@ from sklearn.utils.validation import validate_data
 
 from relatent._array import Array, as_parallel, to_numpy
 from relatent._estimator import Transformer
+from relatent._linalg import ONE_THREAD, threads_for
 from relatent.spaces.sample import Unpaired
 from relatent.spaces.space import Space
 from relatent.steps import Map
@@ -90,7 +91,8 @@ class Learner(Transformer):
         x, y = as_parallel(X=X, Y=refuse_labels(y))
         validate_data(self, X, reset=first, skip_check_array=True)
         if first:
-            self.endpoints_ = endpoints or Endpoints.of(to_numpy(x), to_numpy(y))
+            with ONE_THREAD:
+                self.endpoints_ = endpoints or Endpoints.of(to_numpy(x), to_numpy(y))
             self.parts_, self.n_pairs_, self.seen_keys_ = [], 0, NO_KEYS
         options = self.parts_[0].options if self.parts_ else self._pairs_options(size)
         chunk = Pairs.of(x, y, start=self.n_pairs_, ids=ids, weights=weights, copy=copy, **options)
@@ -151,8 +153,9 @@ class Learner(Transformer):
         self.pairs_ = pairs.without_views()
         self.parts_, self.n_pairs_ = [self.pairs_], len(pairs)
         check_pairs(pairs, getattr(self.goal_, "MIN_PAIRS", 2))
-        self.choice_ = self.goal_.choose(pairs, replace(self._settings, judge=judge, queries=asked))
-        solved: Solution = self.goal_.solve(pairs, self.choice_)
+        with threads_for(len(pairs.sample), min(len(pairs), max(pairs.dims))):
+            self.choice_ = self.goal_.choose(pairs, replace(self._settings, judge=judge, queries=asked))
+            solved: Solution = self.goal_.solve(pairs, self.choice_)
         self.map_, self.target_map_, self.selection_ = solved.source, solved.target, self.choice_.selection
         self.chosen_, self.fit_report_, self.confidence_ = self.choice_.words, None, None
         return self
@@ -162,7 +165,8 @@ class Learner(Transformer):
 
         # What is left of the variance in held-out pairs, perhaps by a kernel, which shows more than a linear map.
         left = self.selection_.score if self.goal == "vectors" and self.selection_ is not None else 1.0
-        found = None if left < RELATED else no_relation(self.pairs_)
+        with threads_for(len(self.pairs_.sample), min(len(self.pairs_), max(self.pairs_.dims))):
+            found = None if left < RELATED else no_relation(self.pairs_)
         if found is not None:
             advice = ": rows in another order. Check that row i of X and row i of y mean the same, or use force=True."
             warnings.warn(found + advice, stacklevel=4)  # of whoever calls fit
@@ -170,7 +174,8 @@ class Learner(Transformer):
     def _warn_mismatched(self, what: str, keys: Callable[[np.ndarray], list[Any]] | None = None) -> None:
         from relatent.translate.pair_audit import mismatched
 
-        found = mismatched(self.pairs_)
+        with ONE_THREAD:  # it takes a sample
+            found = mismatched(self.pairs_)
         if found is not None:
             worst = found.ids[:NAMED].tolist() if keys is None else keys(found.ids[:NAMED])
             warnings.warn(found.warning(f"{what} {', '.join(map(str, worst))}"), stacklevel=4)

@@ -8,15 +8,14 @@ from typing import Any, Literal
 import numpy as np
 
 from relatent._array import Array, as_matrix, like, to_numpy
-from relatent._linalg import polar, spectrum
+from relatent._linalg import eigh, polar, spectrum
 from relatent.spaces.sample import shuffled_rows
 from relatent.spaces.space import Space
 from relatent.steps import Bank, bias_step
 from relatent.summary import Summary
-from relatent.translate.maps import Affine, orthogonal
+from relatent.translate.maps import Affine, Spectrum, orthogonal
 from relatent.translate.pairs import Pairs
 
-Spectrum = tuple[np.ndarray, np.ndarray]
 Side = Literal["source", "target"]
 
 # A correlation this close to 1 has a likelihood ratio beyond what finite anchors can tell.
@@ -76,7 +75,7 @@ class LikelihoodRatio:
 
         The target keeps all of its coordinates, turned so that the bias is still a weighted sum of squares.
         """
-        weights, axes = np.linalg.eigh((self.target.matrix * self.bias) @ self.target.matrix.T)
+        weights, axes = eigh((self.target.matrix * self.bias) @ self.target.matrix.T)
         turned = self.query.matrix[:, :-1] @ (self.target.matrix.T @ axes) + gain * polar(summary.xy) @ axes
         query, target = _query(turned, summary.mean_x), Affine(axes, -summary.mean_y @ axes)
         return replace(self, query=query, target=target, bias=weights)
@@ -96,6 +95,14 @@ class Scored:
     targets: np.ndarray
     bias: np.ndarray
     """The term of each target."""
+
+    @property
+    def ratios(self) -> np.ndarray:
+        """The score of every query with every target."""
+        found = self.queries @ self.targets.T
+        found += self.common[:, None]
+        found += self.bias
+        return np.asarray(found)
 
 
 @dataclass(frozen=True)
@@ -125,46 +132,56 @@ class LikelihoodPath:
         return LikelihoodRatio(query, target, -0.5 * rho**2 / (1 - rho**2), Affine(own, -self.summary.mean_x @ own))
 
     def scored(self, penalty_x: float, penalty_y: float, x: np.ndarray, y: np.ndarray) -> Scored:
-        """Return what the ratio of these penalties makes of rows in the coordinates of the eigenvectors."""
-        root_x, root_y = self._roots(penalty_x, penalty_y)
-        return _scored(x / root_x, y / root_y, self.cross / root_x[:, None] / root_y)
+        """Return what the ratio of these penalties makes of rows in the coordinates of the eigenvectors.
+
+        Rows in single precision stay in it.
+        """
+        root_x, root_y = self.roots(penalty_x, penalty_y)
+        return _scored(x, root_x, y, root_y, self.cross / root_x[:, None] / root_y)
 
     def coordinates(self, x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return rows of both sides about the means, in the coordinates of the eigenvectors."""
-        return (x - self.summary.mean_x) @ self.vectors_x, (y - self.summary.mean_y) @ self.vectors_y
+        """Return rows of both sides about the means, in the coordinates of the eigenvectors and in their precision."""
+        sides = (x, self.summary.mean_x, self.vectors_x), (y, self.summary.mean_y, self.vectors_y)
+        a, b = ((rows - mean.astype(rows.dtype)) @ vectors.astype(rows.dtype) for rows, mean, vectors in sides)
+        return a, b
 
-    def _roots(self, penalty_x: float, penalty_y: float) -> tuple[np.ndarray, np.ndarray]:
+    def roots(self, penalty_x: float, penalty_y: float) -> tuple[np.ndarray, np.ndarray]:
         """Return the roots of the eigenvalues with the penalties."""
         root_x = np.sqrt(self.values_x + penalty_x * np.sum(self.values_x) / self.summary.dims[0])
         return root_x, np.sqrt(self.values_y + penalty_y * np.sum(self.values_y) / self.summary.dims[1])
 
     def canonical(self, penalty_x: float, penalty_y: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return the matrices that give the canonical variables of the two sides, and between them the correlations."""
-        root_x, root_y = self._roots(penalty_x, penalty_y)
+        root_x, root_y = self.roots(penalty_x, penalty_y)
         u, rho, v = _svd(self.cross / root_x[:, None] / root_y)
         wx, wy = self.vectors_x @ (u / root_x[:, None]), self.vectors_y @ (v / root_y[:, None])
         return wx, np.minimum(rho, TOP_CORRELATION), wy
 
 
-def _scored(a: np.ndarray, b: np.ndarray, m: np.ndarray) -> Scored:
-    r"""Score whitened rows of cross-covariance m without their canonical variables, which take several times as long.
+def _scored(x: np.ndarray, root_x: np.ndarray, y: np.ndarray, root_y: np.ndarray, m: np.ndarray) -> Scored:
+    r"""Score rows without their canonical variables, which take several times as long.
 
     .. math:: s = a M (I - M^\top M)^{-1} b^\top - \tfrac12 b ((I - M^\top M)^{-1} - I) b^\top
               - \tfrac12 a M (I - M^\top M)^{-1} M^\top a^\top
 
-    With :math:`LL^\top = I - M^\top M` these are products and squares of :math:`L^{-1} M^\top a^\top` and
-    :math:`L^{-1} b^\top`. The smaller side is decomposed.
+    with whitened rows a and b, over their roots, of cross-covariance M. With :math:`LL^\top = I - M^\top M` these are
+    products and squares of :math:`a M L^{-\top}` and :math:`b L^{-\top}`. The smaller side is decomposed.
     """
-    from scipy.linalg import solve_triangular
+    from scipy.linalg.lapack import dtrtri
 
-    if m.shape[0] < m.shape[1]:
-        swapped = _scored(b, a, m.T)
+    if len(root_x) < len(root_y):
+        swapped = _scored(y, root_y, x, root_x, m.T)
         return Scored(swapped.targets, swapped.bias, swapped.queries, swapped.common)
     # The diagonal keeps correlations below what finite anchors can tell, as TOP_CORRELATION does.
-    lower = np.linalg.cholesky((2 - TOP_CORRELATION**2) * np.eye(m.shape[1]) - m.T @ m)
-    queries, targets = (solve_triangular(lower, rows.T, lower=True, check_finite=False).T for rows in (a @ m, b))
-    common, bias = np.sum(queries**2, axis=1), np.sum(targets**2, axis=1) - np.sum(b**2, axis=1)
-    return Scored(queries, -0.5 * common, targets, -0.5 * bias)
+    gram = -(m.T @ m)
+    gram[np.diag_indices(len(gram))] += 2 - TOP_CORRELATION**2
+    lower = np.linalg.cholesky(gram)
+    inverse = dtrtri(lower.T)[0]  # of the transpose, which is in the order of LAPACK
+    # Only matrices are in double precision, which are small beside the rows.
+    queries = x @ (m / root_x[:, None]).astype(x.dtype) @ inverse.astype(x.dtype)
+    targets, white = y @ (inverse / root_y[:, None]).astype(y.dtype), y / root_y.astype(y.dtype)
+    bias = np.vecdot(targets, targets) - np.vecdot(white, white)
+    return Scored(queries, -0.5 * np.vecdot(queries, queries), targets, -0.5 * bias)
 
 
 def rotation(summary: Summary) -> LikelihoodRatio:
@@ -194,7 +211,7 @@ def _svd(m: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     if m.shape[0] < m.shape[1]:
         v, s, u = _svd(m.T)
         return u, s, v
-    values, v = np.linalg.eigh(m.T @ m)
+    values, v = eigh(m.T @ m)
     live = values > 1e-12 * np.max(values, initial=0.0)
     s = np.sqrt(values[live])[::-1]
     v = v[:, live][:, ::-1]

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from relatent._array import suggest
-from relatent._linalg import polar, spectrum
+from relatent._linalg import eigh, polar, spectrum
 from relatent.spaces.normalize import Normalizer, scaled
 from relatent.steps import Bank, Features, Map, rows_scaled
 from relatent.summary import Summary, reach
@@ -26,6 +26,9 @@ SAFE_REACH = 1e-10
 FAR = 100.0
 # A product of two matrices is kept as two where that takes less than this share of the work.
 FACTORED = 0.5
+
+
+Spectrum = tuple[np.ndarray, np.ndarray]
 
 
 @dataclass(frozen=True)
@@ -64,9 +67,9 @@ def affine(summary: Summary) -> Affine:
     return Affine.through_means(_solution(summary), summary)
 
 
-def orthogonal(summary: Summary) -> Affine:
+def orthogonal(summary: Summary, rtol: float = 0.0) -> Affine:
     r""":math:`\min_Q \lVert Y - XQ \rVert^2` over semi-orthogonal Q (Procrustes): the polar factor of XᵀY."""
-    return Affine.linear(polar(summary.about_origin().xy))
+    return Affine.linear(polar(summary.about_origin().xy, rtol))
 
 
 def scaled_orthogonal(summary: Summary) -> Affine:
@@ -81,12 +84,12 @@ def orthogonal_least_squares(summary: Summary) -> Affine:
     return Affine.linear(polar(least_squares(summary).matrix))
 
 
-def ridge(summary: Summary, penalty: float | None = None) -> Affine:
+def ridge(summary: Summary, penalty: float | None = None, decomposed: Spectrum | None = None) -> Affine:
     r""":math:`\min_{W,b} \lVert Y - XW - b \rVert^2 + \lambda \lVert W \rVert^2`.
 
     λ is ``penalty`` × the mean eigenvalue of the centered XᵀX, or the one of least generalized cross-validation error.
     """
-    path = RidgePath.of(summary)
+    path = RidgePath.of(summary, decomposed)
     return Affine.through_means(path.matrix(path.best() if penalty is None else penalty), summary)
 
 
@@ -100,22 +103,33 @@ def low_rank(summary: Summary, rank: int | None = None, penalty: float | None = 
     path = RidgePath.of(summary)
     w = path.matrix(path.best() if penalty is None else penalty)
     # ‖Y−XW‖² + λ‖W‖² falls by what the kept directions of (Ŷ, √λW) explain: eigenvectors of WᵀXᵀY.
-    _, vectors = np.linalg.eigh(w.T @ summary.xy + summary.xy.T @ w)
+    _, vectors = eigh(w.T @ summary.xy + summary.xy.T @ w)
     lead = vectors[:, -rank:]
     return Affine.through_means(w @ lead @ lead.T, summary)
 
 
-def whitened(summary: Summary, power: float = 0.0, penalty: float = 0.1) -> Affine:
+def whitened(
+    summary: Summary,
+    power: float = 0.0,
+    penalty: float = 0.1,
+    decomposed: tuple[Spectrum, Spectrum] | None = None,
+) -> Affine:
     r""":math:`W = \Sigma_x^{-1/2}\, U S^p V^\top\, \Sigma_y^{1/2}` with :math:`USV^\top` the whitened cross-covariance.
 
     ``power`` 0 rotates one whitened space onto the other (the map of canonical correlations), 1 is ridge-like
     regression. ``penalty`` × the mean eigenvalue is added to both covariances before their roots are taken.
     """
-    root_x, root_y = (_roots(s, d, penalty) for s, d in zip((summary.xx, summary.yy), summary.dims, strict=True))
-    u, s, vt = np.linalg.svd(root_x.inverse @ summary.xy @ root_y.inverse, full_matrices=False)
-    kept = s > len(s) * np.finfo(np.float64).eps * s[0]
-    middle = (u[:, kept] * s[kept] ** power) @ vt[kept]
-    return Affine.through_means(root_x.inverse @ middle @ root_y.root, summary)
+    spectra = decomposed or (spectrum(summary.xx), spectrum(summary.yy))
+    sides = zip(spectra, (summary.xx, summary.yy), summary.dims, strict=True)
+    (root_x, vectors_x), (root_y, vectors_y) = (
+        (np.sqrt(values + penalty * trace(scatter) / dim), vectors) for (values, vectors), scatter, dim in sides
+    )
+    cross = (vectors_x / root_x).T @ summary.xy @ (vectors_y / root_y)
+    turn = polar(cross)
+    if power:  # (CCᵀ)^½ = CQᵀ
+        values, vectors = spectrum(cross @ turn.T)
+        turn = (vectors * values**power) @ vectors.T @ turn
+    return Affine.through_means((vectors_x / root_x) @ turn @ (vectors_y * root_y).T, summary)
 
 
 def _solution(summary: Summary) -> np.ndarray:
@@ -123,19 +137,6 @@ def _solution(summary: Summary) -> np.ndarray:
     if reach(summary.xx) > SAFE_REACH:
         return np.asarray(np.linalg.solve(summary.xx, summary.xy))
     return RidgePath.of(summary).matrix(0.0)
-
-
-@dataclass(frozen=True)
-class _Roots:
-    root: np.ndarray
-    inverse: np.ndarray
-
-
-def _roots(scatter: np.ndarray, dim: int, penalty: float) -> _Roots:
-    """Symmetric square root and its inverse of a regularized scatter, on the directions that it has."""
-    values, vectors = spectrum(scatter)
-    values = values + penalty * trace(scatter) / dim
-    return _Roots((vectors * np.sqrt(values)) @ vectors.T, (vectors / np.sqrt(values)) @ vectors.T)
 
 
 @dataclass(frozen=True)

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from relatent._saved import is_saved, load
+from relatent._saved import Saved, is_saved, load, read_saved, understood
 from relatent._terminal import Result
 from relatent.spaces.sample import shuffled_rows
 from relatent.steps import Map
@@ -84,17 +85,41 @@ class Fitted(Result):
 
 def describe(path: AnyPath, *, progress: bool | None = None, **reading: Any) -> Inspection | Overview | Fitted:
     """Return what a file holds, to be printed; ``reading`` as in :func:`relatent.read_space`."""
-    from relatent.spaces.inspect import inspect_space
-    from relatent.spaces.io.files import read_space
-
     if not (str(path).endswith(".safetensors") and Path(path).is_file() and is_saved(path)):
+        from relatent.spaces.inspect import inspect_space
+        from relatent.spaces.io.files import read_space
+
         return inspect_space(read_space(path, **reading), progress=progress)
-    fitted = load(path)
-    return overview(fitted) if fitted.kind == "translator" else Fitted(fitted.kind, repr(fitted))
+    saved = read_saved(path)
+    if saved.kind != "translator":
+        fitted = load(path)
+        return Fitted(fitted.kind, repr(fitted))
+    with understood(path):  # without the estimator: scikit-learn takes longer to import than all else
+        return overview(SimpleNamespace(kind=saved.kind, **saved.about["parameters"], **fitted_of(saved)))
 
 
-def overview(t: Translator) -> Overview:
-    """Describe a fitted translator."""
+def fitted_of(saved: Saved) -> dict[str, Any]:
+    """Return the fitted attributes of a translator that was saved, without its confidence."""
+    from relatent.translate.endpoints import Endpoints
+    from relatent.translate.goals import Selection
+
+    about, arrays = saved.about, saved.arrays
+    endpoints, found = Endpoints.from_saved(about["endpoints"]), Map.from_saved(arrays, about["map"], "map.")
+    chosen = about["selection"]
+    return {
+        "endpoints_": endpoints,
+        "seen_keys_": arrays["seen_keys"],
+        "map_": found,
+        "target_map_": Map.from_saved(arrays, about["target"], "target.") if "target" in about else None,
+        "selection_": None if chosen is None else Selection(**chosen),
+        "chosen_": tuple(about["chosen"]),
+        "n_pairs_": int(about["n_pairs"]),
+        "n_features_in_": found.dims_in,
+    }
+
+
+def overview(t: Translator | SimpleNamespace) -> Overview:
+    """Describe a fitted translator, or its attributes."""
     ends, chosen = t.endpoints_, t.selection_
     source, target = ends.source.model or ends.source_name, ends.target.model or ends.target_name
     return Overview(
@@ -164,7 +189,7 @@ def _clearly_related(pairs: Pairs) -> bool:
 
 def _products(rows: np.ndarray) -> np.ndarray:
     """Return the inner products of centered rows, without those of a row with itself."""
-    centered = rows.astype(np.float64) - np.mean(rows, axis=0, dtype=np.float64)
+    centered = (rows - np.mean(rows, axis=0, dtype=np.float64)).astype(np.float32)  # a few digits are enough
     products = centered @ centered.T
     np.fill_diagonal(products, 0.0)
     return np.asarray(products)
@@ -183,8 +208,10 @@ def notes(t: Translator) -> Iterator[str]:
         )
 
 
-def concerns(t: Translator, *, related: bool = False) -> list[str]:
+def concerns(t: Translator | SimpleNamespace, *, related: bool = False) -> list[str]:
     """Say when not to trust a translator; that its pairs are ``related`` need not be checked again."""
+    from relatent.translate.goals import Solution
+
     found = []
     if t.n_pairs_ < FEW * t.n_features_in_:
         found.append(
@@ -193,7 +220,7 @@ def concerns(t: Translator, *, related: bool = False) -> list[str]:
         )
     if not related and hasattr(t, "pairs_") and unexplained(t.pairs_) >= NO_RELATION:
         found.append("the two sides show no relation; check that the pairs belong together")
-    if t.metric_ == "inner":
+    if Solution(t.map_, t.target_map_).metric == "inner":
         found.append(
             "it maps queries and documents into a shared space: compare translated queries with translated targets, by "
             "inner product"

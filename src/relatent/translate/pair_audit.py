@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
 from relatent._array import Array, as_parallel, random_generator, to_numpy
-from relatent._linalg import unit_norm
+from relatent._linalg import positive_inverse, unit_norm
+from relatent._terminal import progress_bar
 from relatent.spaces.sample import shuffled_rows
 from relatent.steps import best_mean
 from relatent.translate.goals.retrieval import NORMALIZATIONS
@@ -59,7 +61,7 @@ class Audit:
         )
 
 
-def audit(x: Array, y: Array, *, seed: int = 0) -> Audit:
+def audit(x: Array, y: Array, *, seed: int = 0, progress: bool | None = None) -> Audit:
     r"""Find pairs that do not belong together.
 
     Each pair is scored by the likelihood ratio s fitted on the other folds, against the pairs that its x and its y
@@ -74,6 +76,7 @@ def audit(x: Array, y: Array, *, seed: int = 0) -> Audit:
 
     Pairs are dropped only if the scores have two modes: two normal distributions fit better than one (BIC lower by
     more than 10), stand apart (Ashman's D above 2), and the lower one is where mismatched pairs are (mean below 1).
+    ``progress`` shows a bar (None: on a terminal only).
 
     Unchanged by rotating, rescaling or shifting either side. What breaks it: too many mismatched pairs to learn
     from the rest, fewer pairs than about a tenth of the coordinates, wrong pairs that are nearly right, and
@@ -93,13 +96,15 @@ def audit(x: Array, y: Array, *, seed: int = 0) -> Audit:
     if len(x) < MIN_PAIRS:
         raise ValueError(f"There are {len(x)} pairs: expected at least {MIN_PAIRS} to tell which do not belong.")
     pairs, everyone = Pairs.of(x, y, size=len(x), copy=False), np.ones(len(x), dtype=bool)
-    trials = {name: _belonging(pairs, name, PENALTIES, everyone, seed, 1) for name in NORMALIZATIONS}
-    _, name, best = max((float(np.median(z)), name, i) for name, t in trials.items() for i, z in enumerate(t))
-    scores = trials[name][best]
-    for again in range(1, RESCORED + 1):
-        # At least half of the pairs teach, however badly they score.
-        trusted = scores > min(DOUBTFUL, float(np.median(scores)))
-        (scores,) = _belonging(pairs, name, PENALTIES[best : best + 1], trusted, seed + again * DIVISIONS, DIVISIONS)
+    fits = AUDIT_FOLDS * (len(NORMALIZATIONS) + RESCORED * DIVISIONS)
+    with progress_bar(fits, "scoring pairs", progress) as advance:
+        trials = {name: _belonging(pairs, name, PENALTIES, everyone, seed, 1, advance) for name in NORMALIZATIONS}
+        _, name, best = max((float(np.median(z)), name, i) for name, t in trials.items() for i, z in enumerate(t))
+        scores, penalty = trials[name][best], PENALTIES[best : best + 1]
+        for again in range(1, RESCORED + 1):
+            # At least half of the pairs teach, however badly they score.
+            trusted = scores > min(DOUBTFUL, float(np.median(scores)))
+            (scores,) = _belonging(pairs, name, penalty, trusted, seed + again * DIVISIONS, DIVISIONS, advance)
     wrong = _lower_mode(scores)
     bimodal, order = bool(np.any(wrong)), np.argsort(scores)
     suspicious = order[wrong[order] if bimodal else scores[order] < DOUBTFUL]
@@ -150,15 +155,23 @@ def _dual_codes(rows: np.ndarray) -> np.ndarray:
     """Return the weights by which a ridge of all other items predicts each one, (n, n)."""
     centered = rows - np.mean(rows, axis=0, dtype=np.float64)
     unit = unit_norm(centered).astype(np.float32)  # the ridge keeps the digits of the inverse
-    one = np.eye(len(unit), dtype=np.float32)
-    hat = one - CHECK_RIDGE * np.linalg.inv(unit @ unit.T + CHECK_RIDGE * one)
-    codes = hat / (1 - np.diagonal(hat))[:, None]
+    products = unit @ unit.T
+    products[np.diag_indices(len(products))] += np.float32(CHECK_RIDGE)
+    inverse = CHECK_RIDGE * positive_inverse(products)
+    # H = I − λ (K + λI)⁻¹, of which the diagonal is left out.
+    codes = -inverse / np.diagonal(inverse)[:, None]
     np.fill_diagonal(codes, 0.0)
     return np.asarray(codes)
 
 
 def _belonging(
-    pairs: Pairs, name: str, penalties: tuple[float, ...], trusted: np.ndarray, seed: int, divisions: int
+    pairs: Pairs,
+    name: str,
+    penalties: tuple[float, ...],
+    trusted: np.ndarray,
+    seed: int,
+    divisions: int,
+    advance: Callable[[int], None],
 ) -> np.ndarray:
     """Score each pair, for each penalty, by what the trusted pairs of the other folds teach."""
     scores = np.zeros((len(penalties), len(pairs)))
@@ -167,13 +180,15 @@ def _belonging(
         for i in range(AUDIT_FOLDS):
             held, others = order[i::AUDIT_FOLDS], np.delete(order, np.s_[i::AUDIT_FOLDS])
             p = pairs.only(np.sort(others[trusted[others]])).normalized(name)
-            path = LikelihoodPath.of(p.summary)
+            path = LikelihoodPath.of(p.summary, p.spectra)
             for start in range(0, len(held), MAX_OTHERS):
                 part = held[start : start + MAX_OTHERS]
-                sides = p.of(pairs.sample.part(np.concatenate([part, others[: MAX_OTHERS - len(part)]])))
+                rows = pairs.sample.part(np.concatenate([part, others[: MAX_OTHERS - len(part)]]))
+                sides = path.coordinates(*(side.astype(rows.x.dtype, copy=False) for side in p.of(rows)))
                 for k, penalty in enumerate(penalties):
-                    ratios = path.at(penalty, penalty).log_ratios(*sides)
+                    ratios = path.scored(penalty, penalty, *sides).ratios
                     scores[k, part] += _standings(_without_hubness(ratios))[: len(part)] / divisions
+            advance(1)
     return scores
 
 

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from itertools import islice
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import numpy as np
 
 from relatent._array import Array, as_parallel, random_generator, to_numpy
-from relatent._linalg import polar, spectrum, thin_svd, unit_norm
+from relatent._linalg import polar, row_basis, spectrum, unit_norm
 from relatent._saved import Saved, from_bytes, to_bytes
 from relatent.spaces.normalize import UNIT_ROWS, Normalizer
 from relatent.spaces.sample import Sample, Unpaired, all_rows, checked_ids, merged, shuffled_rows
@@ -19,12 +20,17 @@ from relatent.summary import Prepare, Summary, accumulate, check_weights, needs_
 if TYPE_CHECKING:
     import pyarrow as pa
 
+T = TypeVar("T")
+
 # Pairs kept for what cannot be chosen from sums.
 SAMPLE_SIZE = 10_000
 # An array of up to this many times the sample is kept alive, where allowed, instead of copying the sample out of it.
 LASTING = 4
-# From MANY pairs on, HELD_OUT of them held out once choose as well as three folds do.
-MANY, HELD_OUT = 5_000, 1_000
+# From MANY pairs on, HELD_OUT of them held out once choose as well as three folds do, and before that two of three.
+TWO_FOLDS, MANY, HELD_OUT = 2_000, 5_000, 1_000
+# In trials, a basis of the span is used where pairs are fewer than this share of the coordinates, and directions of a
+# rotation that change no ranking are dropped: singular values over the largest.
+WORTH_A_BASIS, FAINT = 0.7, 1e-7
 # Below this many, one division into folds is a matter of luck.
 STEADY = 300
 # Vectors of this cosine are copies, perhaps in another precision.
@@ -62,6 +68,8 @@ class Pairs:
     seed: int = 0
     unpaired: Unpaired | None = None
     """Rows of both spaces beside these, which tell more of the centers that normalizations subtract."""
+    rough: bool = False
+    """Whether they are those of a trial: a few digits of what is made of them are enough."""
 
     @staticmethod
     def of(
@@ -236,20 +244,23 @@ class Pairs:
 
     def _normalized(self, name: str, span: bool) -> NormalizedPairs:
         few = span and self.complete
-        bases = [few and self.count < d for d in self.dims]
+        # A basis that is hardly smaller than the space takes longer than it saves.
+        bases = [few and self.count < (WORTH_A_BASIS * d if self.rough else d) for d in self.dims]
         center_x, center_y = self._centers(name)
         if name not in UNIT_ROWS and not any(bases):
             s = self.summary
             source = Normalizer.from_moments(int(s.n), s.mean_x, s.xx, name).centered_at(center_x)
             target = Normalizer.from_moments(int(s.n), s.mean_y, s.yy, name).centered_at(center_y)
             frame_x, frame_y, found = Frame(source), Frame(target), s.normalized(source, target)
+            rows = None
         else:
             frame_x = Frame.of(self.sample.x, name, bases[0], center_x)
             frame_y = Frame.of(self.sample.y, name, bases[1], center_y)
-            found = replace(self._summed(self.sample, (frame_x.apply, frame_y.apply)), ambient=self.dims)
+            rows = (frame_x.apply(self.sample.x), frame_y.apply(self.sample.y)) if any(bases) else None
+            found = replace(self._summed(self.sample, (frame_x.apply, frame_y.apply), rows), ambient=self.dims)
         # Moments are those about the centers: where these are not the means of the pairs, about the origin.
         found = found if center_x is None else found.about_origin()
-        return NormalizedPairs(self.sample, self.complete, frame_x, frame_y, found)
+        return NormalizedPairs(self.sample, self.complete, frame_x, frame_y, found, rows, FAINT if self.rough else 0.0)
 
     def _centers(self, name: str) -> tuple[np.ndarray, np.ndarray] | tuple[None, None]:
         """Return what a normalization subtracts instead of the means of the pairs, if it does."""
@@ -279,13 +290,14 @@ class Pairs:
             yield self.without(rows), rows
 
     def trials(self, seed: int = 0) -> Iterator[tuple[Pairs, np.ndarray]]:
-        """Go through what to choose by: three folds, of few pairs several times, or one large held-out part."""
-        if len(self.sample) < MANY:
-            for again in range(max(1, STEADY // len(self.sample))):
-                yield from self.folds(3, seed + again)
+        """Go through what to choose by: folds, of few pairs several times, or one large held-out part."""
+        rough, n = replace(self, rough=True), len(self.sample)
+        if n >= MANY:
+            rows = np.sort(shuffled_rows(n, HELD_OUT, seed))
+            yield rough.without(rows), rows
             return
-        rows = np.sort(shuffled_rows(len(self.sample), HELD_OUT, seed))
-        yield self.without(rows), rows
+        for again in range(max(1, STEADY // n)):
+            yield from islice(rough.folds(3, seed + again), 3 if n < TWO_FOLDS else 2)
 
     def to_bytes(self) -> bytes:
         """Return bytes for another process. No pickle: reading them runs no code. They hold the sampled rows."""
@@ -308,9 +320,16 @@ class Pairs:
         sums = None if about["n"] is None else Summary.from_arrays(about["n"], arrays, "sums.")
         return Pairs(about["count"], sample, sums, tuple(about["full"]), about["size"], about["seed"])
 
-    def _summed(self, sample: Sample, prepare: tuple[Prepare, Prepare] | None = None) -> Summary:
-        full_x, full_y = self.full
-        return accumulate(sample.x, sample.y, sample.weights, full_x=full_x, full_y=full_y, prepare=prepare)
+    def _summed(
+        self,
+        sample: Sample,
+        prepare: tuple[Prepare, Prepare] | None = None,
+        prepared: tuple[np.ndarray, np.ndarray] | None = None,
+    ) -> Summary:
+        """Sum up a sample, prepared block by block, or prepared already."""
+        x, y = prepared or (sample.x, sample.y)
+        prepare = None if prepared else prepare
+        return accumulate(x, y, sample.weights, full_x=self.full[0], full_y=self.full[1], prepare=prepare)
 
     def _check_alike(self, other: Pairs) -> None:
         if self.dims != other.dims:
@@ -341,9 +360,7 @@ class Frame:
         normalizer = Normalizer.fit(rows, name).centered_at(center)
         if not spanned:
             return Frame(normalizer)
-        ready = Frame(normalizer).apply(rows)
-        _, s, vt = thin_svd(ready)
-        return Frame(normalizer, vt[s > max(ready.shape) * np.finfo(np.float64).eps * s[0]].T)
+        return Frame(normalizer, row_basis(Frame(normalizer).apply(rows)))
 
     def apply(self, rows: np.ndarray) -> np.ndarray:
         """Bring rows of the space into these coordinates."""
@@ -361,16 +378,20 @@ class NormalizedPairs:
     source: Frame
     target: Frame
     summary: Summary
+    rows: tuple[np.ndarray, np.ndarray] | None = None
+    """The sampled rows, where they are at hand."""
+    rtol: float = 0.0
+    """Directions of a rotation that may be dropped, by their singular value over the largest."""
 
     @cached_property
     def x(self) -> np.ndarray:
         """Sampled source rows."""
-        return self.source.apply(self.sample.x)
+        return self.source.apply(self.sample.x) if self.rows is None else self.rows[0]
 
     @cached_property
     def y(self) -> np.ndarray:
         """Sampled target rows."""
-        return self.target.apply(self.sample.y)
+        return self.target.apply(self.sample.y) if self.rows is None else self.rows[1]
 
     @cached_property
     def spectrum_x(self) -> tuple[np.ndarray, np.ndarray]:
@@ -382,10 +403,20 @@ class NormalizedPairs:
         """Eigenvalues and eigenvectors of the scatter of both sides."""
         return self.spectrum_x, spectrum(self.summary.yy)
 
+    def once(self, key: Hashable, make: Callable[[], T]) -> T:
+        """Return what was made of these pairs under this key, or make it."""
+        if key not in self._made:
+            self._made[key] = make()
+        return cast(T, self._made[key])
+
+    @cached_property
+    def _made(self) -> dict[Hashable, Any]:
+        return {}
+
     @cached_property
     def rotation(self) -> np.ndarray:
         """The orthogonal matrix that brings the source nearest to the target, both about their means."""
-        return np.asarray(polar(self.summary.xy))
+        return np.asarray(polar(self.summary.xy, self.rtol))
 
     def of(self, held: Sample) -> tuple[np.ndarray, np.ndarray]:
         """Return other pairs of the same spaces in these coordinates."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,7 +11,7 @@ from scipy.special import expit, logit
 
 from relatent._array import Array, as_matrix, to_numpy
 from relatent._linalg import unit_norm
-from relatent._terminal import Tabular, render
+from relatent._terminal import Tabular, progress_bar, render
 from relatent.evaluate.interval import Estimate, Statistic, bootstrap
 from relatent.evaluate.neighbors import nearest
 from relatent.evaluate.retrieval import reciprocal_ranks
@@ -177,7 +178,9 @@ class Quality(Tabular):
         }
 
 
-def expected_quality(translator: Translator, index: Array | None = None, *, seed: int = 0) -> Quality:
+def expected_quality(
+    translator: Translator, index: Array | None = None, *, seed: int = 0, progress: bool | None = None
+) -> Quality:
     r"""Predict how well a fitted translator will do, from its own anchors.
 
     The pairs that it kept are cut into ten folds. For each, a translator of the same choice is fitted on all other
@@ -199,7 +202,8 @@ def expected_quality(translator: Translator, index: Array | None = None, *, seed
     is done with them.
 
     What breaks it: anchors that are not drawn from what will be translated, near-copies of anchors in the index,
-    mismatched anchors (:func:`relatent.audit`), and anchors of unequal weight.
+    mismatched anchors (:func:`relatent.audit`), and anchors of unequal weight. ``progress`` shows a bar (None: on a
+    terminal only).
 
     References: Bates, Hastie & Tibshirani, JASA 119, 2024 (why folds need widening); Agresti & Coull, American
     Statistician 52, 1998 (the unseen).
@@ -214,11 +218,14 @@ def expected_quality(translator: Translator, index: Array | None = None, *, seed
     """
     trial = _Trial.of(translator, index)
     folds = list(trial.pairs.folds(FOLDS, seed))
-    scores = [trial.scores(rest, rows) for rest, rows in folds]
+    some, strict = folds[:CURVE_FOLDS], _stricter(trial.choice)
+    with progress_bar(len(folds) + len(CURVE_SHARES) * len(some) * len(strict), "fitting folds", progress) as advance:
+        trial = replace(trial, advance=advance)
+        scores = [trial.scores(rest, rows) for rest, rows in folds]
+        fewer = [trial.scores_with(share, some, seed) for share in CURVE_SHARES]
     every, n = np.concatenate(scores), len(trial.pairs)
     trained = float(np.mean([len(rest) for rest, _ in folds]))
-    some, at_full = folds[:CURVE_FOLDS], np.concatenate(scores[:CURVE_FOLDS])
-    columns = np.stack([*(trial.scores_with(share, some, seed) for share in CURVE_SHARES), at_full], axis=2)
+    columns = np.stack([*fewer, np.concatenate(scores[:CURVE_FOLDS])], axis=2)
     sizes = (*(round(share * len(folds[0][0].sample)) for share in CURVE_SHARES), round(trained))
     measured = MEASURES[: 4 if translator.metric_ == "cosine" else 3]
     curves = {m: LearningCurve(m, sizes, columns[:, i]) for i, m in enumerate(measured)}
@@ -237,6 +244,8 @@ class _Trial:
     gallery: np.ndarray
     with_fold: bool
     """Whether the targets of a fold are ranked among each other, in the place of index rows that are anchors."""
+    advance: Callable[[int], None] = lambda _: None
+    """What is told of every fit."""
 
     @staticmethod
     def of(t: Translator, index: Array | None) -> _Trial:
@@ -260,6 +269,7 @@ class _Trial:
         index, own, others = (prepared(solved, y) for y in (self.gallery, own, self.pairs.sample.y[others]))
         queries = unit_norm(queries) if solved.metric == "cosine" else queries
         better = _better(queries, own, index, others)
+        self.advance(1)
         reciprocal = np.where(better < DEPTH, 1 / (1 + better), 0.0)
         return np.stack([better == 0, better < DEPTH, reciprocal, cosine], axis=1).astype(np.float64)
 

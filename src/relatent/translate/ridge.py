@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 
 import numpy as np
 
@@ -15,6 +15,10 @@ from relatent.translate.pairs import NormalizedPairs
 PENALTIES: tuple[float, ...] = tuple(float(p) for p in np.logspace(-9, 3, 97))
 # From this many pairs on, leaving each out in turn takes long for every penalty, and approximations of it are good.
 LONG = 2_000
+# Where a search for the best penalty begins.
+LIKELY = 1.0
+# Errors of fewer rows, and errors below this share of the variance, are computed in double precision.
+MANY_ROWS, NEARLY_EXACT = 200, 1e-6
 
 
 @dataclass(frozen=True)
@@ -70,19 +74,23 @@ class RidgePath:
         return first_valley(self.gcv, PENALTIES)
 
 
-def first_valley(error: Callable[[float], float], penalties: Sequence[float]) -> float:
+def first_valley(error: Callable[[float], float], penalties: Sequence[float], near: float | None = None) -> float:
     """Return the penalty of least error, coming from strong penalties.
 
-    The first valley counts: repeated anchors make an error collapse again where the penalty vanishes.
+    The first valley counts: repeated anchors make an error collapse again where the penalty vanishes. With ``near``, a
+    strong penalty that may do, the search begins there, and stronger ones are tried only if it is the best so far.
     """
-    best, least = penalties[-1], np.inf
-    for penalty in reversed(penalties):
-        found = error(penalty)
+    start = len(penalties) - 1 if near is None else int(np.argmin(np.abs(np.log(penalties) - np.log(near))))
+    best, least = start, np.inf
+    for i in range(start, -1, -1):
+        found = error(penalties[i])
         if found > 1.02 * least:
             break
         if found < least:
-            best, least = penalty, found
-    return best
+            best, least = i, found
+    while best >= start and best + 1 < len(penalties) and error(penalties[best + 1]) < least:
+        best, least = best + 1, error(penalties[best + 1])
+    return penalties[best]
 
 
 @dataclass(frozen=True)
@@ -117,27 +125,52 @@ class LeaveOneOut:
         coordinates = path.rotated / scale[:, None]
         return LeaveOneOut(path.values, left, coordinates, p.y - p.summary.mean_y, root, weights / path.n, path.unit)
 
+    @cached_property
+    def weights(self) -> np.ndarray:
+        """What each row counts in a mean over them."""
+        weights = self.root[:, 0] ** 2
+        return np.asarray(weights / np.sum(weights))
+
     def predictions(self, penalty: float) -> np.ndarray:
         """Return the predictions, about the mean."""
-        return np.asarray(self.y - self._errors(penalty))
+        return np.asarray(self.y - self._errors(penalty, *self._factors))
+
+    def losses(self, penalty: float) -> np.ndarray:
+        """Return the squared norm of the error of each of many rows, in single precision if that has the digits."""
+        if len(self.y) >= MANY_ROWS:
+            found = self._squared(self._errors(penalty, *self._single))
+            if self.weights @ found > NEARLY_EXACT * (self.weights @ self._squared(self.y)):
+                return found
+        return self._squared(self._errors(penalty, *self._factors))
 
     def error(self, penalty: float) -> float:
         """Return the mean squared norm of the errors."""
-        errors, weights = self._errors(penalty), self.root[:, 0] ** 2
-        return float(weights @ np.vecdot(errors, errors) / np.sum(weights))
+        return float(self.weights @ self._squared(self._errors(penalty, *self._factors)))
 
     def best(self, penalties: Sequence[float] = PENALTIES[::3]) -> float:
         """Return the penalty of least error."""
-        return first_valley(self.error, penalties)
+        return first_valley(cache(lambda penalty: float(self.weights @ self.losses(penalty))), penalties, near=LIKELY)
 
-    def _errors(self, penalty: float) -> np.ndarray:
+    def _errors(self, penalty: float, left: np.ndarray, coordinates: np.ndarray, y: np.ndarray) -> np.ndarray:
         kept = self.values / (self.values + penalty * self.unit)
         leverage = self._squares @ kept + self.share
-        errors = self.left @ (kept[:, None] * self.coordinates)
-        errors /= -self.root  # in place: this is what choosing a penalty spends its time on
-        errors += self.y
-        errors /= np.maximum(1 - leverage, 1e-12)[:, None]
+        errors = left @ (kept[:, None].astype(left.dtype) * coordinates)
+        errors /= -self.root.astype(left.dtype)  # in place: this is what choosing a penalty spends its time on
+        errors += y
+        errors /= np.maximum(1 - leverage, 1e-12)[:, None].astype(left.dtype)
         return np.asarray(errors)
+
+    @staticmethod
+    def _squared(rows: np.ndarray) -> np.ndarray:
+        return np.asarray(np.vecdot(rows, rows), dtype=np.float64)
+
+    @property
+    def _factors(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        return self.left, self.coordinates, self.y
+
+    @cached_property
+    def _single(self) -> tuple[np.ndarray, ...]:
+        return tuple(factor.astype(np.float32) for factor in self._factors)
 
     @cached_property
     def _squares(self) -> np.ndarray:

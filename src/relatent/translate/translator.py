@@ -19,20 +19,19 @@ from relatent._estimator import all_or_nothing
 from relatent._linalg import pseudo_inverse
 from relatent._saved import Saved, read_saved, understood, write_saved
 from relatent.spaces.space import Space
-from relatent.steps import Map
-from relatent.translate.endpoints import Endpoints, Side, check_side
+from relatent.translate.endpoints import Side, check_side
 from relatent.translate.goals import (
     GoalName,
     Judge,
     MaxCost,
     Metric,
-    Selection,
     Solution,
     check_settings,
     refuse,
 )
 from relatent.translate.learning import Learner
 from relatent.translate.likelihood import BANK_SIZE, BankRows
+from relatent.translate.overview import fitted_of
 from relatent.translate.pairs import SAMPLE_SIZE, Pairs
 
 if TYPE_CHECKING:
@@ -317,11 +316,11 @@ class Translator(Learner):
             return mrr(self.transform(x), self.transform_target(y), min(10, x.shape[0]), self.metric_)
         return float(r2(self.transform(x), y))
 
-    def expected_quality(self, index: Array | None = None, *, seed: int = 0) -> Quality:
+    def expected_quality(self, index: Array | None = None, *, seed: int = 0, progress: bool | None = None) -> Quality:
         """Predict recall, MRR and cosine on unseen items (``relatent.translate.quality``)."""
         from relatent.translate.quality import expected_quality
 
-        return expected_quality(self, index, seed=seed)
+        return expected_quality(self, index, seed=seed, progress=progress)
 
     def confidence(self, X: Array | Space, *, items: int | None = None) -> np.ndarray:
         """Return for each row of the source the probability that its own item is found in the first ten, (n,).
@@ -416,20 +415,15 @@ class Translator(Learner):
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
         """Read what :meth:`save` wrote: a translator that transforms, and has no pairs to learn more from."""
-        from relatent.translate.confidence import Confidence
-
         saved = read_saved(path, cls.kind)
         with understood(path):
-            about = saved.about
-            t = cls(**{name: value for name, value in about["parameters"].items() if name not in FORMER})
-            t.endpoints_, t.seen_keys_ = Endpoints.from_saved(about["endpoints"]), saved.arrays["seen_keys"]
-            t.map_ = Map.from_saved(saved.arrays, about["map"], "map.")
-            t.target_map_ = Map.from_saved(saved.arrays, about["target"], "target.") if "target" in about else None
-            if "confidence" in about:
-                t.confidence_ = Confidence.from_saved(saved.arrays, about["confidence"], "confidence.")
-            t.selection_ = None if about["selection"] is None else Selection(**about["selection"])
-            t.chosen_, t.n_pairs_ = tuple(about["chosen"]), int(about["n_pairs"])
-            t.n_features_in_ = t.map_.dims_in
+            t = cls(**{name: value for name, value in saved.about["parameters"].items() if name not in FORMER})
+            for name, value in fitted_of(saved).items():
+                setattr(t, name, value)
+            if "confidence" in saved.about:
+                from relatent.translate.confidence import Confidence
+
+                t.confidence_ = Confidence.from_saved(saved.arrays, saved.about["confidence"], "confidence.")
         return t
 
     def _translated(self, space: Space, side: Side) -> Space:

@@ -16,7 +16,7 @@ from scipy.optimize import linear_sum_assignment
 from relatent._array import Array, as_matrices, random_generator, to_numpy
 from relatent._linalg import polar, unit_norm
 from relatent._terminal import progress_bar
-from relatent.evaluate.neighbors import Neighbors, nearest
+from relatent.evaluate.neighbors import Neighbors, nearest_both_ways
 from relatent.spaces.normalize import Normalizer
 from relatent.spaces.space import Space
 from relatent.summary import summarize
@@ -139,7 +139,7 @@ def mutual_matches(queries: np.ndarray, targets: np.ndarray) -> Matches:
     [1, 2, 0]
     """
     k = min(NEIGHBORS, len(queries), len(targets))
-    there, back = (nearest(a, b, k, "inner") for a, b in ((queries, targets), (targets, queries)))
+    there, back = nearest_both_ways(queries, targets, k, "inner")
     hubness_q, hubness_t = (np.mean(found.similarities, axis=1) for found in (there, back))
     best_t, share_q = _choice(there, hubness_t)
     best_q, share_t = _choice(back, hubness_q)

@@ -158,6 +158,12 @@ class Queries:
 # Standard errors of its gain that a candidate must exceed the expected winner by: few pairs make many candidates lucky.
 CAUTION = 0.5
 
+# What held-out rows are ranked in; what is solved is in double precision.
+SINGLE = np.float32
+# A candidate is given up before all trials if, in trials of at least this many queries, it is this many standard errors
+# of the difference worse than the best one.
+MIN_SEEN, HOPELESS = 100, 2.0
+
 K = TypeVar("K")
 
 
@@ -246,6 +252,12 @@ def cautious_means(
     """
     root = min(queries, len(expected)) ** 0.5
     return {name: float(np.mean(s) - caution * np.std(s - expected) / root) for name, s in scores.items()}
+
+
+def clearly_worse(ranks: np.ndarray, best: np.ndarray) -> bool:
+    """Return whether the ranks of some queries are clearly worse than those of the best candidate so far."""
+    behind = best - ranks
+    return bool(np.mean(behind) > HOPELESS * np.std(behind) / len(best) ** 0.5)
 
 
 def held_out_ranks(scores: np.ndarray) -> np.ndarray:

@@ -4,22 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cached_property, partial
 
 import numpy as np
 
-from relatent._linalg import unit_norm
+from relatent._linalg import polar, unit_norm
 from relatent.evaluate.neighbors import nearest
 from relatent.evaluate.retrieval import Judgments
+from relatent.spaces.normalize import scaled
+from relatent.spaces.sample import Sample
 from relatent.steps import Lengths, Map
 from relatent.summary import summarize
 from relatent.translate.goals import (
+    MIN_SEEN,
+    SINGLE,
     Choice,
     Queries,
     Selection,
     Settings,
     Solution,
     cautious_means,
+    clearly_worse,
     held_out_ranks,
     smoothed,
 )
@@ -27,6 +32,8 @@ from relatent.translate.likelihood import LikelihoodPath
 from relatent.translate.maps import Affine, fold, orthogonal, ridge, whitened
 from relatent.translate.pairs import NormalizedPairs, Pairs
 
+# Correlations over the largest below which canonical variables are noise.
+CORRELATED = 1e-6
 # Of canonical queries: penalties in units of the mean eigenvalue of each side, and shares of the target's mean.
 PENALTIES, SHARES = (1.0, 3.0, 10.0, 30.0), (0.0, 0.25, 0.5)
 # Of the likelihood ratio, and of what makes its bias linear.
@@ -42,14 +49,27 @@ class Rule:
     needs_index: bool = False
     """Whether the map is made of rows of the index, too."""
 
+    def solved(self, p: NormalizedPairs, index: np.ndarray | None) -> Affine:
+        """Solve for pairs, in their coordinates."""
+        return self.map(p, index) if self.needs_index else self.map(p)
+
     def folded(self, p: NormalizedPairs, dtype: np.dtype, index: np.ndarray | None = None) -> Map:
-        """Solve for pairs."""
+        """Solve for pairs, in the coordinates of their spaces."""
         target = p.target
         if not self.with_mean:
             origin = np.zeros_like(target.normalizer.mean)
             target = replace(target, normalizer=replace(target.normalizer, mean=origin))
-        solved = self.map(p, index) if self.needs_index else self.map(p)
-        return fold(solved, p.source, target, dtype=dtype)
+        return fold(self.solved(p, index), p.source, target, dtype=dtype)
+
+
+def rotation(p: NormalizedPairs) -> Affine:
+    """Return the orthogonal map, made once."""
+    return p.once("orthogonal", lambda: orthogonal(p.summary, p.rtol))
+
+
+def regression(p: NormalizedPairs) -> Affine:
+    """Return the ridge of least generalized cross-validation error, made once."""
+    return p.once("ridge", lambda: ridge(p.summary, decomposed=p.spectrum_x))
 
 
 def canonical(p: NormalizedPairs, penalty: float, share: float) -> Affine:
@@ -62,10 +82,17 @@ def canonical(p: NormalizedPairs, penalty: float, share: float) -> Affine:
     :math:`\lVert y - m \rVert^2 = 1 + \lVert m \rVert^2 - 2\, m \cdot y`, so adding a multiple of m to every query
     takes it off; the share is of the multiple that makes scores distances.
     """
-    wx, _, wy = LikelihoodPath.of(p.summary, p.spectra).canonical(penalty, penalty)
-    matrix, scatter = wx @ wy.T, p.summary.yy
-    spread = np.sum(scatter @ wy * wy) / np.trace(scatter)
+    matrix, spread = p.once(("canonical", penalty), lambda: _canonical(p, penalty))
     return Affine(matrix, share * spread * p.summary.mean_y - p.summary.mean_x @ matrix)
+
+
+def _canonical(p: NormalizedPairs, penalty: float) -> tuple[np.ndarray, float]:
+    """Return W, and the mean squared canonical variable over that of the coordinates."""
+    path = _path(p)
+    root_x, root_y = path.roots(penalty, penalty)
+    turn = polar(path.cross / root_x[:, None] / root_y, max(p.rtol, CORRELATED))
+    spread = np.sum(np.vecdot(turn.T, turn.T) * path.values_y / root_y**2) / np.sum(path.values_y)
+    return (path.vectors_x / root_x) @ turn @ (path.vectors_y / root_y).T, float(spread)
 
 
 def likelihood(p: NormalizedPairs, index: np.ndarray, penalty: float) -> Affine:
@@ -77,19 +104,23 @@ def likelihood(p: NormalizedPairs, index: np.ndarray, penalty: float) -> Affine:
     over rows y of the index. An item of it cannot be given a number of its own, so what of the bias is not linear is
     lost, and all that CSLS would add to it.
     """
-    ratio = LikelihoodPath.of(p.summary, p.spectra).at(penalty, penalty)
+    ratio = _path(p).at(penalty, penalty)
     rows = p.target.apply(index)
     matrix = ratio.query.matrix[:, :-1] @ ratio.target.matrix.T
     slope = ridge(summarize(rows, np.asarray(ratio.target_vectors(rows))[:, -1:]), SLOPE_PENALTY).matrix[:, 0]
     return Affine(matrix, slope - p.summary.mean_x @ matrix)
 
 
+def _path(p: NormalizedPairs) -> LikelihoodPath:
+    return p.once("path", lambda: LikelihoodPath.of(p.summary, p.spectra))
+
+
 RULES = {
-    "orthogonal": Rule(lambda p: orthogonal(p.summary)),
-    "ridge": Rule(lambda p: ridge(p.summary)),
-    "whitened": Rule(lambda p: whitened(p.summary)),
-    "orthogonal without mean": Rule(lambda p: orthogonal(p.summary), with_mean=False),
-    "ridge without mean": Rule(lambda p: ridge(p.summary), with_mean=False),
+    "orthogonal": Rule(rotation),
+    "ridge": Rule(regression),
+    "whitened": Rule(lambda p: whitened(p.summary, decomposed=p.spectra)),
+    "orthogonal without mean": Rule(rotation, with_mean=False),
+    "ridge without mean": Rule(regression, with_mean=False),
 }
 CANONICAL = {
     f"canonical, λ={e:g}, mean × {share:g}": Rule(partial(canonical, penalty=e, share=share))
@@ -99,6 +130,7 @@ CANONICAL = {
 LIKELIHOOD = {
     f"likelihood ratio, λ={e:g}": Rule(partial(likelihood, penalty=e), needs_index=True) for e in LIKELIHOOD_PENALTIES
 }
+ALL_RULES = RULES | CANONICAL | LIKELIHOOD
 # Where another rule ranks so well, canonical queries gain nothing, and they bend the neighborhood of an item.
 NEARLY_ALL = 0.99
 # What else is tried where the user keeps the default normalization. Canonical queries are for unit rows.
@@ -137,7 +169,7 @@ class FrozenChoice(Choice):
     def folded(self, pairs: Pairs, dtype: np.dtype) -> Map:
         """Solve for pairs."""
         index = None if pairs.unpaired is None else pairs.unpaired.index
-        return (RULES | CANONICAL | LIKELIHOOD)[self.rule].folded(pairs.normalized(self.normalize), dtype, index)
+        return ALL_RULES[self.rule].folded(pairs.normalized(self.normalize), dtype, index)
 
 
 def needs(settings: Settings) -> tuple[bool, bool]:
@@ -151,15 +183,13 @@ def choose(pairs: Pairs, settings: Settings) -> FrozenChoice:
     Pairs are ranked among each other, and among rows of the index where there are any. These then decide alone, and
     the likelihood ratio is tried, too.
     """
-    wide = np.dtype(np.float64)
-    trials: dict[FrozenChoice, list[np.ndarray]] = {choice: [] for choice in _candidates(pairs, settings)}
+    tried: dict[FrozenChoice, list[np.ndarray]] = {choice: [] for choice in _candidates(pairs, settings)}
     for rest, rows in pairs.trials(settings.seed):
-        held = pairs.sample.part(rows)
-        x, gallery = held.x.astype(wide), unit_norm(np.concatenate([held.y.astype(wide), pairs.other_targets]))
-        for choice, ranks in trials.items():
-            folded = choice.folded(rest, wide)
-            ranks.append(held_out_ranks(unit_norm(folded(x)) @ gallery.T))
-    found = {choice: np.concatenate(ranks) for choice, ranks in trials.items()}
+        trial = _Trial(rest, pairs.sample.part(rows), pairs.other_targets)
+        for choice, ranks in tried.items():
+            ranks.append(trial.ranks(choice))
+        tried = _hopeful(tried) if len(rows) >= MIN_SEEN else tried
+    found = {choice: np.concatenate(ranks) for choice, ranks in tried.items()}
     if len(pairs.other_targets):
         scores = {choice: float(np.mean(ranks)) for choice, ranks in found.items()}
     else:
@@ -169,7 +199,56 @@ def choose(pairs: Pairs, settings: Settings) -> FrozenChoice:
     best = replace(best, selection=Selection.best("out-of-fold reciprocal rank", named))
     if settings.queries is None:
         return best
-    return replace(best, asked=True, offset=query_offset(pairs, best.folded(pairs, wide), settings.queries))
+    return replace(
+        best, asked=True, offset=query_offset(pairs, best.folded(pairs, np.dtype(np.float64)), settings.queries)
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class _Trial:
+    """Held-out pairs, to be ranked by what the others teach, among further targets too."""
+
+    pairs: Pairs
+    held: Sample
+    others: np.ndarray
+
+    @cached_property
+    def gallery(self) -> np.ndarray:
+        """Held-out targets, the others below them, as unit rows."""
+        return np.asarray(unit_norm(np.concatenate([self.held.y.astype(np.float64), self.others])))
+
+    def ranks(self, choice: FrozenChoice) -> np.ndarray:
+        """Return the reciprocal rank of each held-out target. The norm of a query changes no ranking."""
+        p, rule = self.pairs.normalized(choice.normalize), ALL_RULES[choice.rule]
+        solved = rule.solved(p, None if self.pairs.unpaired is None else self.pairs.unpaired.index)
+        x, targets = p.once("held out", lambda: self._sides(p))
+        # Rules that differ in what they add to all queries have the matrix, and the products, in common.
+        matrix, rows = solved.matrix, targets.astype(SINGLE)
+        _, scores = p.once(("scores", id(matrix)), lambda: (matrix, x @ matrix.astype(SINGLE) @ rows.T))
+        added = targets @ solved.offset
+        if rule.with_mean:
+            added = added + self.gallery @ p.target.normalizer.mean
+        return held_out_ranks(scores + (added - np.mean(added)).astype(SINGLE))
+
+    def _sides(self, p: NormalizedPairs) -> tuple[np.ndarray, np.ndarray]:
+        """Return held-out sources, and what their translations in the coordinates of the pairs are multiplied with.
+
+        What all targets have in common is taken off: it changes no ranking, and costs digits.
+        """
+        target = p.target.normalizer
+        rows = scaled(self.gallery - np.mean(self.gallery, axis=0), target.unscale.T) * target.mean_norm
+        return p.source.apply(self.held.x).astype(SINGLE), rows if p.target.basis is None else rows @ p.target.basis
+
+
+def _hopeful(tried: dict[FrozenChoice, list[np.ndarray]]) -> dict[FrozenChoice, list[np.ndarray]]:
+    """Return the choices to try again: canonical queries, and what is not clearly worse than the best so far."""
+    ranks = {choice: np.concatenate(found) for choice, found in tried.items()}
+    best = max(ranks.values(), key=np.mean)
+    return {
+        choice: found
+        for choice, found in tried.items()
+        if choice.rule in CANONICAL or not clearly_worse(ranks[choice], best)
+    }
 
 
 def solve(pairs: Pairs, choice: FrozenChoice) -> Solution:
@@ -219,7 +298,7 @@ def _cautious(ranks: dict[FrozenChoice, np.ndarray], queries: int) -> dict[Froze
     path = [choice for choice in ranks if choice.rule in CANONICAL]
     others = {choice: r for choice, r in ranks.items() if choice not in path}
     plain = {choice: float(np.mean(r)) for choice, r in others.items()}
-    if not path or max(plain.values()) >= NEARLY_ALL:
+    if not path or max(plain.values(), default=0.0) >= NEARLY_ALL:
         return plain
     means = np.reshape([np.mean(ranks[choice]) for choice in path], (len(PENALTIES), len(SHARES)))
     smooth = smoothed(means).ravel()

@@ -8,23 +8,25 @@ from functools import cached_property
 
 import numpy as np
 
-from relatent._linalg import polar
 from relatent.spaces.normalize import UNIT_ROWS
 from relatent.spaces.sample import Sample
 from relatent.steps import best_mean
 from relatent.translate.goals import (
     CAUTION,
+    MIN_SEEN,
+    SINGLE,
     Choice,
     Selection,
     Settings,
     Solution,
     cautious_means,
+    clearly_worse,
     held_out_ranks,
     per_pair,
     smoothed,
 )
 from relatent.translate.likelihood import BankRows, LikelihoodPath, LikelihoodRatio, neighbors, rotation
-from relatent.translate.maps import fold
+from relatent.translate.maps import fold, orthogonal
 from relatent.translate.pairs import MANY, NormalizedPairs, Pairs
 
 # What is tried where the user keeps the default normalization: for likelihood ratios, and for rotations.
@@ -48,6 +50,8 @@ ROTATION_GAIN = 0.01
 NEARLY_ALL = 0.96
 
 Penalties = tuple[float, float]
+# Penalties further than this many places from the best one of their path are given up with the hopeless ones.
+NEAR = 1
 # Infinite penalties stand for the rotation, which is what shrinking everything leaves.
 ROTATION: Penalties = (np.inf, np.inf)
 
@@ -120,23 +124,32 @@ def choose(pairs: Pairs, settings: Settings) -> RankingChoice:
 
 
 def _tried(pairs: Pairs, settings: Settings) -> tuple[dict[RankingChoice, np.ndarray], float]:
-    """Return the reciprocal ranks of held-out pairs for every choice, and the share of the pairs that trials leave."""
+    """Return the reciprocal ranks of held-out pairs for every choice, and the share of the pairs that trials leave.
+
+    Choices that are hopeless after some trials are not tried in others, and left out.
+    """
     paths, others = list(_candidates(pairs, settings)), pairs.other_targets
-    found: list[list[tuple[np.ndarray, np.ndarray]]] = [[] for _ in paths]
-    shares = []
+    found, shares = [_Ranks.of(path) for path in paths], []
     for rest, rows in pairs.trials(settings.seed):
         shares.append(len(rest) / len(pairs))
         held, bank = pairs.sample.part(rows), settings.bank.of(rest)
-        trials = {path.normalize: _Trial(rest.normalized(path.normalize), held, bank, others) for path in paths}
-        for path, per_trial in zip(paths, found, strict=True):
-            per_trial.append(trials[path.normalize].ranks(path))
+        for name in dict.fromkeys(path.normalize for path in paths):  # one at a time, which takes less memory
+            ours = [ranks for ranks in found if ranks.path.normalize == name]
+            # Where a rotation is all that is tried, no scatter is needed.
+            scatter = any(ranks.path.penalties != [ROTATION] for ranks in ours)
+            trial = _Trial(replace(rest, full=(scatter, scatter)), name, held, bank, others)
+            for ranks in ours:
+                ranks.add(trial.ranks(ranks.path, ranks.open))
+        best = max((ranks.best for ranks in found), key=np.mean)
+        for ranks in found:
+            ranks.close(best)
     share = float(np.mean(shares))
     ranked: dict[RankingChoice, np.ndarray] = {}
-    for path, per_trial in zip(paths, found, strict=True):
-        ranks, gains = zip(*per_trial, strict=True)
-        choices = path.choices(len(pairs), share, np.mean(gains, axis=0), settings.bank)
-        smooth = smoothed(np.concatenate(ranks, axis=2)) - path.hurdles[:, None] * (0.5 if len(others) else 1.0)
-        ranked |= zip(choices, smooth.reshape(len(choices), -1), strict=True)
+    for path, ranks in zip(paths, found, strict=True):
+        choices = path.choices(len(pairs), share, ranks.gains, settings.bank)
+        smooth = smoothed(ranks.all) - path.hurdles[:, None] * (0.5 if len(others) else 1.0)
+        scored = zip(choices, smooth.reshape(len(choices), -1), strict=True)
+        ranked |= {choice: scores for choice, scores in scored if not np.any(np.isnan(scores))}
     return ranked, share
 
 
@@ -187,6 +200,12 @@ class _Path:
         bare = self.penalties == [ROTATION]
         return np.asarray([ROTATION_GAIN if turned or bare else 0.0 for _, turned in self.variants])
 
+    @property
+    def expected(self) -> np.ndarray:
+        """Which penalties are expected to win; others must do so clearly, so these are never given up."""
+        name, penalty = EXPECTED
+        return np.asarray([(self.normalize, *both) == (name, penalty, penalty) for both in self.penalties])
+
     def choices(self, pairs: int, share: float, gains: np.ndarray, bank: BankRows) -> list[RankingChoice]:
         """Return the choices, for all pairs instead of a share of them; a gain of the rotation for each penalty."""
         return [
@@ -216,15 +235,69 @@ def _grids(pairs: Pairs, penalty: float | None) -> list[list[Penalties]]:
     return [[(e * tilt**0.5, e / tilt**0.5) for e in grid] for tilt in tilts]
 
 
+@dataclass
+class _Ranks:
+    """The reciprocal ranks of a path over trials: for each pair of penalties, each variant and each query.
+
+    ``open`` tells which pairs of penalties are still tried; the ranks of others are NaN.
+    """
+
+    path: _Path
+    open: np.ndarray
+    trials: list[np.ndarray]
+    trial_gains: list[np.ndarray]
+
+    @staticmethod
+    def of(path: _Path) -> _Ranks:
+        return _Ranks(path, np.ones(len(path.penalties), dtype=bool), [], [])
+
+    def add(self, found: tuple[np.ndarray, np.ndarray]) -> None:
+        self.trials.append(found[0])
+        self.trial_gains.append(found[1])
+
+    @property
+    def all(self) -> np.ndarray:
+        return np.concatenate(self.trials, axis=2)
+
+    @property
+    def gains(self) -> np.ndarray:
+        """Of the rotation, for each pair of penalties."""
+        return np.asarray(np.mean(self.trial_gains, axis=0))
+
+    @property
+    def best(self) -> np.ndarray:
+        """The ranks of the best choice; of none, where all are closed, zeros."""
+        every = self.all.reshape(-1, self.all.shape[2])
+        means = np.mean(every, axis=1)
+        return np.zeros(every.shape[1]) if np.all(np.isnan(means)) else every[np.nanargmax(means)]
+
+    def close(self, best: np.ndarray) -> None:
+        """Give up penalties that rank clearly worse than the best choice, or far from the best of this path."""
+        if self.trials[0].shape[2] < MIN_SEEN or not np.any(self.open):
+            return
+        ranks, place = self.all, np.arange(len(self.open))
+        summit = np.nanargmax(np.max(np.mean(ranks, axis=2), axis=1))
+        near = self.open & (np.abs(place - summit) <= NEAR)
+        hopeful = [near[i] and not all(clearly_worse(variant, best) for variant in ranks[i]) for i in place]
+        kept = np.flatnonzero(hopeful | self.path.expected)
+        # Their neighbors, too, with which they are averaged.
+        self.open &= np.any(np.abs(place[:, None] - kept) <= 1, axis=1)
+
+
 @dataclass(frozen=True, eq=False)
 class _Trial:
     """Held-out pairs, to be ranked by what the others teach."""
 
-    p: NormalizedPairs
+    pairs: Pairs
+    normalize: str
     held: Sample
     bank: np.ndarray
     others: np.ndarray
     """Further targets to rank among."""
+
+    @cached_property
+    def p(self) -> NormalizedPairs:
+        return self.pairs.normalized(self.normalize)
 
     @cached_property
     def path(self) -> LikelihoodPath:
@@ -234,14 +307,14 @@ class _Trial:
     def rows(self) -> tuple[np.ndarray, np.ndarray]:
         """Held-out sources, the bank below them; and held-out targets, the others below them."""
         x, y = self.p.of(self.held)
-        return (
-            np.concatenate([x, self.p.source.apply(self.bank)]),
-            np.concatenate([y, self.p.target.apply(self.others)]),
-        )
+        bank = self.p.x if self.bank is self.p.sample.x else self.p.source.apply(self.bank)
+        sides = (x, bank), (y, self.p.target.apply(self.others))
+        a, b = (np.concatenate(parts, dtype=SINGLE) for parts in sides)
+        return a, b
 
     @cached_property
     def coordinates(self) -> tuple[np.ndarray, np.ndarray]:
-        """The same in the coordinates of the path."""
+        """The same in the coordinates of the path, in the precision that ranking takes."""
         return self.path.coordinates(*self.rows)
 
     @cached_property
@@ -249,16 +322,21 @@ class _Trial:
         """Products of the sources with the targets after the rotation about the means, and their spread."""
         s = self.p.summary
         x, y = self.rows
-        products = (x - s.mean_x) @ polar(s.xy) @ (y - s.mean_y).T
+        about_x, about_y = x - s.mean_x.astype(SINGLE), y - s.mean_y.astype(SINGLE)
+        products = about_x @ self.p.rotation.astype(SINGLE) @ about_y.T
         return products, self._spread(products)
 
-    def ranks(self, path: _Path) -> tuple[np.ndarray, np.ndarray]:
+    def ranks(self, path: _Path, wanted: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return the reciprocal ranks for each pair of penalties, each variant and each query, and gains of rotations.
 
-        Such a gain makes the scores of the rotation vary as much as those of the likelihood ratio do.
+        Such a gain makes the scores of the rotation vary as much as those of the likelihood ratio do. Penalties that
+        are not wanted have ranks of NaN.
         """
-        found = [self._ranks(penalties, path) for penalties in path.penalties]
-        return np.stack([ranks for ranks, _ in found]), np.asarray([gain for _, gain in found])
+        ranks = np.full((len(path.penalties), len(path.variants), len(self.held)), np.nan)
+        gains = np.zeros(len(path.penalties))
+        for i in np.flatnonzero(wanted):
+            ranks[i], gains[i] = self._ranks(path.penalties[i], path)
+        return ranks, gains
 
     def _ranks(self, penalties: Penalties, path: _Path) -> tuple[np.ndarray, float]:
         scores, gain = self._scores(penalties), 0.0
@@ -266,16 +344,21 @@ class _Trial:
         if path.turned:
             products, spread = self.turned
             gain = self._spread(scores) / (spread or 1.0)
-            ranks += self._ranked(scores + gain * products, path.weights[-1:])
+            ranks += self._ranked(scores + SINGLE(gain) * products, path.weights[-1:])
         return np.stack(ranks), gain
 
     def _scores(self, penalties: Penalties) -> np.ndarray:
         """Return the scores of sources, those of the bank included, and targets."""
         if penalties == ROTATION:
-            queries, targets = rotation(self.p.summary).vectors(*self.rows)
-            return np.asarray(queries @ targets.T)
-        found = self.path.scored(*penalties, *self.coordinates)
-        return np.asarray(found.queries @ found.targets.T + found.common[:, None] + found.bias)
+            x, y = self.rows
+            # Rows about their center are rotated alike about it and about their mean, which is near.
+            q = (
+                self.p.rotation
+                if self.normalize.startswith("center")
+                else orthogonal(self.p.summary, self.p.rtol).matrix
+            )
+            return np.asarray(x @ q.astype(SINGLE) @ y.T)
+        return self.path.scored(*penalties, *self.coordinates).ratios
 
     def _spread(self, scores: np.ndarray) -> float:
         """Return by how much targets vary for a held-out query, on average."""
@@ -284,5 +367,5 @@ class _Trial:
     def _ranked(self, scores: np.ndarray, weights: tuple[float, ...]) -> list[np.ndarray]:
         """Return the reciprocal ranks for each weight of the bank."""
         held, of_bank = scores[: len(self.held)], scores[len(self.held) :]
-        lost = best_mean(of_bank.T, neighbors(len(of_bank)))[:, 0] if any(weights) else 0.0
-        return [held_out_ranks(held - weight * lost) for weight in weights]
+        lost = best_mean(of_bank.T, neighbors(len(of_bank)))[:, 0] if any(weights) else SINGLE(0)
+        return [held_out_ranks(held - SINGLE(weight) * lost) for weight in weights]

@@ -142,10 +142,10 @@ def _parts(pairs: Pairs, choice: BlendChoice) -> tuple[Map, Map, Map]:
     ridge = choice.regression(p, pairs)
     grown = vectors.folded(replace(ridge, matrix=choice.gain * ridge.matrix), p, WIDE)
     if choice.normalize != "iso":
-        turned = fold(orthogonal(p.summary), p.source, p.target, dtype=WIDE)
+        turned = fold(orthogonal(p.summary, p.rtol), p.source, p.target, dtype=WIDE)
         return grown, turned, turned
     q = pairs.normalized("standard")
-    turned = fold(orthogonal(q.summary), q.source, q.target, dtype=WIDE)
+    turned = fold(orthogonal(q.summary, q.rtol), q.source, q.target, dtype=WIDE)
     return grown, turned, fold(_orthogonal_of_unit_rows(p), p.source, p.target, dtype=WIDE)
 
 
@@ -157,4 +157,4 @@ def _orthogonal_of_unit_rows(p: NormalizedPairs) -> Affine:
     norms = [np.linalg.norm(rows, axis=1, keepdims=True) for rows in (p.x, p.y)]
     x, y = (rows / np.where(norm > 0, norm, 1.0) for rows, norm in zip((p.x, p.y), norms, strict=True))
     weights = 1.0 if p.sample.weights is None else p.sample.weights[:, None]
-    return Affine.linear(polar((weights * x).T @ y) * (np.mean(norms[1]) / (np.mean(norms[0]) or 1.0)))
+    return Affine.linear(polar((weights * x).T @ y, p.rtol) * (np.mean(norms[1]) / (np.mean(norms[0]) or 1.0)))

@@ -14,7 +14,7 @@ from relatent.translate.goals import Choice, Selection, Settings, Solution, per_
 from relatent.translate.kernel import Kernel, Regression, Rows, leave_one_out, left_out_predictions, regress
 from relatent.translate.maps import Affine, fold
 from relatent.translate.pairs import Frame, NormalizedPairs, Pairs
-from relatent.translate.ridge import LeaveOneOut, RidgeFit, first_valley
+from relatent.translate.ridge import LIKELY, MANY_ROWS, LeaveOneOut, RidgeFit, first_valley
 
 # σ² in median squared distances, and weights beside the linear kernel, in mean squared norms.
 BANDWIDTHS, WEIGHTS, FIRST_WEIGHT = (0.125, 0.25, 0.5, 1.0), (2.0, 32.0), 8.0
@@ -112,30 +112,29 @@ class KernelTrial:
     left_out: LeaveOneOut
 
     @cached_property
-    def error_with(self) -> Callable[[float], float]:
-        """The error with a penalty, computed once for each."""
-        return cache(self.left_out.error)
+    def losses_with(self) -> Callable[[float], np.ndarray]:
+        """The squared error of each row with a penalty, computed once for each."""
+        return cache(self.left_out.losses)
+
+    def error_with(self, penalty: float) -> float:
+        """Return the mean error with a penalty."""
+        return float(self.left_out.weights @ self.losses_with(penalty))
 
     @cached_property
     def coarse(self) -> float:
         """The penalty that suits it, to the nearest power of ten."""
-        return first_valley(self.error_with, COARSE)
+        # Of many rows the error has one valley, so that the search may begin amid the penalties.
+        return first_valley(self.error_with, COARSE, LIKELY if len(self.left_out.y) >= MANY_ROWS else None)
 
     @property
     def error(self) -> float:
         """With that penalty."""
         return self.error_with(self.coarse)
 
-    @property
-    def losses(self) -> np.ndarray:
-        """The squared error of each row with that penalty."""
-        errors = self.left_out.y - self.left_out.predictions(self.coarse)
-        return np.asarray(np.vecdot(errors, errors))
-
     def clearly_closer_than(self, linear: KernelTrial) -> bool:
         """Return whether it earns its keep: it translates several times slower, and keeps the anchors."""
-        gain, error = linear.losses - self.losses, linear.error
-        return bool(np.mean(gain) > max(EARNED * error, CLEAR * np.std(gain) / len(gain) ** 0.5))
+        gain = linear.losses_with(linear.coarse) - self.losses_with(self.coarse)
+        return bool(np.mean(gain) > max(EARNED * linear.error, CLEAR * np.std(gain) / len(gain) ** 0.5))
 
     @property
     def penalty(self) -> float:
@@ -175,7 +174,7 @@ def folded(found: Regression, p: NormalizedPairs, dtype: np.dtype) -> Map:
 
 def _drawn(p: NormalizedPairs, seed: int, size: int) -> Rows:
     """Return at most ``size`` rows, in random order."""
-    return _rows(replace(p, sample=p.sample.part(shuffled_rows(len(p.sample), size, seed))))
+    return _rows(replace(p, sample=p.sample.part(shuffled_rows(len(p.sample), size, seed)), rows=None))
 
 
 def _rows(p: NormalizedPairs) -> Rows:
