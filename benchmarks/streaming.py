@@ -123,10 +123,10 @@ SUITE = Suite(
     bare="NumPy by hand, npy",
     peer="pyarrow by hand, Parquet",
     targets=[
-        Target("relatent, Parquet", over="pyarrow by hand, Parquet", at_least=0.7),
-        Target("relatent, npy", over="NumPy by hand, npy", at_least=0.7),
+        Target("relatent, Parquet", over="pyarrow by hand, Parquet", at_least=0.95),
+        Target("relatent, npy", over="NumPy by hand, npy", at_least=0.95),
     ],
-    repeats=1,
+    repeats=3,
 )
 
 if __name__ == "__main__":

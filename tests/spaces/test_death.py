@@ -10,23 +10,34 @@ import pytest
 from relatent._files import FileError
 from relatent.spaces import Fingerprint, Space, read_space, write_space
 
-# Dies at the nth of the calls by which a file becomes durable or takes its name; prints how many there were.
+# For each number in its input, a child that dies at the nth of the calls by which a file becomes durable or takes its
+# name; prints how it ended, and how many there were.
 DIES = """
 import os, sys
 from relatent.spaces import read_space, write_space
-calls, last = 0, int(sys.argv[3])
-def deadly(call):
-    def wrapped(*args, **options):
-        global calls
-        calls += 1
-        if calls == last:
-            os._exit(9)
-        return call(*args, **options)
-    return wrapped
-for name in ("fsync", "replace", "link", "rename"):
-    setattr(os, name, deadly(getattr(os, name)))
-write_space(read_space(sys.argv[1]), sys.argv[2], others=False, overwrite=True)
-print(calls)
+calls = 0
+def write(last):
+    def deadly(call):
+        def wrapped(*args, **options):
+            global calls
+            calls += 1
+            if calls == last:
+                os._exit(9)
+            return call(*args, **options)
+        return wrapped
+    for name in ("fsync", "replace", "link", "rename"):
+        setattr(os, name, deadly(getattr(os, name)))
+    write_space(read_space(sys.argv[1]), sys.argv[2], others=False, overwrite=True)
+for line in sys.stdin:
+    out, into = os.pipe()
+    child = os.fork()
+    if not child:
+        write(int(line))
+        os.write(into, str(calls).encode())
+        os._exit(0)
+    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    os.close(into)
+    print(code, os.read(out, 9).decode(), flush=True)
 """
 WRITES = """
 import sys
@@ -62,17 +73,31 @@ def sources(tmp_path):
     return paths
 
 
-def run(code, *words):
-    return subprocess.run([sys.executable, "-c", code, *map(str, words)], capture_output=True, text=True, check=False)
+@pytest.fixture
+def die(tmp_path, sources):
+    """Return a function that writes a source to a name and dies at a call: how it ended, and how many there were."""
+    (tmp_path / "out").mkdir()
+    running = {}
+
+    def write(name, at):
+        if name not in running:
+            words = [sys.executable, "-c", DIES, sources[1], tmp_path / "out" / name]
+            running[name] = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        running[name].stdin.write(f"{at}\n")
+        running[name].stdin.flush()
+        return [int(word) for word in running[name].stdout.readline().split()]
+
+    yield write
+    for process in running.values():
+        process.communicate()
 
 
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("old", ["ours", "foreign", "none"])
-def test_death_at_every_sync_and_rename(tmp_path, sources, name, old):
+def test_death_at_every_sync_and_rename(tmp_path, die, name, old):
     if old == "foreign" and name != "x.vec":
         pytest.skip("only a text has its record in another file")
     folder, at = tmp_path / "out", 0
-    folder.mkdir()
     while True:
         for file in folder.iterdir():
             if file.is_file():
@@ -82,10 +107,10 @@ def test_death_at_every_sync_and_rename(tmp_path, sources, name, old):
         elif old == "foreign":
             (folder / name).write_text("2 4\na 1 1 1 1\nb 1 1 1 1\n")
         at += 1
-        done = run(DIES, sources[1], folder / name, at)
-        if done.returncode == 0:
+        code, *calls = die(name, at)
+        if code == 0:
             break
-        assert done.returncode == 9, done.stderr
+        assert code == 9
         if old == "ours":
             assert numbers(folder / name) in ({1}, {2})
         elif old == "foreign":
@@ -94,7 +119,7 @@ def test_death_at_every_sync_and_rename(tmp_path, sources, name, old):
         elif (folder / name).exists():
             assert numbers(folder / name) == {2}
     assert at > 4
-    assert int(done.stdout) == at - 1
+    assert calls == [at - 1]
     assert numbers(folder / name) == {2}
     assert not [file for file in folder.iterdir() if file.name.startswith(".relatent-")]  # the next run has cleaned up
 

@@ -1,12 +1,15 @@
 """Outputs replace nothing that they may not, and sets of files are whole: local or remote, with or without --force."""
 
 import os
+import time
 
 import numpy as np
 import pytest
 
 from relatent._files import FileError
 from relatent.spaces import Fingerprint, Space, check_new, read_space, space_writer, write_space
+from relatent.spaces.chunks import Chunk, empty_others
+from relatent.spaces.io.mapping import passed
 
 
 @pytest.fixture
@@ -132,3 +135,47 @@ def test_hidden_remote_files_are_not_data(tmp_path, one):
         write_space(one, f"memory://hidden{tmp_path}/{name}")
     assert len(read_space(f"memory://hidden{tmp_path}")) == 8
     assert len(read_space(f"memory://hidden{tmp_path}/**/*.parquet")) == 8
+
+
+# Chunks that several threads make while others are read and written.
+
+
+def numbered(count):
+    return [Chunk(i, np.full((1, 1), i, np.float32), empty_others(1)) for i in range(count)]
+
+
+@pytest.mark.parametrize("workers", [1, 2, 4])
+def test_chunks_are_written_in_order_and_few_are_held(workers):
+    read, written = [], []
+
+    def reading():
+        for chunk in numbered(50):
+            read.append(chunk.start)
+            assert len(read) - len(written) <= workers + 2
+            yield chunk
+
+    def make(chunk):
+        time.sleep(0.002 * (chunk.start % 3))  # the first to begin is not the first to end
+        return chunk.with_vectors(2 * chunk.vectors)
+
+    assert sum(passed(reading(), make, written.append, workers)) == 50
+    assert [chunk.vectors.item() for chunk in written] == list(range(0, 100, 2))
+
+
+@pytest.mark.parametrize("where", ["read", "make", "write"])
+def test_an_error_ends_a_pass_with_nothing_written_behind_it(where):
+    written = []
+
+    def broken(chunk, here):
+        if where == here and chunk.start == 3:
+            raise ValueError(f"broken in {where}")
+        return chunk
+
+    def reading():
+        for chunk in numbered(20):
+            yield broken(chunk, "read")
+
+    with pytest.raises(ValueError, match=f"broken in {where}"):
+        list(passed(reading(), lambda c: broken(c, "make"), lambda c: written.append(broken(c, "write").start), 2))
+    assert written == list(range(len(written)))
+    assert len(written) <= 3

@@ -188,6 +188,12 @@ def entries_of(rows: Rows) -> list[int] | None:
     return getattr(rows, "entries", None)
 
 
+def mapped_vectors(rows: Rows) -> np.ndarray | None:
+    """Return all vectors as a reader maps them from its file by ``mapped``, verified; None where it does not."""
+    mapped: np.ndarray | None = rows.mapped() if hasattr(rows, "mapped") else None
+    return mapped
+
+
 def row_ranges(count: int, size: int, entries: Sequence[int] | None = None) -> list[tuple[int, int]]:
     """Cut rows into consecutive ranges of about ``size`` rows, the last may be smaller; there is always one.
 

@@ -20,6 +20,7 @@ from relatent.spaces.chunks import (
     chunk_rows,
     empty_others,
     entries_of,
+    mapped_vectors,
     row_ranges,
     shard_range,
 )
@@ -125,9 +126,17 @@ class Space:
 
     @cached_property
     def vectors(self) -> np.ndarray:
-        """All vectors, (n, d)."""
+        """All vectors, (n, d).
+
+        Those of a large file that holds them in one piece (.npy, .safetensors, uncompressed .npz) are mapped rather
+        than read, after one pass that compares them with their checksums. Replacing the file does not change them;
+        do not write into it while they are in use. What is written to the array stays in memory.
+        """
         if isinstance(self._rows, ArrayRows):
             return self._rows.vectors
+        mapped = mapped_vectors(self._rows)
+        if mapped is not None:
+            return mapped
         out = np.empty(self.shape, dtype=self.dtype)
         for chunk in self.chunks():
             out[chunk.start : chunk.start + len(chunk)] = chunk.vectors

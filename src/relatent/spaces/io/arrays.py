@@ -1,24 +1,16 @@
-"""Matrices in files: read a range of rows at a time, verified, and never more than may be held.
-
-Vectors are read with plain reads rather than memory-mapped: a file that is cut short while it is read then gives an
-error, where touching a mapped page that is gone would end the process.
-"""
+"""Files of named arrays: the vectors among them, the columns beside them, and the checksums of everything."""
 
 from __future__ import annotations
 
-import os
-import zipfile
 import zlib
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO, Protocol
+from typing import Any, BinaryIO
 
 import numpy as np
 import pyarrow as pa
 
-from relatent._errors import with_remedy
 from relatent._files import FileError, damaged, dump_checked, read_checks, readable
 from relatent.spaces.chunks import Chunk, Layout, empty_others
 from relatent.spaces.fingerprint import Fingerprint
@@ -32,178 +24,7 @@ from relatent.spaces.io.columns import (
     stored_fingerprint,
     with_key,
 )
-
-# No compression of one pass makes more than this out of a byte; what claims more is empty or a trap.
-INFLATION = 1_100
-# Vectors have a CRC-32 per block of this size, so that a part of a file is verified without reading the rest. It finds
-# every damage of up to 32 bits in a row, misses other damage once in four billion times, and runs at 1.6 GB/s where
-# blake2b runs at 0.4. It protects against accidents, not against someone who forges a file.
-BLOCK = 2**20
-
-ReadRows = Callable[[int, int], np.ndarray]
-
-
-class Matrix(Protocol):
-    """A stored matrix that is read a range of rows at a time."""
-
-    @property
-    def shape(self) -> tuple[int, int]: ...  # noqa: D102
-    @property
-    def dtype(self) -> np.dtype: ...  # noqa: D102
-
-    def reader(self, verify: bool) -> AbstractContextManager[ReadRows]:
-        """Open the file and yield a function that returns rows first to last."""
-        ...
-
-
-@dataclass(frozen=True)
-class Shape:
-    """The shape and dtype of a stored array."""
-
-    shape: tuple[int, ...]
-    dtype: np.dtype
-
-    @property
-    def nbytes(self) -> int:
-        """How large it says it is."""
-        return int(np.prod(self.shape, dtype=object)) * self.dtype.itemsize
-
-
-@dataclass(frozen=True)
-class StoredMatrix:
-    """A matrix that stands in a file, or in a member of a zip file, as its bytes."""
-
-    path: Path
-    shape: tuple[int, int]
-    stored: np.dtype
-    offset: int
-    member: str | None = None
-    fortran: bool = False
-    bfloat16: bool = False
-    sums: np.ndarray | None = None
-
-    @property
-    def dtype(self) -> np.dtype:
-        """The dtype of what is read."""
-        return np.dtype(np.float32) if self.bfloat16 else self.stored.newbyteorder("=")
-
-    @contextmanager
-    def reader(self, verify: bool) -> Iterator[ReadRows]:
-        """Open the file and yield a function that returns rows first to last."""
-        sums = self.sums if verify else None
-        seen: set[int] = set()
-        with self._open() as file:
-            yield lambda first, last: self.decoded(
-                self._columns(file, first, last) if self.fortran else self._rows(file, first, last, sums, seen)
-            )
-
-    @property
-    def end(self) -> int:
-        """Where it ends, by what its header says."""
-        return self.offset + Shape(self.shape, self.stored).nbytes
-
-    def check_length(self, available: int) -> None:
-        """Refuse a file that is shorter than its header says."""
-        if self.end > available:
-            raise FileError(f"{self.path} is cut short: {available:,} bytes, expected {self.end:,}. Get a new copy.")
-
-    @contextmanager
-    def _open(self) -> Iterator[Any]:
-        with self.path.open("rb", buffering=0 if self.member is None else -1) as raw:
-            if self.member is None:
-                yield raw
-            else:
-                with zipfile.ZipFile(raw) as archive, archive.open(self.member) as file:
-                    yield file
-
-    def _rows(self, file: Any, first: int, last: int, sums: np.ndarray | None, seen: set[int]) -> np.ndarray:
-        width = self.shape[1] * self.stored.itemsize
-        low, high = first * width, last * width
-        begin, end = low, high
-        blocks = set() if sums is None else set(range(low // BLOCK, -(-high // BLOCK))) - seen
-        if blocks:  # a block is verified as a whole
-            begin, end = low // BLOCK * BLOCK, min(-(-high // BLOCK) * BLOCK, self.shape[0] * width)
-        raw = _read_exactly(self.path, file, self.offset + begin, end - begin)
-        for block in sorted(blocks):
-            start = block * BLOCK - begin
-            if sums is None or block >= len(sums) or zlib.crc32(raw[start : start + BLOCK].data) != sums[block]:
-                rows = f"rows {block * BLOCK // width} to {(block + 1) * BLOCK // width}"
-                raise damaged(self.path, f"what it holds in {rows}")
-        seen |= blocks
-        return raw[low - begin : high - begin].view(self.stored).reshape(last - first, self.shape[1])
-
-    def _columns(self, file: Any, first: int, last: int) -> np.ndarray:
-        """Read rows of a matrix that is stored column by column."""
-        out = np.empty((last - first, self.shape[1]), self.stored)
-        for j in range(self.shape[1]):
-            at = self.offset + (j * self.shape[0] + first) * self.stored.itemsize
-            out[:, j] = _read_exactly(self.path, file, at, (last - first) * self.stored.itemsize).view(self.stored)
-        return out
-
-    def decoded(self, rows: np.ndarray) -> np.ndarray:
-        """Return stored numbers as those that NumPy can compute with."""
-        if self.bfloat16:  # the upper half of a float32
-            return (rows.astype(np.uint32) << 16).view(np.float32)
-        return rows.astype(self.dtype, copy=False)
-
-
-def check_inflation(path: Path, shape: Shape, options: ReadOptions) -> None:
-    """Refuse vectors that claim far more than a file of this size can hold, and more than may be used."""
-    if shape.nbytes > INFLATION * path.stat().st_size:
-        check_size(path, "its vectors", shape.nbytes, options)
-
-
-def check_size(path: Path, what: str, nbytes: int, options: ReadOptions) -> None:
-    """Refuse what is larger than may be held, by the size that the file states, before anything is allocated."""
-    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") if hasattr(os, "sysconf") else 2**63
-    limit = options.max_memory or memory
-    if nbytes > limit:
-        problem = f"{path} states {nbytes:,} bytes for {what}: more than the {limit:,} that may be used."
-        words = "If it is not a mistake, allow more with {}."
-        raise with_remedy(FileError(problem), python=words.format("max_memory="), command=words.format("--max-memory"))
-
-
-def _read_exactly(path: Path, file: Any, offset: int, count: int) -> np.ndarray:
-    out = np.empty(count, np.uint8)
-    file.seek(offset)
-    done = 0
-    while done < count:
-        got = file.readinto(out[done:].data)
-        if not got:
-            raise FileError(f"{path} ends before byte {offset + count:,}: it was cut short. Get a new copy.")
-        done += got
-    return out
-
-
-class BlockSums:
-    """The CRC-32 of each block of a stream of bytes.
-
-    >>> sums = BlockSums()
-    >>> sums.add(b"a" * 2**20)
-    >>> sums.add(b"b")
-    >>> sums.array().tolist() == [zlib.crc32(b"a" * 2**20), zlib.crc32(b"b")]
-    True
-    """
-
-    def __init__(self) -> None:
-        self._done: list[int] = []
-        self._crc = self._filled = 0
-
-    def add(self, data: bytes | memoryview) -> None:
-        """Take more bytes into account."""
-        view = memoryview(data)
-        while len(view):
-            part = view[: BLOCK - self._filled]
-            self._crc = zlib.crc32(part, self._crc)
-            self._filled += len(part)
-            view = view[len(part) :]
-            if self._filled == BLOCK:
-                self._done.append(self._crc)
-                self._crc = self._filled = 0
-
-    def array(self) -> np.ndarray:
-        """Return the sums, of the last block too if it is begun."""
-        return np.asarray(self._done + ([self._crc] if self._filled else []), dtype="<u4")
+from relatent.spaces.io.matrix import BlockSums, Matrix, Shape, check_size
 
 
 def array_sum(array: np.ndarray) -> int:
@@ -285,6 +106,13 @@ class StoredRows:
                 last = min(first + size, stop)
                 vectors = read(first, last).astype(self.dtype, copy=False)
                 yield Chunk(first, vectors, self._table.slice(first, last - first), self.layout)
+
+    def mapped(self) -> np.ndarray | None:
+        """Return all vectors, verified and mapped from the file; None if they do not stand there as they are read."""
+        if self.dtype != self._matrix.dtype:
+            return None
+        with readable(self._path):
+            return self._matrix.mapped(self._verify)
 
     def others(self, names: list[str] | None = None) -> pa.Table:
         """Return every column but the vectors, or some of them."""

@@ -16,6 +16,7 @@ import numpy as np
 from relatent._array import suggest
 from relatent._errors import with_remedy
 from relatent._files import FileError, atomic_write, exists_already
+from relatent._linalg import ONE_THREAD
 from relatent._schemes import is_store, open_store_rows
 from relatent.spaces.chunks import Chunk, Layout, Rows
 from relatent.spaces.fingerprint import Fingerprint
@@ -162,7 +163,10 @@ def write_space(
     ``overwrite=True``. ``quantize`` writes codes with their scale (see :func:`relatent.spaces.space_writer`).
     """
     known = space.fingerprint
-    with space_writer(path, fingerprint=known, format=format, overwrite=overwrite, quantize=quantize) as out:
+    with (
+        ONE_THREAD,  # there are only the small products of the probe
+        space_writer(path, fingerprint=known, format=format, overwrite=overwrite, quantize=quantize) as out,
+    ):
         for chunk in space.chunks():
             out.write(chunk if others else _bare(chunk))
 

@@ -6,13 +6,14 @@ import stat
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path, PurePath
 
+import numpy as np
 import pyarrow as pa
 
 from relatent._files import FileError, no_file, readable
-from relatent.spaces.chunks import Chunk, Joined, Rows, entries_of
-from relatent.spaces.io.arrays import Shape, check_inflation
+from relatent.spaces.chunks import Chunk, Joined, Rows, entries_of, mapped_vectors
 from relatent.spaces.io.columns import ReadOptions
 from relatent.spaces.io.formats import FORMATS, format_of, module_of, suffix_of
+from relatent.spaces.io.matrix import Shape, check_inflation
 
 GLOB = "*?["
 # How files of each format begin, to name a file under a wrong suffix for what it is.
@@ -109,6 +110,13 @@ class UnchangedFile:
         for chunk in self._rows.chunks(start, stop, size):
             self._check()
             yield chunk
+
+    def mapped(self) -> np.ndarray | None:
+        """Return all vectors as they are mapped from the file, if they are."""
+        self._check()
+        vectors = mapped_vectors(self._rows)
+        self._check()
+        return vectors
 
     def others(self, names: list[str] | None = None) -> pa.Table:
         """Return every column but the vectors, or some of them."""

@@ -12,9 +12,12 @@ import json
 import os
 import shutil
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from glob import escape
 from pathlib import Path
 from typing import Any
@@ -34,19 +37,69 @@ from relatent.spaces.io.formats.parquet import MANIFEST, check_manifest, footer_
 from relatent.spaces.quantize import Quantizer
 from relatent.spaces.space import Space
 
+Column = tuple[str, Callable[[np.ndarray], Any]]
 
-def applied(function: Callable[[np.ndarray], Any], chunk: Chunk, width: int, space: Space) -> Chunk:
+
+# Workers of a pass, each of which holds a chunk or two; BLAS has the other cores.
+MAX_WORKERS = 4
+
+
+def passed(
+    chunks: Iterable[Chunk], make: Callable[[Chunk], Chunk], write: Callable[[Chunk], None], workers: int
+) -> Iterator[int]:
+    """Write what is made of each chunk; yield the rows written. Chunks are read and written while others are made.
+
+    Several are made at a time, in threads, rather than one by all threads of BLAS: these would wait for each other, and
+    for whatever else the cores do.
+    """
+    with ThreadPoolExecutor(workers) as pool:
+        making: deque[Future[Chunk]] = deque()
+        for chunk in chunks:
+            making.append(pool.submit(make, chunk))
+            if len(making) > workers:
+                yield _written(making, write)
+        while making:
+            yield _written(making, write)
+
+
+def _written(making: deque[Future[Chunk]], write: Callable[[Chunk], None]) -> int:
+    chunk = making.popleft().result()
+    write(chunk)
+    return len(chunk)
+
+
+@contextmanager
+def _workers() -> Iterator[int]:
+    """Share the threads of BLAS among workers, and yield how many."""
+    from threadpoolctl import ThreadpoolController
+
+    blas = ThreadpoolController().select(user_api="blas")
+    threads = max((library.num_threads for library in blas.lib_controllers), default=1)
+    count = min(threads, MAX_WORKERS)
+    with blas.limit(limits=threads // count):
+        yield count
+
+
+def applied(
+    function: Callable[[np.ndarray], Any], chunk: Chunk, width: int, space: Space, column: Column | None = None
+) -> Chunk:
     """Return the chunk with new vectors; refuse a row that is not finite, or that does not stay so."""
-    if not len(chunk):
-        return chunk.with_vectors(np.empty((0, width), dtype=np.result_type(chunk.vectors.dtype, np.float32)))
-    _check_rows(chunk.vectors, chunk, space, "holds NaN or infinity and")
-    with np.errstate(over="ignore", invalid="ignore"):
-        out = np.asarray(function(chunk.vectors))
-    _check_rows(out, chunk, space, f"becomes infinite in {out.dtype} and")
-    return chunk.with_vectors(out)
+    vectors = chunk.vectors.astype(np.result_type(chunk.vectors.dtype, np.float32), copy=False)
+    out = np.empty((0, width), dtype=vectors.dtype)
+    if len(chunk):
+        _check_rows(vectors, chunk, space, "holds NaN or infinity and")
+        with np.errstate(over="ignore", invalid="ignore"):
+            out = np.asarray(function(vectors))
+        _check_rows(out, chunk, space, f"becomes infinite in {out.dtype} and")
+    new = chunk.with_vectors(out)
+    return new if column is None else _with_column(new, *column)
 
 
 def _check_rows(vectors: np.ndarray, chunk: Chunk, space: Space, problem: str) -> None:
+    with np.errstate(over="ignore", invalid="ignore"):
+        # NaN or infinite if any number is, and far cheaper than looking at each.
+        if np.isfinite(vectors.sum(dtype=np.result_type(vectors.dtype, np.float32))):
+            return
     bad = ~np.isfinite(vectors).all(axis=1)
     if not bad.any():
         return
@@ -145,11 +198,12 @@ class _WritePart:
     def __call__(self, part: Part) -> Path:
         # A worker that was given up for dead may still write: no two attempts share a name.
         file = self.folder / f"{uuid4().hex}.parquet"
-        with space_writer(file, fingerprint=replace(self.fingerprint, probe=None)) as out:
+        with _workers() as count, space_writer(file, fingerprint=replace(self.fingerprint, probe=None)) as out:
             # The beginning of the space tells the columns to all parts.
             for limits in ((0, 0), (part.start, part.stop)):
-                for chunk in self.space.chunks(within=limits):
-                    out.write(applied(self.function, chunk, self.fingerprint.dim, self.space))
+                make = partial(applied, self.function, width=self.fingerprint.dim, space=self.space)
+                for _ in passed(self.space.chunks(within=limits), make, out.write, count):
+                    pass
         return file
 
 
@@ -262,7 +316,7 @@ def map_space(
     path: AnyPath,
     fingerprint: Fingerprint,
     *,
-    column: tuple[str, Callable[[np.ndarray], Any]] | None = None,
+    column: Column | None = None,
     format: str | None = None,
     quantize: str | Quantizer | None = None,
     overwrite: bool = False,
@@ -274,15 +328,15 @@ def map_space(
     """
     check_new(path, space, overwrite=overwrite)
     with (
+        _workers() as count,
         progress_bar(len(space), f"→ {Path(str(path)).name}", progress) as advance,
         space_writer(
             path, fingerprint=replace(fingerprint, probe=None), format=format, overwrite=overwrite, quantize=quantize
         ) as out,
     ):
-        for chunk in space.chunks():
-            new = applied(function, chunk, fingerprint.dim, space)
-            out.write(new if column is None else _with_column(new, *column))
-            advance(len(chunk))
+        make = partial(applied, function, width=fingerprint.dim, space=space, column=column)
+        for rows in passed(space.chunks(), make, out.write, count):
+            advance(rows)
 
 
 def _with_column(chunk: Chunk, name: str, values: Callable[[np.ndarray], Any]) -> Chunk:

@@ -1,9 +1,10 @@
 """Arrow and Feather files, and the folders that Hugging Face datasets leave on disk, which are Arrow streams.
 
 Files and streams are the same sequence of messages: a schema, dictionaries, batches of rows. We find the messages by
-their headers and read those that are wanted, one at a time. In files of ours, an empty batch at the end carries the
-CRC-32 of each message before it, and nothing is given to Arrow that does not match. Batches of files of others are
-validated before use. Either way no byte of a file can crash the process, as it could when the file was mapped.
+their headers and read those that are wanted, one at a time. In files of ours, an empty batch at the end carries a
+checksum of each message before it (XXH3, in earlier files CRC-32), and nothing is given to Arrow that does not match.
+Batches of files of others are validated before use. Either way no byte of a file can crash the process, as it could
+when the file was mapped.
 """
 
 from __future__ import annotations
@@ -11,13 +12,14 @@ from __future__ import annotations
 import json
 import struct
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
 import pyarrow as pa
+from xxhash import xxh3_64_intdigest
 
 from relatent._files import FileError, damaged, dump_checked, read_checks
 from relatent.spaces.chunks import Chunk, Joined, Rows
@@ -31,6 +33,8 @@ CHECKS = b"relatent.checks"
 # The kinds of messages, as the format numbers them.
 SCHEMA, DICTIONARY, BATCH = 1, 2, 3
 CONTINUATION = b"\xff\xff\xff\xff"
+# Under which name a record has which checksums.
+CHECKSUMS: dict[str, Callable[..., int]] = {"sums": zlib.crc32, "xxh3": xxh3_64_intdigest}
 
 
 def open_rows(path: Path, options: ReadOptions) -> Rows:
@@ -81,6 +85,7 @@ class IpcSource:
         self._before = [message for message in messages if message.kind != BATCH]
         self._batches = [message for message in messages if message.kind == BATCH]
         self._sums: dict[int, int] = {}
+        self._checksum: Callable[..., int] = xxh3_64_intdigest
         if verify:
             self._sums = self._checks(messages)
         with path.open("rb") as file:
@@ -109,19 +114,19 @@ class IpcSource:
 
     def _reader(self, file: BinaryIO, batch: _Message | None) -> Any:
         """Open the schema, the dictionaries and one batch as a stream of their own."""
-        parts = [self._bytes(file, message) for message in self._before]
-        if batch is not None:
-            parts.append(self._bytes(file, batch))
-        return pa.ipc.open_stream(pa.BufferReader(pa.py_buffer(np.concatenate(parts) if len(parts) > 1 else parts[0])))
+        messages = self._before if batch is None else [*self._before, batch]
+        ends = np.cumsum([0, *(message.stop - message.start for message in messages)]).tolist()
+        stream = np.empty(ends[-1], np.uint8)
+        for message, first, last in zip(messages, ends, ends[1:], strict=False):
+            self._read_into(stream[first:last], file, message)
+        return pa.ipc.open_stream(pa.BufferReader(pa.py_buffer(stream)))
 
-    def _bytes(self, file: BinaryIO, message: _Message) -> np.ndarray:
+    def _read_into(self, out: np.ndarray, file: BinaryIO, message: _Message) -> None:
         file.seek(message.start)
-        raw = np.fromfile(file, np.uint8, message.stop - message.start)
-        if len(raw) < message.stop - message.start:
+        if file.readinto(out.data) < len(out):  # type: ignore[attr-defined]
             raise FileError(f"{self.path} ends before byte {message.stop:,}: it was cut short. Get a new copy.")
-        if self._sums and self._sums.get(message.start) != zlib.crc32(raw.data):
+        if self._sums and self._sums.get(message.start) != self._checksum(out.data):
             raise damaged(self.path, f"what it holds from byte {message.start:,} on")
-        return raw
 
     def _checks(self, messages: list[_Message]) -> dict[int, int]:
         """Find the checksums that the last, empty batch of a file of ours carries."""
@@ -133,10 +138,11 @@ class IpcSource:
         if found is None or CHECKS not in found:
             return {}
         note = read_checks(found[CHECKS].decode(errors="replace"), self.path)
-        if note.get("rows") != sum(message.rows for message in messages) or len(note["sums"]) != len(messages) - 1:
+        kind = "xxh3" if "xxh3" in note else "sums"
+        if note.get("rows") != sum(message.rows for message in messages) or len(note[kind]) != len(messages) - 1:
             raise damaged(self.path, "the number of its rows")
-        self._batches = self._batches[:-1]
-        return {message.start: crc for message, crc in zip(messages[:-1], note["sums"], strict=True)}
+        self._batches, self._checksum = self._batches[:-1], CHECKSUMS[kind]
+        return {message.start: known for message, known in zip(messages[:-1], note[kind], strict=True)}
 
 
 def _span(file: BinaryIO, is_file: bool) -> tuple[int, int]:
@@ -228,7 +234,7 @@ class Writer:
         empty = pa.RecordBatch.from_arrays([pa.array([], f.type) for f in schema], schema=schema)
         if not self._rows:
             self._writer.write_batch(empty)  # brings the schema to the file
-        note = dump_checked({"rows": self._rows, "sums": self._sums()})
+        note = dump_checked({"rows": self._rows, "xxh3": self._sums()})
         self._writer.write_batch(empty, custom_metadata={CHECKS: note.encode()})
         self._writer.close()
         self._sink.close()
@@ -242,7 +248,7 @@ class Writer:
         with self._path.open("rb") as file:
             for message in _messages(self._path, file, 0 if self.stream else 8, file.seek(0, 2)):
                 file.seek(message.start)
-                sums.append(zlib.crc32(np.fromfile(file, np.uint8, message.stop - message.start).data))
+                sums.append(xxh3_64_intdigest(np.fromfile(file, np.uint8, message.stop - message.start).data))
         return sums
 
 

@@ -20,18 +20,9 @@ from relatent._errors import needs
 from relatent._files import FileError
 from relatent.spaces.chunks import Chunk, Rows
 from relatent.spaces.fingerprint import Fingerprint
-from relatent.spaces.io.arrays import (
-    CHECKS,
-    FINGERPRINT,
-    Container,
-    ReadRows,
-    Shape,
-    check_size,
-    column_arrays,
-    file_notes,
-    open_container,
-)
+from relatent.spaces.io.arrays import CHECKS, FINGERPRINT, Container, column_arrays, file_notes, open_container
 from relatent.spaces.io.columns import ReadOptions
+from relatent.spaces.io.matrix import ReadRows, Shape, check_size
 
 
 def open_rows(path: Path, options: ReadOptions) -> Rows:
@@ -77,6 +68,9 @@ class _Hdf5Matrix:
         """Open the file and yield a function that returns rows first to last; HDF5 verifies in any case."""
         with needs("h5py", "hdf5", f"read {self.path}").File(self.path, "r") as file:
             yield lambda first, last: np.asarray(file[self.name][first:last])
+
+    def mapped(self, verify: bool) -> None:
+        """Return nothing: HDF5 keeps vectors in pieces."""
 
 
 class Writer:

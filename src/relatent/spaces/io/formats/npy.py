@@ -20,18 +20,9 @@ import pyarrow.parquet as pq
 from relatent._files import FileError
 from relatent.spaces.chunks import Chunk, Layout, Rows, empty_others
 from relatent.spaces.fingerprint import Fingerprint
-from relatent.spaces.io.arrays import (
-    PACKED,
-    SUMS,
-    Container,
-    Shape,
-    StoredMatrix,
-    StoredRows,
-    VectorWriter,
-    file_notes,
-    open_container,
-)
+from relatent.spaces.io.arrays import PACKED, SUMS, Container, StoredRows, VectorWriter, file_notes, open_container
 from relatent.spaces.io.columns import ReadOptions, with_key
+from relatent.spaces.io.matrix import Shape, StoredMatrix
 
 IDS = (".keys.parquet", ".ids.npy", ".keys.npy", "_ids.npy", "_keys.npy", ".ids.txt", ".keys.txt", "_ids.txt")
 # NumPy's own limit.

@@ -12,18 +12,10 @@ import numpy as np
 from relatent._files import FileError
 from relatent.spaces.chunks import Chunk, Rows
 from relatent.spaces.fingerprint import Fingerprint
-from relatent.spaces.io.arrays import (
-    CHECKS,
-    FINGERPRINT,
-    Container,
-    Shape,
-    StoredMatrix,
-    check_size,
-    file_notes,
-    open_container,
-)
+from relatent.spaces.io.arrays import CHECKS, FINGERPRINT, Container, file_notes, open_container
 from relatent.spaces.io.columns import ReadOptions, refuse_keys
 from relatent.spaces.io.formats.npy import NpyWriter, read_header
+from relatent.spaces.io.matrix import Shape, StoredMatrix, check_size
 
 NOTES = (FINGERPRINT, CHECKS)
 PICKLED = "holds Python objects, which would have to be unpickled"

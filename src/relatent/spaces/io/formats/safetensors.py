@@ -12,8 +12,9 @@ import numpy as np
 from relatent._files import FileError
 from relatent.spaces.chunks import Chunk, Rows
 from relatent.spaces.fingerprint import Fingerprint
-from relatent.spaces.io.arrays import Container, Shape, StoredMatrix, VectorWriter, file_notes, open_container
+from relatent.spaces.io.arrays import Container, VectorWriter, file_notes, open_container
 from relatent.spaces.io.columns import ReadOptions
+from relatent.spaces.io.matrix import Shape, StoredMatrix
 
 DTYPES = {
     "F16": "<f2", "F32": "<f4", "F64": "<f8", "BOOL": "?",
