@@ -60,7 +60,12 @@ SUITE = Suite(
     contenders={"retrieval": ours, "FAISS flat": with_faiss, "bare products": products},
     bare="bare products",
     peer="FAISS flat",
-    targets=[Target("retrieval", over="FAISS flat", at_least=1.0)],
+    # The ratio to FAISS is first of all that of two BLAS libraries. By the same one, half of y yᵀ is not computed, and
+    # what that saves pays for the selection and the intervals.
+    targets=[
+        Target("retrieval", over="FAISS flat", at_least=1.0),
+        Target("retrieval", over="bare products", at_least=1.0),
+    ],
     notes=agreement,
     repeats=3,
 )

@@ -2,7 +2,13 @@ import numpy as np
 import pytest
 
 from relatent.evaluate import bootstrap
-from relatent.evaluate.interval import Estimate
+from relatent.evaluate.interval import Estimate, _seeded_draws
+
+
+@pytest.fixture
+def fresh_draws(monkeypatch):
+    """Draws that are not those of an earlier call."""
+    monkeypatch.setattr("relatent.evaluate.interval._seeded_draws", _seeded_draws.__wrapped__)
 
 
 def test_the_interval_of_a_mean_is_the_normal_one(rng):
@@ -14,7 +20,7 @@ def test_the_interval_of_a_mean_is_the_normal_one(rng):
     assert e.value - e.low == pytest.approx(half, rel=0.1)
 
 
-def test_groups_of_rows_give_the_same_interval(monkeypatch, rng):
+def test_groups_of_rows_give_the_same_interval(fresh_draws, monkeypatch, rng):
     scores = rng.exponential(size=8_000)
     rows = bootstrap(scores)
     monkeypatch.setattr("relatent.evaluate.interval.GROUPS", 500)
@@ -23,7 +29,15 @@ def test_groups_of_rows_give_the_same_interval(monkeypatch, rng):
     assert groups.high - groups.low == pytest.approx(rows.high - rows.low, rel=0.15)
 
 
-def test_blocks_of_draws_do_not_show(monkeypatch, rng):
+@pytest.mark.parametrize("n", [300, 9_000])
+def test_draws_that_are_kept_are_those_of_their_seed(rng, n):
+    first, second = rng.normal(size=(2, n))
+    for scores in (first, second, first):
+        assert bootstrap(scores, seed=3) == bootstrap(scores, seed=np.random.default_rng(3))
+    assert bootstrap(first, seed=4) != bootstrap(first, seed=3)
+
+
+def test_blocks_of_draws_do_not_show(fresh_draws, monkeypatch, rng):
     scores = rng.normal(size=300)
     whole = bootstrap(scores, seed=3)
     monkeypatch.setattr("relatent.evaluate.interval.BLOCK_ENTRIES", 1_000)

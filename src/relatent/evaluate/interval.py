@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
-from relatent._array import as_labels, random_generator
+from relatent._array import as_labels, random_generator, row_chunks
 from relatent._terminal import Tabular, render
 
 DRAWS = 1_000
@@ -139,8 +140,7 @@ def report(columns: np.ndarray, measures: Mapping[str, Statistic], slices: Any =
 
 def _estimates(columns: np.ndarray, statistics: list[Statistic], seed: int) -> list[Estimate]:
     """Return estimates of several statistics from the same draws."""
-    rng = random_generator(seed)
-    drawn = _drawn_means(*_grouped(columns, rng), rng)
+    drawn = _drawn_means(columns, seed)
     mean = np.mean(columns, axis=0, keepdims=True)
     with np.errstate(divide="ignore", invalid="ignore"):  # a draw may miss every row that a ratio divides by
         return [_interval(float(statistic(mean)[0]), statistic(drawn)) for statistic in statistics]
@@ -168,25 +168,42 @@ def _nonzero(values: np.ndarray) -> np.ndarray:
     return np.where(values == 0, np.nan, values)
 
 
-def _grouped(columns: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-    """Return sums of the rows in at most GROUPS random groups, and how many rows each holds."""
-    n = len(columns)
-    if n <= GROUPS:
-        return columns, np.ones(n)
-    group = rng.permutation(n) % GROUPS
-    sums = [np.bincount(group, weights=column, minlength=GROUPS) for column in columns.T]
-    return np.stack(sums, axis=1), np.bincount(group, minlength=GROUPS).astype(np.float64)
-
-
-def _drawn_means(sums: np.ndarray, sizes: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    n = len(sums)
-    weighted = np.concatenate([sums, sizes[:, None]], axis=1)
-    parts = []
-    per_block = max(1, BLOCK_ENTRIES // n)
-    for start in range(0, DRAWS, per_block):
-        draws = min(per_block, DRAWS - start)
-        rows = rng.integers(n, size=(draws, n)) + n * np.arange(draws)[:, None]
-        counts = np.bincount(rows.ravel(), minlength=draws * n).reshape(draws, n)
-        parts.append(counts @ weighted)
-    totals = np.concatenate(parts)
+def _drawn_means(columns: np.ndarray, seed: Any) -> np.ndarray:
+    known = isinstance(seed, int | np.integer)
+    draws = _seeded_draws(len(columns), int(seed)) if known else _draws(len(columns), random_generator(seed))
+    weighted = np.concatenate([draws.sums(columns), draws.sizes[:, None]], axis=1)
+    blocks = row_chunks(DRAWS, max(1, BLOCK_ENTRIES // len(weighted)))
+    totals = np.concatenate([draws.counts[block] @ weighted for block in blocks])
     return np.asarray(totals[:, :-1] / totals[:, -1:])
+
+
+@dataclass(frozen=True, eq=False)
+class _Draws:
+    """How often each draw has each row, or each of at most GROUPS random groups of rows."""
+
+    counts: np.ndarray
+    sizes: np.ndarray
+    group: np.ndarray | None
+
+    def sums(self, columns: np.ndarray) -> np.ndarray:
+        """Return the sums of the rows of each group."""
+        if self.group is None:
+            return columns
+        return np.stack([np.bincount(self.group, weights=c, minlength=GROUPS) for c in columns.T], axis=1)
+
+
+def _draws(n: int, rng: np.random.Generator) -> _Draws:
+    group = rng.permutation(n) % GROUPS if n > GROUPS else None
+    sizes = np.ones(n) if group is None else np.bincount(group, minlength=GROUPS).astype(np.float64)
+    counts = np.empty((DRAWS, len(sizes)), dtype=np.uint16)
+    for block in row_chunks(DRAWS, max(1, BLOCK_ENTRIES // len(sizes))):
+        shape = block.stop - block.start, len(sizes)
+        rows = rng.integers(shape[1], size=shape) + shape[1] * np.arange(shape[0])[:, None]
+        counts[block] = np.bincount(rows.ravel(), minlength=shape[0] * shape[1]).reshape(shape)
+    return _Draws(counts, sizes, group)
+
+
+@lru_cache(maxsize=1)
+def _seeded_draws(n: int, seed: int) -> _Draws:
+    """Return the same draws as last time: a verdict has many estimates over the same rows, by the same seed."""
+    return _draws(n, np.random.default_rng(seed))

@@ -253,10 +253,14 @@ def leading(axes: Axes, variance: float = VARIANCE) -> Axes:
     return Axes(axes.values[:kept], axes.vectors[:, :kept])
 
 
+def whitened(ax: Axes, ay: Axes, cross: np.ndarray) -> np.ndarray:
+    """Return crossed moments of sides that have unit variance along each of their axes."""
+    return np.asarray(cross / np.sqrt(ax.values)[:, None] / np.sqrt(ay.values))
+
+
 def canonical(ax: Axes, ay: Axes, cross: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return the canonical directions of x, in its whitened axes, and correlations, from crossed moments."""
-    whitened = cross / np.sqrt(ax.values)[:, None] / np.sqrt(ay.values)
-    u, rho, _ = thin_svd(whitened)
+    u, rho, _ = thin_svd(whitened(ax, ay, cross))
     return u, np.minimum(rho, 1.0)
 
 

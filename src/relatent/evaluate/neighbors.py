@@ -1,7 +1,8 @@
 """Nearest neighbors: one blocked search for every metric, in memory that does not grow with the spaces.
 
-A block of queries is multiplied by a block of the gallery; only the k best scores per query are kept. For every metric
-the score of a pair is an inner product plus a number per gallery row, so that one loop serves them all.
+A block of queries is multiplied by a block of the gallery; scores above the k-th best so far are collected. For every
+metric the score of a pair is an inner product plus a number per gallery row, so that one loop serves them all. Where a
+space is searched in itself, half of the products suffice.
 """
 
 from __future__ import annotations
@@ -19,15 +20,22 @@ from relatent._linalg import unit_norm
 
 METRICS = ("cosine", "inner", "euclidean", "csls")
 METHODS = ("auto", "exact", "approximate")
-# A block of scores is QUERY_ROWS × GALLERY_ROWS: 64 MiB in float32, large enough to keep the matrix product busy.
-QUERY_ROWS = 512
+# A block of scores is QUERY_ROWS square, 9 MiB in float32, or as large for fewer queries: it stays in the cache until
+# it is compared, and keeps the matrix product busy. GALLERY_ROWS are normalized at a time, and in other libraries than
+# NumPy multiplied at once.
+QUERY_ROWS = 1_536
 GALLERY_ROWS = 2**15
 # Neighbors that CSLS averages over to measure the density around a vector.
 CSLS_NEIGHBORS = 10
 # Pairs beyond which an exact search takes minutes; then an approximate one is used where FAISS is installed.
 EXACT_PAIRS = 5 * 10**10
-# Columns that share one maximum while the best are selected.
-GROUP = 32
+# Groups of columns per neighbor asked for: the k-th largest of their maxima is the first threshold.
+GROUPS = 8
+# Scores per neighbor asked for that are collected, on average, before the threshold rises.
+COLLECTED = 2
+
+# Chooses a block of scores by its rows of queries and of the gallery.
+Wanted = Callable[[slice, slice], bool]
 
 
 @dataclass(frozen=True)
@@ -74,6 +82,18 @@ def nearest(
     return without_own(found, np.arange(n)) if exclude_self else found
 
 
+def nearest_both_ways(x: np.ndarray, y: np.ndarray, k: int, metric: str = "cosine") -> tuple[Neighbors, Neighbors]:
+    """Return the k nearest rows of y for every row of x, and of x for every row of y, from one product.
+
+    ``metric`` is "cosine" or "inner". The same as two calls of :func:`nearest`, in about half of the time.
+    """
+    of_x, of_y = (_best_of(a, k) for a in (x, y))
+    for rows, columns, block in score_blocks(x, y, metric, width=QUERY_ROWS):
+        of_x[rows.start // QUERY_ROWS].add(block, columns.start)
+        of_y[columns.start // QUERY_ROWS].add(block.T, rows.start)
+    return _ordered(of_x), _ordered(of_y)
+
+
 def check_fewer(k: int, n: int) -> int:
     """Check that k neighbors are fewer than the n rows: of all rows, every two sets of neighbors are equal."""
     if n < 2:
@@ -87,22 +107,34 @@ def check_fewer(k: int, n: int) -> int:
 
 
 def score_blocks(
-    x: Array, gallery: Array, metric: str, bias: np.ndarray | None = None
+    x: Array,
+    gallery: Array,
+    metric: str,
+    bias: np.ndarray | None = None,
+    wanted: Wanted | None = None,
+    width: int | None = None,
 ) -> Iterator[tuple[slice, slice, Array]]:
     """Return the scores of every query against every gallery row, in blocks: rows of x, of the gallery, their scores.
 
-    Within a query scores rank as similarities do. ``bias`` is added per gallery row. A block is valid until the next.
+    Within a query scores rank as similarities do, and gallery rows ascend from block to block. ``bias`` is added per
+    gallery row; ``wanted`` chooses blocks by their rows; ``width`` is that of a block. It is valid until the next.
     """
     prepare = _preparation(metric, gallery)
-    buffer = _buffer(x, gallery)
-    for columns in row_chunks(gallery.shape[0], GALLERY_ROWS):
-        rows_of_gallery = prepare(gallery[columns])
-        added = _added(rows_of_gallery, metric, None if bias is None else bias[columns])
+    width = width or _block_width(x)
+    # Fresh memory for each block would cost as much as a pass over it.
+    buffer = np.empty(min(QUERY_ROWS, len(x)) * width, dtype=x.dtype) if isinstance(x, np.ndarray) else None
+    for chunk in row_chunks(gallery.shape[0], max(1, GALLERY_ROWS // width) * width):
+        prepared = prepare(gallery[chunk])
+        added = _added(prepared, metric, None if bias is None else bias[chunk])
         for rows in row_chunks(x.shape[0], QUERY_ROWS):
-            scores = _product(prepare(x[rows]), rows_of_gallery, buffer)
-            if added is not None:
-                scores += added
-            yield rows, columns, scores
+            queries = prepare(x[rows])
+            for part in row_chunks(prepared.shape[0], width):
+                columns = slice(chunk.start + part.start, chunk.start + part.stop)
+                if wanted is None or wanted(rows, columns):
+                    scores = _product(queries, prepared[part], buffer)
+                    if added is not None:
+                        scores += added[part]
+                    yield rows, columns, scores
 
 
 def _search(metric: str, method: str, pairs: int) -> Callable[[Array, Array, int], Neighbors]:
@@ -119,14 +151,19 @@ def _search(metric: str, method: str, pairs: int) -> Callable[[Array, Array, int
 
 
 def _exact(x: Array, gallery: Array, k: int, metric: str, bias: np.ndarray | None = None) -> Neighbors:
-    scores = np.full((x.shape[0], k), -np.inf, dtype=to_numpy(x[:1]).dtype)
-    indices = np.full((x.shape[0], k), -1, dtype=np.int64)
-    for rows, columns, block in score_blocks(x, gallery, metric, bias):
-        fresh, where = _best(block, min(k, block.shape[1]))
-        scores[rows], indices[rows] = _merge((scores[rows], indices[rows]), (fresh, where + columns.start), k)
-    if metric == "euclidean":
-        return _by_distance(x, gallery, indices)
-    return Neighbors(indices, scores)
+    best = _best_of(x, k)
+    # A product of a space with itself is symmetric: blocks above the diagonal serve those below it.
+    mirrored = x is gallery and isinstance(x, np.ndarray) and metric in ("cosine", "inner") and bias is None
+    for rows, columns, block in score_blocks(x, gallery, metric, bias, _is_upper if mirrored else None):
+        best[rows.start // QUERY_ROWS].add(block, columns.start)
+        if mirrored and rows != columns:
+            best[columns.start // QUERY_ROWS].add(block.T, rows.start)
+    found = _ordered(best)
+    return _by_distance(x, gallery, found.indices) if metric == "euclidean" else found
+
+
+def _is_upper(rows: slice, columns: slice) -> bool:
+    return bool(rows.start <= columns.start)
 
 
 def _exact_csls(x: Array, gallery: Array, k: int) -> Neighbors:
@@ -162,11 +199,10 @@ def _added(gallery: Array, metric: str, bias: np.ndarray | None) -> Array | None
     return None if bias is None else xp.asarray(bias, dtype=gallery.dtype, device=compat.device(gallery))
 
 
-def _buffer(x: Array, gallery: Array) -> np.ndarray | None:
-    """Return room for the largest block, because fresh memory of this size costs as much as a pass over it."""
+def _block_width(x: Array) -> int:
     if not isinstance(x, np.ndarray):
-        return None
-    return np.empty(min(QUERY_ROWS, x.shape[0]) * min(GALLERY_ROWS, gallery.shape[0]), dtype=x.dtype)
+        return GALLERY_ROWS
+    return max(1, min(GALLERY_ROWS, QUERY_ROWS**2 // min(QUERY_ROWS, len(x))))
 
 
 def _product(x: Array, gallery: Array, buffer: np.ndarray | None) -> Array:
@@ -176,38 +212,86 @@ def _product(x: Array, gallery: Array, buffer: np.ndarray | None) -> Array:
     return np.matmul(x, gallery.T, out=buffer[: shape[0] * shape[1]].reshape(shape))
 
 
-def _best(block: Array, k: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return the k largest of every row and their columns, in no order."""
-    if not isinstance(block, np.ndarray):
-        top = block.topk(k, dim=1, sorted=False)
-        return to_numpy(top.values), to_numpy(top.indices)
-    width = block.shape[1] // GROUP
-    if width <= 2 * k:
-        return _partition(block, k)
-    # Columns c, c + width, c + 2·width, … share a maximum. The k best columns lie in the k groups of best maximum.
-    grouped = block[:, : GROUP * width]
-    maxima = np.max(grouped.reshape(len(block), GROUP, width), axis=1)
-    _, groups = _partition(maxima, k)
-    inside = (groups[:, :, None] + width * np.arange(GROUP)).reshape(len(block), -1)
-    rest = np.arange(GROUP * width, block.shape[1])
-    candidates = np.concatenate([inside, np.broadcast_to(rest, (len(block), len(rest)))], axis=1)
-    values, chosen = _partition(np.take_along_axis(block, candidates, axis=1), k)
-    return values, np.take_along_axis(candidates, chosen, axis=1)
+def _best_of(x: Array, k: int) -> list[_Best]:
+    dtype, blocks = to_numpy(x[:1]).dtype, row_chunks(x.shape[0], QUERY_ROWS)
+    return [_Best(rows.stop - rows.start, k, dtype) for rows in blocks]
 
 
-def _partition(values: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
-    chosen = np.argpartition(values, values.shape[1] - k, axis=1)[:, values.shape[1] - k :]
-    return np.take_along_axis(values, chosen, axis=1), chosen
+def _ordered(best: list[_Best]) -> Neighbors:
+    scores, rows = (np.concatenate(parts) for parts in zip(*(queries.ordered() for queries in best), strict=True))
+    return Neighbors(rows, scores)
 
 
-def _merge(
-    kept: tuple[np.ndarray, np.ndarray], fresh: tuple[np.ndarray, np.ndarray], k: int
-) -> tuple[np.ndarray, np.ndarray]:
-    """Order the best so far and the best of a block together, and keep k."""
-    values = np.concatenate([kept[0], fresh[0]], axis=1)
-    indices = np.concatenate([kept[1], fresh[1]], axis=1)
-    order = np.lexsort((indices, -values), axis=1)[:, :k]
-    return np.take_along_axis(values, order, axis=1), np.take_along_axis(indices, order, axis=1)
+class _Best:
+    """The scores of a block of queries that may be among their k best: those above a threshold, which rises."""
+
+    def __init__(self, n: int, k: int, dtype: Any) -> None:
+        self.n, self.k = n, k
+        self.threshold = np.full(n, -np.inf, dtype=dtype)
+        self.collected: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
+
+    def add(self, block: Array, first: int) -> None:
+        """Collect scores of gallery rows from ``first`` on, which ascend from call to call."""
+        query, row, values = self._above(block) if isinstance(block, np.ndarray) else self._largest(block)
+        self.collected.append((query, row + first, values))
+        if sum(len(part[0]) for part in self.collected) > COLLECTED * self.k * self.n:
+            self._raise_threshold()
+
+    def ordered(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return the k best scores of each query and their rows, best first; equals in the order of the gallery."""
+        self._raise_threshold()
+        scores, rows = self._by_query()
+        order = np.argsort(-scores, axis=1, kind="stable")[:, : self.k]
+        return np.take_along_axis(scores, order, axis=1), np.take_along_axis(rows, order, axis=1)
+
+    def _raise_threshold(self) -> None:
+        scores, rows = self._by_query()
+        kth = np.partition(scores, scores.shape[1] - self.k, axis=1)[:, scores.shape[1] - self.k]
+        self.threshold = np.maximum(self.threshold, kth)
+        kept = (scores >= self.threshold[:, None]) & (rows >= 0)
+        if np.sum(kept) > COLLECTED * self.k * self.n:  # many equal the k-th, of which the first suffice
+            above = scores > self.threshold[:, None]
+            kept &= above | (np.cumsum(kept & ~above, axis=1) <= self.k)
+        query, place = np.nonzero(kept)
+        self.collected = [(query, rows[query, place], scores[query, place])]
+
+    def _by_query(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return what was collected, a row per query, in the order of the gallery; filled up with −∞ and −1."""
+        query, row, values = (np.concatenate(parts) for parts in zip(*self.collected, strict=True))
+        counts = np.bincount(query, minlength=self.n)
+        order = np.argsort(query.astype(np.uint16), kind="stable")  # a radix sort
+        at = query[order], np.arange(len(query)) - np.repeat(np.cumsum(counts) - counts, counts)
+        scores = np.full((self.n, max(self.k, counts.max())), -np.inf, dtype=self.threshold.dtype)
+        rows = np.full(scores.shape, -1, dtype=np.int64)
+        scores[at], rows[at] = values[order], row[order]
+        return scores, rows
+
+    def _above(self, block: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        if not self.collected:
+            self.threshold = _first_threshold(block, self.k)
+        if block.flags.c_contiguous:
+            at = np.flatnonzero(np.greater(block, self.threshold[:, None]))
+            return *np.divmod(at, block.shape[1]), block.take(at)
+        at = np.flatnonzero(np.greater(block.T, self.threshold))
+        return *np.divmod(at, len(block))[::-1], block.T.take(at)
+
+    def _largest(self, block: Array) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        top = block.topk(min(self.k, block.shape[1]), dim=1, sorted=False)
+        values, columns = to_numpy(top.values), to_numpy(top.indices)
+        order = np.argsort(columns, axis=1)
+        columns, values = (np.take_along_axis(a, order, axis=1).ravel() for a in (columns, values))
+        return np.repeat(np.arange(self.n), order.shape[1]), columns, values
+
+
+def _first_threshold(block: np.ndarray, k: int) -> np.ndarray:
+    """Return a number per row just below its k-th largest maximum of a group of columns, as k columns exceed it."""
+    width = min(GROUPS * k, block.shape[1])
+    if width < k:
+        return np.full(len(block), -np.inf, dtype=block.dtype)
+    size = block.shape[1] // width
+    maxima = np.max(block[:, : size * width].reshape(len(block), size, width), axis=1)
+    kth = np.partition(maxima, width - k, axis=1)[:, width - k]
+    return np.asarray(np.nextafter(kth, block.dtype.type(-np.inf)))
 
 
 def _by_distance(x: Array, gallery: Array, indices: np.ndarray) -> Neighbors:

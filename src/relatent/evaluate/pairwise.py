@@ -26,7 +26,17 @@ CORRELATIONS = ("spearman", "pearson", "kendall")
 
 def alignment(a: Any, b: Any) -> Any:
     r"""Return the cosine between two relations: :math:`\langle A, B \rangle / (\lVert A \rVert \lVert B \rVert)`."""
-    return _total(a * b) / (_total(a * a) * _total(b * b)) ** 0.5
+    return inner(a, b) / norms(a, b)
+
+
+def inner(a: Any, b: Any) -> Any:
+    """Return the sum of products of two relations."""
+    return _total(a * b)
+
+
+def norms(a: Any, b: Any) -> Any:
+    """Return the product of the norms of two relations, which their order does not change."""
+    return (inner(a, a) * inner(b, b)) ** 0.5
 
 
 def kernel_cka(x: Array, y: Array, *, bandwidth: float = 1.0, max_rows: int = MAX_ROWS, seed: int = 0) -> float:

@@ -239,13 +239,17 @@ def mean_rank(x: Array, y: Array, metric: str = "cosine") -> float:
     x, y = as_parallel(x=x, y=y)
     x, y = (a.detach() if hasattr(a, "detach") else to_numpy(a) for a in as_same_space(x=x, y=y))
     own = np.full(len(x), np.nan)
-    for rows, columns, block in score_blocks(x, y, metric):
+    for rows, columns, block in score_blocks(x, y, metric, wanted=_holds_own):
         inside = np.arange(max(rows.start, columns.start), min(rows.stop, columns.stop))
         own[inside] = to_numpy(block[inside - rows.start, inside - columns.start])
     ahead = np.zeros(len(x))
     for rows, _, block in score_blocks(x, y, metric):
         ahead[rows] += _ahead(to_numpy(block), own[rows])
     return float(np.mean(ahead)) + 0.5  # the own row ties with itself
+
+
+def _holds_own(rows: slice, columns: slice) -> bool:
+    return bool(max(rows.start, columns.start) < min(rows.stop, columns.stop))
 
 
 def hubness(x: Array, y: Array | None = None, k: int = 10, metric: str = "cosine") -> float:

@@ -6,6 +6,7 @@ spaces, 0 where an alignment of the family makes the two equal.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,8 @@ from relatent._array import to_numpy
 from relatent.evaluate.linear import Axes, as_moments, crossed, principal_axes
 
 ALPHA = 0.5
+# Returns the singular values of a matrix.
+Values = Callable[[np.ndarray], np.ndarray]
 
 
 def whitened_procrustes(x: Any, y: Any = None, *, alpha: float = ALPHA) -> float:
@@ -40,11 +43,18 @@ def whitened_procrustes(x: Any, y: Any = None, *, alpha: float = ALPHA) -> float
     return whitened_angle(ax, ay, crossed(ax, ay, m.xy), alpha)
 
 
-def whitened_angle(ax: Axes, ay: Axes, cross: np.ndarray, alpha: float = ALPHA) -> float:
+def singular_values(m: np.ndarray) -> np.ndarray:
+    """Return the singular values of a matrix."""
+    return np.asarray(np.linalg.svd(m, compute_uv=False))
+
+
+def whitened_angle(
+    ax: Axes, ay: Axes, cross: np.ndarray, alpha: float = ALPHA, values: Values = singular_values
+) -> float:
     """Return the angle of :func:`whitened_procrustes` from principal axes and the cross moments between them."""
     zx, zy = (alpha + (1 - alpha) / np.sqrt(a.values / np.mean(a.values)) for a in (ax, ay))
     norms = np.sum(zx**2 * ax.values) * np.sum(zy**2 * ay.values)
-    return _angle(np.sum(np.linalg.svd(zx[:, None] * cross * zy, compute_uv=False)), norms)
+    return angle(np.sum(values(zx[:, None] * cross * zy)), norms)
 
 
 def permutation_angle(x: Any, y: Any = None) -> float:
@@ -68,7 +78,7 @@ def permutation_angle(x: Any, y: Any = None) -> float:
     m = as_moments(x, y)
     xy = to_numpy(m.xy)
     matched = xy[linear_sum_assignment(xy, maximize=True)]
-    return _angle(np.sum(matched), np.trace(to_numpy(m.xx)) * np.trace(to_numpy(m.yy)))
+    return angle(np.sum(matched), np.trace(to_numpy(m.xx)) * np.trace(to_numpy(m.yy)))
 
 
 def soft_matching(x: Any, y: Any = None) -> float:
@@ -91,7 +101,7 @@ def soft_matching(x: Any, y: Any = None) -> float:
     xy = to_numpy(m.xy)
     if xy.shape[0] == xy.shape[1]:
         return permutation_angle(m)
-    return _angle(np.sqrt(xy.size) * _best_transport(xy), np.trace(to_numpy(m.xx)) * np.trace(to_numpy(m.yy)))
+    return angle(np.sqrt(xy.size) * _best_transport(xy), np.trace(to_numpy(m.xx)) * np.trace(to_numpy(m.yy)))
 
 
 def _best_transport(gain: np.ndarray) -> float:
@@ -105,5 +115,6 @@ def _best_transport(gain: np.ndarray) -> float:
     return float(-linprog(-gain.ravel(), A_eq=sums.tocsr(), b_eq=weights, method="highs").fun)
 
 
-def _angle(product: float, squares: float) -> float:
+def angle(product: float, squares: float) -> float:
+    """Return the angle whose cosine is a product over the root of a product of squares."""
     return float(np.arccos(np.clip(product / np.sqrt(squares), -1, 1)))
