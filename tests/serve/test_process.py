@@ -20,7 +20,7 @@ from tests.serve.conftest import TEXTS, post, rows
 from threadpoolctl import threadpool_info
 from typer.testing import CliRunner
 
-from relatent._http import listening
+from relatent._http import JoinedWrites, listening
 from relatent.cli import ERROR, app
 from relatent.serve import Settings, run
 
@@ -89,6 +89,39 @@ def test_connections_send_small_packets_at_once():
     sock = listening(uvicorn.Config(None, host="127.0.0.1", port=0, log_level="error"))
     with sock, socket.create_connection(sock.getsockname()), sock.accept()[0] as accepted:
         assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+
+
+class Recorded:
+    """A transport that keeps what it is given."""
+
+    def __init__(self):
+        self.sent, self.closed = [], False
+
+    def write(self, data):
+        assert not self.closed
+        self.sent.append(data)
+
+    def close(self):
+        self.closed = True
+
+
+def test_what_is_written_in_one_turn_is_sent_at_once_in_order():
+    async def answer(turns, closes):
+        transport = Recorded()
+        joined = JoinedWrites(transport)
+        for writes in turns:
+            for data in writes:
+                joined.write(data)
+            await asyncio.sleep(0)
+        if closes:
+            joined.write(b"last")
+            joined.close()
+        await asyncio.sleep(0)
+        return transport.sent, transport.closed
+
+    assert asyncio.run(answer([[b"head", b"body", b""]], closes=False)) == ([b"headbody"], False)
+    assert asyncio.run(answer([[b"a"], [], [b"b", b"c"]], closes=True)) == ([b"a", b"bc", b"last"], True)
+    assert asyncio.run(answer([[b""]], closes=False)) == ([], False)
 
 
 def test_matrix_products_take_one_core_each(translator, monkeypatch):

@@ -75,10 +75,9 @@ def make_app(exploration: Exploration, token: str) -> Any:
             try:
                 check_key(bearer(request) or request.query_params.get("token", ""), token, TOKEN_MISSING)
                 response = handler(request.query_params)
-            except Refused as refused:
-                response = refused.response()
-            except ValueError as error:
-                response = Refused("bad_input", str(error)).response()
+            except (Refused, ValueError) as error:
+                refused = error if isinstance(error, Refused) else Refused("bad_input", str(error))
+                response = json(refused.content, refused.status, refused.headers)
             response.headers.update(HEADERS | {"Content-Security-Policy": _policy(response)})
             return response
 

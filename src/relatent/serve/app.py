@@ -6,20 +6,19 @@ import asyncio
 import hashlib
 import logging
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from threadpoolctl import threadpool_limits
 
 from relatent import __version__
-from relatent._errors import needs
 from relatent._http import Refused, bearer, check_key, run_app
 from relatent._linalg import unit_norm
 from relatent._terminal import Result
 from relatent.exports.formats import described, map_of
+from relatent.serve.asgi import Answer, Application, Handler, Request
 from relatent.serve.metrics import Metrics, SourceWatch
 from relatent.serve.protocol import (
     CONFIDENCE_HEADER,
@@ -41,17 +40,16 @@ from relatent.spaces.fingerprint import one_model
 from relatent.translate import Translator
 from relatent.translate.endpoints import Side
 
-# Requests of more bytes are processed in a thread, so that small ones do not wait for them.
-LARGE = 2**17
-PURPOSE = "answer over HTTP"
+# Requests of more bytes are processed in a thread, so that small ones do not wait for them: this many take some
+# milliseconds.
+LARGE = 2**19
 KEY_MISSING = "Send the key as 'Authorization: Bearer …'."
 log = logging.getLogger("relatent.serve")
-Handler = Callable[[Any], Awaitable[Any]]
+T = TypeVar("T")
 
 
-def make_app(translator: Translator, settings: Settings | None = None) -> Any:
-    """Return the service as an ASGI application (Starlette)."""
-    applications, routing = (needs(f"starlette.{name}", "serve", PURPOSE) for name in ("applications", "routing"))
+def make_app(translator: Translator, settings: Settings | None = None) -> Application:
+    """Return the service as an ASGI application."""
     service = Service(translator, settings or Settings())
     handlers = {
         ("POST", "/v1/translate"): service.translate,
@@ -62,19 +60,7 @@ def make_app(translator: Translator, settings: Settings | None = None) -> Any:
         ("GET", "/metrics"): service.measured,
         ("GET", "/openapi.json"): service.openapi,
     }
-    routes = [
-        routing.Route(path, service.endpoint(path, handler), methods=[method])
-        for (method, path), handler in handlers.items()
-    ]
-
-    @asynccontextmanager
-    async def lifespan(_: Any) -> AsyncIterator[None]:
-        yield
-        for upstream in (service.upstream, service.exact):
-            if upstream is not None:
-                await upstream.close()
-
-    return applications.Starlette(routes=routes, lifespan=lifespan, exception_handlers=_exception_handlers())
+    return Application({route: service.endpoint(route[1], one) for route, one in handlers.items()}, service.close)
 
 
 def run(
@@ -94,21 +80,6 @@ def run(
     app = make_app(translator, settings)
     with threadpool_limits(limits=1, user_api="blas"):
         run_app(app, host=host, port=port, extra="serve", log_level=log_level, access_log=access_log)
-
-
-def _exception_handlers() -> dict[int, Handler]:
-    """Answer unknown paths and methods, which Starlette refuses by itself, in the format of all other errors."""
-    refusals = {
-        404: Refused("not_found", "There is no such path: see /openapi.json."),
-        405: Refused("method_not_allowed", "This path does not take the method: see /openapi.json."),
-    }
-
-    async def refused(_: Any, error: Any) -> Any:
-        response = refusals[error.status_code].response()
-        response.headers.update(error.headers or {})
-        return response
-
-    return dict.fromkeys(refusals, refused)  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True)
@@ -153,8 +124,6 @@ class Service:
         self.trusted = settings.side == "source" and translator.confidence_ is not None
         if self.exact is not None:
             self._check_exact()
-        self.responses = needs("starlette.responses", "serve", PURPOSE)
-        self.disconnected = needs("starlette.requests", "serve", PURPOSE).ClientDisconnect
 
     def _check_exact(self) -> None:
         if not self.trusted:
@@ -170,17 +139,17 @@ class Service:
     def endpoint(self, path: str, handler: Handler) -> Handler:
         """Wrap a method: the key, the limit of requests, metrics, and errors as JSON."""
 
-        async def answered(request: Any) -> Any:
+        async def answered(request: Request) -> Answer:
             start = time.perf_counter()
-            response = await self._guarded(path, handler, request)
-            response.headers[SPACE_HEADER] = self.space.id
-            self.metrics.add("relatent_requests_total", path=path, status=str(response.status_code))
+            answer = await self._guarded(path, handler, request)
+            answer.headers[SPACE_HEADER] = self.space.id
+            self.metrics.add("relatent_requests_total", path=path, status=str(answer.status))
             self.metrics.observe("relatent_request_seconds", time.perf_counter() - start, path=path)
-            return response
+            return answer
 
         return answered
 
-    async def _guarded(self, path: str, handler: Handler, request: Any) -> Any:
+    async def _guarded(self, path: str, handler: Handler, request: Request) -> Answer:
         try:
             if self.settings.api_key is not None and path not in OPEN_PATHS:
                 check_key(bearer(request), self.settings.api_key, KEY_MISSING, WWW_Authenticate="Bearer")
@@ -192,30 +161,28 @@ class Service:
             finally:
                 self.in_progress -= 1
         except Refused as refused:
-            return refused.response()
-        except self.disconnected:
-            return Refused("slow_client", "The client disconnected.").response()
+            return Answer.of(refused)
         except Exception as error:  # noqa: BLE001 (the process stays up, and reports the type of the error only)
             log.error("%s failed: %s", path, type(error).__name__)
-            return Refused("internal", "The service failed on this request.").response()
+            return Answer.of(Refused("internal", "The service failed on this request."))
 
-    async def translate(self, request: Any) -> Any:
+    async def translate(self, request: Request) -> Answer:
         """Translate vectors."""
         raw = await self._body(request)
-        header = request.headers.get(EXPECT_HEADER)
+        header = request.headers.get(EXPECT_HEADER.lower())
         return await self._worked(self._translated, raw, header, size=len(raw))
 
-    def _translated(self, raw: bytes, header: str | None) -> Any:
+    def _translated(self, raw: bytes, header: str | None) -> Answer:
         given = object_of(raw)
         wanted = self._wanted(given, header)
         rows = rows_of(given.get("vectors"), self.fitted.dims_in, self.settings.max_rows)
         vectors = encoded(self._finished(self._mapped(rows), wanted), wanted.encoding)
         return self._answer({"object": "list", "space": self.about_space, "vectors": vectors}, self._confidence(rows))
 
-    async def embeddings(self, request: Any) -> Any:
+    async def embeddings(self, request: Request) -> Answer:
         """Embed texts by the upstream, and answer with vectors of the target's space."""
         given = object_of(await self._body(request))
-        wanted = self._wanted(given, request.headers.get(EXPECT_HEADER))
+        wanted = self._wanted(given, request.headers.get(EXPECT_HEADER.lower()))
         if self.upstream is None:
             raise Refused("no_upstream", "This service has no upstream embedder: only /v1/translate is available.")
         count = texts_of(given.get("input"), self.settings.max_rows)
@@ -248,7 +215,7 @@ class Service:
         exact: dict[int, np.ndarray],
         wanted: Wanted,
         usage: dict[str, int],
-    ) -> Any:
+    ) -> Answer:
         mapped = self._mapped(rows)
         for i, row in exact.items():
             mapped[i] = row
@@ -259,33 +226,33 @@ class Service:
         answer = {"object": "list", "data": data, "model": self.space.model, "usage": usage}
         return self._answer({**answer, "space": self.about_space}, confidence)
 
-    async def models(self, _: Any) -> Any:
+    async def models(self, _: Request) -> Answer:
         """List the one model that answers, OpenAI-compatible."""
         model = {"id": self.space.model, "object": "model", "created": 0, "owned_by": "relatent"}
-        return self._json({"object": "list", "data": [{**model, "space": self.about_space}]})
+        return Answer(json_of({"object": "list", "data": [{**model, "space": self.about_space}]}))
 
-    async def health(self, _: Any) -> Any:
+    async def health(self, _: Request) -> Answer:
         """Return that the process is up, and whether incoming vectors look like the fitted space."""
-        return self._json({"status": "ok", "space": self.space.id, "source": self.watch.match.outcome})
+        return Answer(json_of({"status": "ok", "space": self.space.id, "source": self.watch.match.outcome}))
 
-    async def info(self, _: Any) -> Any:
+    async def info(self, _: Request) -> Answer:
         """Describe the translator, the space of the answers, and the limits."""
         names = ("max_rows", "max_body", "max_requests", "body_timeout", "upstream_timeout", "normalize")
         limits = {name: getattr(self.settings, name) for name in names}
         seen = {"outcome": self.watch.match.outcome, "reason": self.watch.match.reason}
         about = {"version": __version__, "upstream": self.upstream is not None, "settings": limits}
         known = described(self.translator, self.settings.side) | {"space": self.about_space}
-        return self._json(known | about | {"source_check": seen})
+        return Answer(json_of(known | about | {"source_check": seen}))
 
-    async def openapi(self, _: Any) -> Any:
+    async def openapi(self, _: Request) -> Answer:
         """Return the description of all paths."""
-        return self._json(description(self.fitted.dims_in, self.space.dim, self.settings))
+        return Answer(json_of(description(self.fitted.dims_in, self.space.dim, self.settings)))
 
-    async def measured(self, _: Any) -> Any:
+    async def measured(self, _: Request) -> Answer:
         """Return counts and times for Prometheus."""
         self.metrics.set("relatent_requests_in_progress", self.in_progress)
         self.metrics.set("relatent_source_mismatch", float(self.watch.match.outcome != "same"))
-        return self.responses.PlainTextResponse(self.metrics.text(), media_type="text/plain; version=0.0.4")
+        return Answer(self.metrics.text().encode(), media_type="text/plain; version=0.0.4; charset=utf-8")
 
     def _wanted(self, given: dict[str, Any], header: str | None) -> Wanted:
         wanted = Wanted.of(given, self.space.dim, header)
@@ -314,33 +281,23 @@ class Service:
 
     def _confidence(self, rows: np.ndarray) -> np.ndarray | None:
         """Return the confidence in each row's translation, if the translator was calibrated."""
+        if not self.trusted:
+            return None
         with np.errstate(over="ignore", invalid="ignore"):
-            return self.translator.confidence(rows, items=self.settings.items) if self.trusted else None
+            return self.translator.confidence(rows, items=self.settings.items)
 
-    async def _body(self, request: Any) -> bytes:
-        """Read the body, up to the limits of size and time."""
-        max_body = self.settings.max_body
-        declared = request.headers.get("content-length", "0")
-        raw = bytearray()
-        try:
-            async with asyncio.timeout(self.settings.body_timeout):
-                async for chunk in request.stream():
-                    raw += chunk
-                    if max(len(raw), int(declared) if declared.isdigit() else 0) > max_body:
-                        raise Refused("body_too_large", f"The body exceeds {max_body} bytes: send fewer at a time.")
-        except TimeoutError as error:
-            limit = self.settings.body_timeout
-            raise Refused("slow_client", f"The body did not arrive within {limit:g} s.", Connection="close") from error
-        return bytes(raw)
+    async def _body(self, request: Request) -> bytes:
+        return await request.body(self.settings.max_body, self.settings.body_timeout)
 
-    async def _worked(self, work: Callable[..., Any], *given: Any, size: int) -> Any:
+    async def _worked(self, work: Callable[..., T], *given: Any, size: int) -> T:
         return await asyncio.to_thread(work, *given) if size > LARGE else work(*given)
 
-    def _answer(self, content: dict[str, Any], confidence: np.ndarray | None) -> Any:
-        response = self._json(content)
-        if confidence is not None:
-            response.headers[CONFIDENCE_HEADER] = f"{np.nan_to_num(np.min(confidence)):.3f}"
-        return response
+    def _answer(self, content: dict[str, Any], confidence: np.ndarray | None) -> Answer:
+        lowest = {} if confidence is None else {CONFIDENCE_HEADER: f"{np.nan_to_num(np.min(confidence)):.3f}"}
+        return Answer(json_of(content), headers=lowest)
 
-    def _json(self, content: dict[str, Any]) -> Any:
-        return self.responses.Response(json_of(content), media_type="application/json")
+    async def close(self) -> None:
+        """Close the connections to embedders."""
+        for upstream in (self.upstream, self.exact):
+            if upstream is not None:
+                await upstream.close()

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import logging
 from bisect import bisect_left
-from collections import defaultdict, deque
+from collections import defaultdict
 from itertools import accumulate
 from threading import Lock
 
 import numpy as np
 
-from relatent.spaces.fingerprint import Fingerprint
 from relatent.spaces.probe import Match
 from relatent.translate.endpoints import Endpoints, Side
 
-# Rows that are compared with the fitted space together, and rows between two such checks.
-WINDOW, EVERY = 64, 256
+# Rows that are compared with the fitted space together, and rows from one such check to the next.
+WINDOW, EVERY = 64, 1_024
 # Upper bounds in seconds.
 BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 HELP = {
@@ -83,31 +82,30 @@ def _shown(labels: Labels) -> str:
 
 
 class SourceWatch:
-    """Keeps the last rows, and compares them with the fitted space from time to time.
+    """Compares some of the rows with the fitted space from time to time.
 
     An embedder whose model was replaced under the same name returns vectors of the right width and another space.
     """
 
     def __init__(self, endpoints: Endpoints, side: Side) -> None:
-        known = endpoints.source if side == "source" else endpoints.target
-        self._known = (known, *endpoints.accepted)
-        self._rows: deque[np.ndarray] = deque(maxlen=WINDOW)
-        self._unchecked, self._lock = EVERY - WINDOW, Lock()
+        self._endpoints, self._side = endpoints, side
+        self._kept: list[np.ndarray] = []
+        self._passing, self._lock = 0, Lock()
         self.match = Match("same", f"fewer than {WINDOW} rows were seen")
 
     def see(self, rows: np.ndarray) -> None:
-        """Add rows, and check the last ones every ``EVERY`` rows."""
+        """Check ``WINDOW`` rows, and let others pass until ``EVERY`` have been seen."""
         with self._lock:
-            self._rows.extend(rows[-WINDOW:].copy())
-            self._unchecked += len(rows)
-            if self._unchecked >= EVERY and len(self._rows) == WINDOW:
-                self._unchecked = 0
-                self._check()
+            self._passing -= len(rows)
+            if self._passing >= 0:
+                return
+            self._kept.append(rows[-WINDOW:].copy())
+            if sum(map(len, self._kept)) >= WINDOW:
+                self._check(np.concatenate(self._kept)[-WINDOW:])
+                self._kept, self._passing = [], EVERY - WINDOW
 
-    def _check(self) -> None:
-        given = Fingerprint.of(np.stack(self._rows))
-        matches = [known.matches(given) for known in self._known]
-        found = next((match for match in matches if match.outcome == "same"), matches[0])
+    def _check(self, rows: np.ndarray) -> None:
+        found = self._endpoints.find_rows(rows, self._side).match
         if found.outcome != "same" and self.match.outcome == "same":
             log.warning("The incoming vectors may not be of the space that this translator was fitted on.")
         self.match = found

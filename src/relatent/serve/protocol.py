@@ -5,8 +5,6 @@ No message repeats what a client sent.
 
 from __future__ import annotations
 
-import base64
-import binascii
 import re
 from dataclasses import dataclass, field
 from functools import cache
@@ -160,9 +158,10 @@ def texts_of(given: Any, max_rows: int) -> int:
 
 def decoded(given: list[str]) -> np.ndarray | None:
     """Decode rows from base64, or return None if it is invalid or ragged."""
+    decode = _base64().b64decode
     try:
-        packed = [base64.b64decode(row, validate=True) for row in given]
-    except (binascii.Error, ValueError):
+        packed = [decode(row, validate=True) for row in given]
+    except ValueError:
         return None
     if len({len(row) for row in packed}) != 1 or len(packed[0]) % LITTLE.itemsize:
         return None
@@ -175,7 +174,7 @@ def encoded(rows: np.ndarray, encoding: str) -> list[Any]:
         raise Refused("bad_input", "The translated vectors overflow float32: check the norms of the vectors sent.")
     if encoding == "float":
         return list(np.ascontiguousarray(rows))
-    return [base64.b64encode(row.tobytes()).decode() for row in rows.astype(LITTLE)]
+    return list(map(_base64().b64encode_as_string, np.ascontiguousarray(rows, dtype=LITTLE)))
 
 
 def _numbers(given: list[Any]) -> np.ndarray | None:
@@ -199,6 +198,11 @@ def _check_batch(given: Any, name: str, max_rows: int) -> None:
 @cache
 def _json() -> Any:
     return needs("orjson", "serve", "read and write JSON quickly")
+
+
+@cache
+def _base64() -> Any:
+    return needs("pybase64", "serve", "read and write base64 quickly")
 
 
 def description(dims_in: int, dim: int, settings: Settings) -> dict[str, Any]:

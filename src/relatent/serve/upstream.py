@@ -20,8 +20,9 @@ class Upstream:
 
     def __init__(self, settings: Settings, width: int, address: str, model: str | None, key: str | None) -> None:
         self.httpx = needs("httpx", "serve", "ask an embedder")
-        self.kept = self._client(settings, key, keepalive_expiry=KEPT_IDLE)
-        self.fresh = self._client(settings, key, max_keepalive_connections=0)
+        tls = self.httpx.create_ssl_context(trust_env=False)  # once: it loads all certificates
+        self.kept = self._client(settings, key, tls, keepalive_expiry=KEPT_IDLE)
+        self.fresh = self._client(settings, key, tls, max_keepalive_connections=0)
         self.url, self.model = f"{address.rstrip('/')}/embeddings", model
         self.settings, self.width = settings, width
 
@@ -39,8 +40,9 @@ class Upstream:
             return None
         return Upstream(settings, width, settings.exact, settings.exact_model, settings.exact_key)
 
-    def _client(self, settings: Settings, key: str | None, **limits: float) -> Any:
+    def _client(self, settings: Settings, key: str | None, tls: Any, **limits: float) -> Any:
         return self.httpx.AsyncClient(
+            verify=tls,
             headers={} if key is None else {"Authorization": f"Bearer {key}"},
             timeout=settings.upstream_timeout,
             limits=self.httpx.Limits(max_connections=settings.max_requests, **limits),
