@@ -22,7 +22,7 @@ import relatent.stores
 from relatent import _schemes
 from relatent._files import Records
 from relatent.stores import Field, Roles, Shard, Store, StoreError
-from relatent.stores.base import Found, Rows, Scan, Session, every_nth
+from relatent.stores.base import Found, Rows, Scan, Session, Tally, every_nth
 from relatent.stores.fields import busy
 from relatent.stores.rows import open_rows
 
@@ -257,6 +257,7 @@ class SimulatedStore(Store):
     extra = ""
     forms = ()
     chunk_bytes: ClassVar[int] = 3 * DIM * 4
+    can_follow = True
 
     @property
     def writes_served(self) -> bool:
@@ -411,6 +412,12 @@ class SimulatedStore(Store):
 
     def follows(self) -> bool:
         return self.world.steps is not None
+
+    def tally(self, of: Field, other: Field) -> Tally:
+        self.world.may_fail("tally")
+        first, second = (self.world.fields[field.name].keys() for field in (of, other))
+        items = {key for rows in self.world.fields.values() for key in rows if self.world.has(key)}
+        return Tally(len(items), len(first), len(first & second), len(second - first))
 
     def written_since(self) -> Mapping[Any, pa.Array]:
         since = self.world.since

@@ -80,6 +80,8 @@ def test_a_store_that_goes_down_in_any_operation(task, monkeypatch, operation):
     before = contents(task.url, "served", None)
     if operation == "remove_orphans":  # which are looked for in a field that an earlier run has added
         stop_in(task, monkeypatch, "write", 3)
+        with open_store(task.url) as store:  # one that translates by itself counts them first
+            operation = "tally" if store.can_follow else operation
     stop_in(task, monkeypatch, operation, 3 if operation in ("scan", "write") else 1)
     assert contents(task.url, "served", None) == before
     assert task.apply().rows == ROWS

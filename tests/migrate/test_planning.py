@@ -132,6 +132,12 @@ def test_re_embedding_is_recommended_where_it_is_right(rows, changes, recommende
     assert ("is right" in said) is (rows < FEW_ROWS and says != "not possible without the texts" and "55" not in says)
 
 
+def test_a_plan_says_whether_rows_were_counted():
+    assert "rows, estimated" in str(of_rows(10**7, rows_estimated=True))
+    assert "estimated" not in str(of_rows(10**7))
+    assert [of_rows(1, rows_estimated=one).to_dict()["rows_estimated"] for one in (True, False)] == [True, False]
+
+
 def test_sizes_and_times_are_those_of_the_rows():
     plan = of_rows(10**9)
     assert plan.bytes(plan.served)[0] == 10**9 * 384 * 4

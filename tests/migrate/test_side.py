@@ -76,3 +76,16 @@ def test_the_items_of_a_canary_decide(task):
             check_fingerprint(side, store, canary=rl.Space(kept[::-1].copy(), task.items.keys[:5]))
         with pytest.raises(StoreError, match="has none of the canary's items"):
             check_fingerprint(side, store, canary=rl.Space(kept, [task.case.key(ROWS + i) for i in range(5)]))
+
+
+@pytest.mark.parametrize("width", [6, 9])
+def test_the_way_back_is_least_squares_of_least_norm(width):
+    """The same as NumPy's, also where new vectors fill fewer dimensions than they have."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(40, 6)).astype(np.float32)
+    side = stored_side(rl.Translator(map="affine").fit(x, x @ rng.normal(size=(6, width)).astype(np.float32) + 1))
+    y = side(x).astype(np.float64)
+    (step,) = side.back(x)
+    expected = np.linalg.lstsq(y - y.mean(axis=0), x - x.mean(axis=0), rcond=1e-6)[0]
+    np.testing.assert_allclose(step.arrays["matrix"], expected, atol=1e-5)
+    np.testing.assert_allclose(y @ step.arrays["matrix"] + step.arrays["offset"], x, atol=1e-4)

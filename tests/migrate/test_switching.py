@@ -23,6 +23,7 @@ from relatent.migrate import cut_over, finish_migration, migration_status, old_f
 from relatent.migrate.passes import Passes
 from relatent.migrate.state import Work
 from relatent.stores import StoreError, open_store
+from relatent.stores.base import Size
 
 pytestmark = pytest.mark.stores
 
@@ -274,6 +275,22 @@ def test_status_tells_the_stage(light):
     status = migration_status(light.url, work=light.work)
     assert status.rows is None
     assert "could not be read" in str(status)
+
+
+def test_an_estimate_is_called_one_and_nothing_is_counted_beside_it(light, monkeypatch):
+    light.apply()
+    with open_store(light.url) as store:
+        kind = type(store)
+    monkeypatch.setattr(kind, "size", lambda self, of: Size(10**7, is_exact=False))
+    monkeypatch.setattr(kind, "count", lambda *_: pytest.fail("rows were counted"))
+    status = migration_status(light.url, work=light.work)
+    assert (status.rows, status.rows_estimated, status.rows_done, status.missing) == (10**7, True, ROWS, None)
+    assert f"{ROWS:,} of about 10,000,000 rows" in str(status)
+    assert "its estimate" in str(status)
+    monkeypatch.undo()
+    counted = migration_status(light.url, work=light.work)
+    assert (counted.rows, counted.rows_estimated, counted.missing) == (ROWS, False, 0)
+    assert "its estimate" not in str(counted)
 
 
 def test_status_while_it_runs(light):

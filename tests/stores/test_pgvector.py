@@ -14,7 +14,9 @@ from tests.stores.cases.pgvector import Pgvector
 from tests.stores.postgres import server
 from tests.stores.steps import NEW, NEXT, fill, new_vectors, read
 
+from relatent.migrate.side import sample_vectors
 from relatent.stores import Field, StoreError, open_store
+from relatent.stores.base import Size
 
 
 @pytest.fixture
@@ -323,3 +325,28 @@ def test_a_server_that_goes_away_says_to_run_again_and_then_it_works(sql, items)
 def test_a_server_that_is_not_there_is_named(tmp_path):
     with pytest.raises(StoreError, match=r"postgresql://ann@/shop/items"):
         open_store(f"postgresql://ann:secret@/shop/items?host={tmp_path}")
+
+
+@pytest.mark.parametrize("parts", [0, 2])
+def test_rows_are_estimated_where_there_are_many_and_statistics(sql, items, parts, monkeypatch):
+    monkeypatch.setattr("relatent.stores.pgvector.store.COUNTED_ROWS", 1_000)
+    sql("DROP TABLE items CASCADE")
+    alone = "WITH (autovacuum_enabled = off)"
+    sql(
+        "CREATE TABLE items (id bigint PRIMARY KEY, embedding vector(3)) "
+        + ("PARTITION BY HASH (id)" if parts else alone)
+    )
+    for part in range(parts):
+        values = f"FOR VALUES WITH (MODULUS {parts}, REMAINDER {part})"
+        sql(f"CREATE TABLE items_{part} PARTITION OF items {values} {alone}")
+    sql("INSERT INTO items SELECT n, CASE WHEN n > 10000 THEN '[1,2,3]'::vector END FROM generate_series(1, 20000) n")
+    with open_store(items) as store:
+        assert store.size(store.served) == Size(10_000, is_exact=True)  # without statistics, a guess is far off
+        sql("ANALYZE items")
+        about = store.size(store.served)
+        assert (about.is_exact, about.rows) == (False, pytest.approx(10_000, rel=0.1))
+        places = [place.low for place in store.places(8)]
+        assert places == sorted(places)
+        assert len(places) == 8
+        assert min(places) < 5_000 < 15_000 < max(places)
+        assert len(sample_vectors(store, 80)) >= 40  # the last place may be the end of the table

@@ -15,7 +15,7 @@ from relatent._saved import load
 from relatent._terminal import Result, wrap
 from relatent.engines import Engine, Serial
 from relatent.migrate.copy import Pace, ShardWork
-from relatent.migrate.passes import CaughtUp, Passes
+from relatent.migrate.passes import CaughtUp, Passes, cores_left
 from relatent.migrate.plan import drop_trial
 from relatent.migrate.side import SAMPLE_ROWS, StoredSide, check_fingerprint, sample_vectors, stored_side
 from relatent.migrate.state import Plan, Work, work_of
@@ -159,8 +159,11 @@ def _follow(store: Store, side: StoredSide, plan: Plan) -> str | None:
     """Have the store translate what is written to it, if it can; return why it does not."""
     if store.follows():
         return None
-    sample = sample_vectors(store, max(SAMPLE_ROWS, 4 * max(side.translate.dims)))
-    return store.follow(plan.field, side.steps, side.back(sample))
+    if not store.can_follow:
+        return store.follow(plan.field, (), ())
+    with cores_left():
+        back = side.back(sample_vectors(store, max(SAMPLE_ROWS, 4 * max(side.translate.dims))))
+    return store.follow(plan.field, side.steps, back)
 
 
 def _caught_up(passes: Passes, max_passes: int, fresh: bool) -> CaughtUp:
@@ -169,7 +172,7 @@ def _caught_up(passes: Passes, max_passes: int, fresh: bool) -> CaughtUp:
     A field that was added by this run has nothing of deleted items unless a shard has changed.
     """
     if passes.store.follows():
-        return CaughtUp(passes.fill_in(), passes.remove_orphans())
+        return passes.complete()
     removed = 0 if fresh else passes.remove_orphans()
     return CaughtUp(removed=removed) + passes.catch_up(max_passes)
 
@@ -244,19 +247,19 @@ def _finished(passes: Passes, side: StoredSide, resumed: int, done: CaughtUp, re
     store, plan, work = passes.store, passes.plan, passes.work
     manifests = [one for one in work.manifests(plan) if one is not None]
     work.note("finished", {"lag": done.seconds, "date": datetime.now(UTC).isoformat(timespec="seconds")}, plan)
-    follows = store.follows()
+    follows, tally = store.follows(), done.tally
     return ApplyResult(
         store=plan.store,
         work=str(work.folder),
         field=plan.field.name,
-        rows=store.count(plan.field) if follows else sum(one.written for one in manifests),
+        rows=sum(one.written for one in manifests) if tally is None else tally.both,
         shards=len(plan.shards),
         resumed=resumed,
         redone=done.shards,
         removed=done.removed,
         skipped=sum(one.skipped for one in manifests),
         reasons=tuple(reason for one in manifests for reason in one.reasons),
-        without_vector=store.unfilled(plan.served),
+        without_vector=store.unfilled(plan.served) if tally is None else tally.items - tally.first,
         follows=follows,
         not_following=None if follows else reason or NOT_FRESH,
         lag=done.seconds,

@@ -190,9 +190,10 @@ class ShardWork:
     def _parts(self, jobs: Iterable[Job]) -> Generator[tuple[_Copied, Part | None], None, None]:
         """Yield what is to be written of each shard in parts, and after its last part None."""
         store, plan = self._opened(), self._plan
+        follows = store.follows()  # then nobody asks whether the source has changed
         for job in jobs:
             bounds = plan.shards[job.shard]
-            shard = _Copied(plan.migration, job, store.state(bounds))
+            shard = _Copied(plan.migration, job, None if follows else store.state(bounds))
             for part in read_shard(store, plan, bounds, shard.skipped if self._skip else None):
                 if self._check is not None:
                     self._check(part.vectors, part.keys)

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import time
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import cache
 from typing import Any
 
 from relatent._terminal import progress_bar
@@ -12,6 +16,7 @@ from relatent.engines import Engine, Serial
 from relatent.migrate.copy import Job, ShardWork, Skipped, read_shard
 from relatent.migrate.state import Manifest, Plan, Work
 from relatent.stores import Store
+from relatent.stores.base import Tally
 
 # Shards that a store is asked about at once, whether they have changed.
 ASKED_AT_ONCE = 2
@@ -43,10 +48,17 @@ class Passes:
         self.copy([Job(number) for number in range(len(self.plan.shards)) if number not in known], "shards")
         return len(done)
 
-    def fill_in(self) -> int:
-        """Copy the shards in which a store that follows still lacks new vectors; return how many there were."""
-        if not len(self.store.only_in(self.plan.served, self.plan.field)):
-            return 0
+    def complete(self) -> CaughtUp:
+        """Copy what a store that follows still lacks, and remove what has lost its item, if there is anything."""
+        found = self.store.tally(self.plan.served, self.plan.field)
+        if not found.lacking and not found.orphans:
+            return CaughtUp(tally=found)
+        shards = self._fill_in() if found.lacking else 0
+        removed = self.remove_orphans()
+        return CaughtUp(shards, removed, tally=self.store.tally(self.plan.served, self.plan.field))
+
+    def _fill_in(self) -> int:
+        """Copy the shards in which new vectors are lacking; return how many there were."""
         lacking = [
             Job(number)
             for number, shard in enumerate(self.plan.shards)
@@ -139,10 +151,33 @@ class Passes:
         for job in jobs:
             self.work.undo(job.shard)
         with progress_bar(len(jobs), what, self.progress) as advance:
-            alone = type(self.engine) is Serial  # then a shard is read while the previous one is written
-            for manifest in self.shards.copies(jobs) if alone else self.engine.map(self.shards.copy, jobs):
+            for manifest in self._copied(jobs):
                 self.work.done(manifest)
                 advance(1)
+
+    def _copied(self, jobs: list[Job]) -> Iterator[Manifest]:
+        """Copy shards on the engine; alone, the next one is read while others are translated and written."""
+        if type(self.engine) is not Serial:
+            yield from self.engine.map(self.shards.copy, jobs)
+            return
+        with cores_left():
+            yield from self.shards.copies(jobs)
+
+
+@contextmanager
+def cores_left() -> Iterator[None]:
+    """Leave half of the cores to reading, writing, and a store on the same machine: idle threads of BLAS spin."""
+    pools, most = _blas(), max(1, (os.cpu_count() or 1) // 2)
+    with pools.limit(limits={pool["prefix"]: min(pool["num_threads"] or most, most) for pool in pools.info()}):
+        yield
+
+
+@cache
+def _blas() -> Any:
+    """Return the BLAS libraries of this process, which take milliseconds to find."""
+    from threadpoolctl import ThreadpoolController
+
+    return ThreadpoolController().select(user_api="blas")
 
 
 @dataclass(frozen=True)
@@ -155,7 +190,9 @@ class CaughtUp:
     """New vectors that were removed because their items were deleted."""
     seconds: float = 0.0
     """How long the last pass took, if it found a change: so far the new field may be behind; else 0."""
+    tally: Tally | None = None
+    """What a store that follows held at the end."""
 
     def __add__(self, later: CaughtUp) -> CaughtUp:
-        """Return what both did; only the later one tells how far the new field is behind."""
-        return CaughtUp(self.shards + later.shards, self.removed + later.removed, later.seconds)
+        """Return what both did; only the later one tells how far the new field is behind, and what it holds."""
+        return CaughtUp(self.shards + later.shards, self.removed + later.removed, later.seconds, later.tally)

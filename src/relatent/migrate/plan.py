@@ -126,6 +126,8 @@ class MigrationPlan:
     cost: Cost | None
     texts: bool
     """Whether the texts are at hand, without which nothing can be re-embedded."""
+    rows_estimated: bool = False
+    """Whether the rows were not counted, because that takes long: the store's own estimate is used."""
 
     @property
     def seconds(self) -> float:
@@ -159,9 +161,10 @@ class MigrationPlan:
     def sizes(self) -> list[tuple[str, str, str]]:
         """Return what the store holds now and what it would hold after, by name."""
         (now, indexed), (then, indexed_then) = self.bytes(self.served), self.bytes(self.new)
+        rows = "rows, estimated" if self.rows_estimated else "rows"
         return [
             ("field", self.served.name, self.new.name),
-            ("rows", f"{self.rows:,}", f"{self.rows:,}"),
+            (rows, f"{self.rows:,}", f"{self.rows:,}"),
             ("dimension", f"{self.served.dim:,}", f"{self.new.dim:,}"),
             ("numbers", self.served.dtype, self.new.dtype),
             ("compared by", self.served.metric, self.new.metric),
@@ -204,6 +207,7 @@ class MigrationPlan:
         return {
             "store": self.store,
             "rows": self.rows,
+            "rows_estimated": self.rows_estimated,
             "translator": self.translator,
             "served": self._described(self.served),
             "new": self._described(self.new),
@@ -252,7 +256,8 @@ def plan_migration(
         stage("reading the store")
         check_fingerprint(side, store, accept=accept)
         served = store.served
-        rows = store.count(served)
+        size = store.size(served)
+        rows = size.rows
         new = side.new_field(store, digest, {}, dtype=dtype, metric=metric)
         advice = side.advice(store, new)
         stage("measuring")
@@ -270,7 +275,8 @@ def plan_migration(
         }
         judging |= {"rule": Rule(min_overlap=min_overlap, texts=texts), "cost": cost, "accept": accept, "force": force}
         verdict = _verdict(side, sample, **judging, progress=progress)
-    return MigrationPlan(str(store.address), rows, served, new, digest, rates, advice, verdict, cost, texts)
+    about = (str(store.address), rows, served, new, digest, rates, advice, verdict, cost, texts)
+    return MigrationPlan(*about, rows_estimated=not size.is_exact)
 
 
 def _verdict(side: StoredSide, sample: tuple[Space, Space], **options: Any) -> Verdict:

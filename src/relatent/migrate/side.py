@@ -23,8 +23,8 @@ from relatent.translate.files import BatchTranslator, check_translator
 
 # Rows that tell which model made a store's vectors, and how many places of the store they are read from.
 SAMPLE_ROWS, SAMPLE_PLACES = 1_024, 8
-# Places are the beginnings of shards of this many rows; a store with too few shards is divided into smaller ones.
-PLACE_ROWS = 4_096
+# Eigenvalues, relative to the largest, below which a direction has no variance but rounding.
+RANK_CUTOFF = 1e-12
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,10 +55,15 @@ class StoredSide:
         return () if folded is None else folded.steps
 
     def back(self, vectors: np.ndarray) -> tuple[Step, ...]:
-        """Return the affine map from new vectors to stored ones that is closest for these, by least squares."""
+        """Return the affine map from new vectors to stored ones that is closest for these, by least squares.
+
+        From the products of the new vectors, in whose eigenvalues directions without variance are left out.
+        """
         x, y = vectors.astype(np.float64), self(vectors).astype(np.float64)
         mean_x, mean_y = (z.mean(axis=0) if len(z) else np.zeros(z.shape[1]) for z in (x, y))
-        matrix = np.linalg.lstsq(y - mean_y, x - mean_x, rcond=1e-6)[0]
+        values, directions = np.linalg.eigh((y - mean_y).T @ (y - mean_y))
+        kept = directions[:, values > RANK_CUTOFF * max(values[-1], 0.0)]
+        matrix = (kept / values[len(values) - kept.shape[1] :]) @ (kept.T @ ((y - mean_y).T @ (x - mean_x)))
         return (Step("linear", {"matrix": matrix, "offset": mean_x - mean_y @ matrix}),)
 
     def queries(self, vectors: np.ndarray) -> np.ndarray:
@@ -137,12 +142,9 @@ def translated(translate: BatchTranslator, vectors: np.ndarray) -> np.ndarray:
 
 def sample_vectors(store: Store, rows: int = SAMPLE_ROWS) -> np.ndarray:
     """Read a few rows, spread over the served field."""
-    served, shards = store.served, store.shards(PLACE_ROWS)
-    if len(shards) < SAMPLE_PLACES:
-        shards = store.shards(max(1, -(-store.count(served) // SAMPLE_PLACES)))
-    places = np.unique(np.linspace(0, len(shards) - 1, SAMPLE_PLACES).astype(int))
+    served, places = store.served, store.places(SAMPLE_PLACES)
     take = max(1, rows // len(places))
-    scans = (store.scan(served, shard=shards[place], rows=take, unreadable=lambda *_: None) for place in places)
+    scans = (store.scan(served, shard=place, rows=take, unreadable=lambda *_: None) for place in places)
     found = [chunk.vectors for scan in scans for chunk in islice(scan, 1)]
     return np.concatenate(found) if found else np.empty((0, served.dim), dtype=np.float32)
 

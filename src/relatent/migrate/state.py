@@ -287,9 +287,11 @@ class Status(Result):
     shards: int
     rows_done: int
     rows: int | None
+    rows_estimated: bool
+    """Whether ``rows`` were not counted, because that takes long: they are the store's estimate."""
     skipped: int
     missing: int | None
-    """Rows that have an old vector and no new one: they would not be found after a cutover."""
+    """Rows that have an old vector and no new one: they would not be found after a cutover. None: not counted."""
     follows: bool
     """Whether the store translates by itself what is written to it."""
     written_since: dict[str, int]
@@ -302,13 +304,14 @@ class Status(Result):
     """Why the store could not be read."""
 
     def __str__(self) -> str:
-        of = "" if self.rows is None else f" of {self.rows:,}"
+        of = "" if self.rows is None else f" of {'about ' if self.rows_estimated else ''}{self.rows:,}"
         made = ", ".join(f"{name} {value}" for name, value in self.provenance.items())
         lines = [
             f"{self.store}: {self.stage}{', running now' if self.running else ''}.",
             f"{self.rows_done:,}{of} rows, {self.shards_done:,} of {self.shards:,} shards are in {self.field!r}.",
             f"{self.skipped:,} rows were skipped because they could not be read." if self.skipped else "",
             f"{self.missing:,} rows have no new vector and would not be found after a cutover." if self.missing else "",
+            NOT_COUNTED if self.rows_estimated else "",
             "The store translates what is written to it by itself." if self.follows else "",
             *(
                 f"{n:,} items were written with the {model} model since."
@@ -337,6 +340,7 @@ def migration_status(url: str | os.PathLike[str], *, work: str | os.PathLike[str
         shards=len(plan.shards),
         rows_done=sum(one.written for one in done) if asked.filled is None else asked.filled,
         rows=asked.rows,
+        rows_estimated=asked.estimated,
         skipped=sum(one.skipped for one in done),
         missing=asked.missing,
         follows=asked.follows,
@@ -346,6 +350,9 @@ def migration_status(url: str | os.PathLike[str], *, work: str | os.PathLike[str
         provenance=dict(plan.field.provenance),
         problem=asked.problem,
     )
+
+
+NOT_COUNTED = "The rows of the store are its estimate; those without a new vector are counted by verify and cutover."
 
 
 def _stage(work: Work, plan: Plan) -> str:
@@ -360,11 +367,12 @@ class _Asked:
     """What a store says of its migration; or why it could not be read."""
 
     rows: int | None = None
+    estimated: bool = False
     missing: int | None = None
     switched: bool = False
     follows: bool = False
     filled: int | None = None
-    """The rows of the new field, where the store itself writes to it."""
+    """The rows of the new field, where the store itself writes to it and they are counted in a moment."""
     written_since: dict[str, int] = field(default_factory=dict)
     problem: str | None = None
 
@@ -372,11 +380,13 @@ class _Asked:
     def of(url: str | os.PathLike[str], plan: Plan) -> _Asked:
         try:
             with open_store(url) as store:
-                switched = is_cut_over(store, plan)
-                missing = None if switched or store.new != plan.field else len(missing_rows(store, plan))
+                switched, size = is_cut_over(store, plan), store.size(plan.served)
+                unknown = switched or store.new != plan.field or not size.is_exact
+                missing = None if unknown else len(missing_rows(store, plan))
                 since: dict[str, int] = {model: len(keys) for model, keys in store.written_since().items()}
-                filled = store.count(plan.field) if store.follows() else None
-                return _Asked(store.count(plan.served), missing, switched, filled is not None, filled, since)
+                follows = store.follows()
+                filled = store.count(plan.field) if follows and size.is_exact else None
+                return _Asked(size.rows, not size.is_exact, missing, switched, follows, filled, since)
         except StoreError as error:
             return _Asked(problem=str(error))
 

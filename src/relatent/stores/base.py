@@ -38,6 +38,8 @@ Rows = Generator[tuple[pa.Table, np.ndarray], None, None]
 """What a store reads: keys with other columns, and vectors."""
 T = TypeVar("T")
 END = object()
+# Places of a store are the beginnings of shards of this many rows; of smaller ones, where there are too few.
+PLACE_ROWS = 4_096
 
 
 @dataclass(frozen=True)
@@ -77,6 +79,33 @@ class Effort:
     """How an application sets it, with ``{n}`` in place of the value."""
     denser: str
     """How to build an index that finds more at the same effort."""
+
+
+@dataclass(frozen=True)
+class Size:
+    """How many items have a vector in a field: counted, or estimated where counting takes long."""
+
+    rows: int
+    is_exact: bool = True
+
+
+@dataclass(frozen=True)
+class Tally:
+    """How the vectors of two fields belong together."""
+
+    items: int
+    """Items of the store, with a vector or without."""
+    first: int
+    """Items that have a vector in the first field."""
+    both: int
+    """Items that have a vector in both fields."""
+    orphans: int
+    """Vectors of the second field whose items are gone, or have no vector in the first one."""
+
+    @property
+    def lacking(self) -> int:
+        """Items that have a vector in the first field and none in the second."""
+        return self.first - self.both
 
 
 @dataclass(frozen=True)
@@ -139,6 +168,8 @@ class Store(Checks, ABC):
     """Its kinds of URLs."""
     writes_while_read: ClassVar[bool] = False
     """Whether one thread may write to the new field while another scans."""
+    can_follow: ClassVar[bool] = False
+    """Whether it has triggers, by which it may translate by itself what is written (:meth:`follow`)."""
     compares_codes: ClassVar[bool] = False
     """Whether queries of an application must be coded as the vectors are, where these are codes."""
     searches_exactly: ClassVar[bool] = True
@@ -192,6 +223,10 @@ class Store(Checks, ABC):
         with self._session() as session:
             return self._count(session, self._find(session.roles, of), shard or Shard())
 
+    def size(self, of: Field) -> Size:
+        """Return how many items have a vector in a field, in a moment: an estimate where counting them takes long."""
+        return Size(self.count(of))
+
     def unfilled(self, of: Field) -> int:
         """Count the items that have no vector in a field."""
         return 0
@@ -201,6 +236,13 @@ class Store(Checks, ABC):
         with self._session() as session:
             bounds = self._bounds(session, rows)
         return [Shard(low, high) for low, high in zip([None, *bounds], [*bounds, None], strict=True)]
+
+    def places(self, n: int) -> list[Shard]:
+        """Return at most n shards that begin at places all over the store, in order."""
+        shards = self.shards(PLACE_ROWS)
+        if len(shards) < n:
+            shards = self.shards(max(1, -(-self.count(self.served) // n)))
+        return [shards[at] for at in np.unique(np.linspace(0, len(shards) - 1, n).astype(int))]
 
     def state(self, shard: Shard) -> str | None:
         """Return what changes with every change of a shard's served vectors; None if that takes reading them.
@@ -366,6 +408,10 @@ class Store(Checks, ABC):
     def _keys_of(self, of: Field, shard: Shard | None) -> pa.Array:
         found = [key_column(chunk.keys) for chunk in self.scan(of, shard=shard, unreadable=lambda *_: None)]
         return pa.concat_arrays(found) if found else pa.array([], pa.null())
+
+    def tally(self, of: Field, other: Field) -> Tally:
+        """Count at one moment what two fields have in common, in a store that follows (:meth:`follow`)."""
+        raise NotImplementedError
 
     def rehearsal(self, rows: int) -> AbstractContextManager[str]:
         """Make a small store of the same kind beside this one, of at most ``rows`` items; yield its URL.

@@ -220,11 +220,15 @@ class FaissStore(Store):
         seen = np.zeros(len(items.ids), bool)
         for keys, vectors in self._written(new):
             rows = items.rows_of_keys(keys)
-            rows, back = np.unique(rows[::-1], return_index=True)  # the last of a key that is in a part twice
+            if (np.diff(rows) <= 0).any():  # as a shard is written, they rise
+                rows, back = np.unique(rows[::-1], return_index=True)  # the last of a key that is in a part twice
+                vectors = vectors[len(vectors) - 1 - back]
             taken = (rows >= 0) & ~seen[rows]
-            seen[rows[taken]] = True
-            found = vectors[len(vectors) - 1 - back[taken]]
-            index.add_with_ids(np.ascontiguousarray(found, dtype=np.float32), items.ids[rows[taken]])
+            if not taken.all():
+                rows, vectors = rows[taken], vectors[taken]
+            if len(rows):  # a part of items that are all gone has no width
+                seen[rows] = True
+                index.add_with_ids(np.ascontiguousarray(vectors, dtype=np.float32), items.ids[rows])
         return index
 
     def _remove_orphans(self, session: Session, new: Field, kept: frozenset[Any]) -> int:

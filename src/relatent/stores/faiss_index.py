@@ -62,8 +62,11 @@ class IndexRows:
 
     def take(self, rows: np.ndarray) -> np.ndarray:
         """Reconstruct the vectors of some rows."""
+        inside = self._inside[rows]
         try:
-            return np.asarray(self._inner.reconstruct_batch(self._inside[rows]))
+            if isinstance(self._inner, faiss().IndexFlatCodes) and len(inside) and (np.diff(inside) == 1).all():
+                return np.asarray(self._inner.reconstruct_n(int(inside[0]), len(inside)))  # one copy
+            return np.asarray(self._inner.reconstruct_batch(inside))
         except RuntimeError as error:
             raise StoreError(
                 f"{self._name} is {type(self._inner).__name__}, which cannot give its vectors back "

@@ -193,18 +193,23 @@ class LanceStore(Store):
         return {*fragments[low:high].tolist()}
 
     def _scan(self, session: Version, asked: Scan) -> Rows:
-        """Read a range of keys at a time, all from the version that is the latest when the scan begins."""
+        """Read a range of keys at a time, all from the version that is the latest when the scan begins.
+
+        To ask for vectors that are not null would have Lance read the whole column for every range.
+        """
         session = self._merged(session, asked.of)
         column, key, table = session.column(asked.of), session.key, session.table
-        filled = f"{quoted(column)} IS NOT NULL"
-        keys = self._keys(session, all_of(filled, within(key, asked.shard)))
+        keys = self._keys(session, within(key, asked.shard))
         names = asked.names(key, [name for name in table.schema.names if name not in session.columns.values()])
         for first in range(0, len(keys), asked.rows):
             end = first + asked.rows
             part = Shard(keys[first].as_py(), keys[end].as_py() if end < len(keys) else None)
-            bounds = all_of(filled, within(key, part), within(key, asked.shard))
+            bounds = all_of(within(key, part), within(key, asked.shard))
             read = table.to_table(columns=[*names, column], filter=bounds).sort_by(key)
-            yield _readable(read, column, key, asked)
+            if read[column].null_count:
+                read = read.filter(pc.is_valid(read[column]))
+            if len(read):
+                yield _readable(read, column, key, asked)
 
     def _keys(self, session: Version, condition: str | None = None) -> pa.Array:
         """Read keys and sort them; keys that are missing or repeated name no row."""

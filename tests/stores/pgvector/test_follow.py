@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from tests.stores.postgres import server
 
 from relatent.steps import Step
 from relatent.stores import Field, StoreError, open_store
+from relatent.stores.base import Tally
 from relatent.stores.pgvector import locks, table
 
 
@@ -120,6 +122,22 @@ def test_filling_never_replaces_what_the_triggers_wrote(sql, url):
         assert check(sql) == 48
         assert store.unfilled(store.served) == 1
         assert store.unfilled(NEW) == 1
+
+
+@pytest.mark.parametrize("statement", ["DELETE FROM app.items", "UPDATE app.items SET embedding = NULL"])
+@pytest.mark.parametrize("ask", ["remove_orphans", "tally"])
+def test_a_deletion_that_is_not_committed_yet_leaves_no_orphan(sql, url, statement, ask):
+    with open_store(url) as store, psycopg.connect(server().conninfo) as application:
+        store.add(NEW)
+        store.follow(NEW, STEPS, BACK)
+        application.execute(f"{statement} WHERE id = 3")  # its trigger finds no new vector
+        chunk = next(store.scan(store.served))
+        store.write(NEW, chunk.keys, run(STEPS, chunk.vectors))
+        threading.Timer(0.3, application.commit).start()
+        if ask == "tally":
+            assert store.tally(store.served, NEW).orphans == 1
+        assert store.remove_orphans(NEW) == 1
+        assert check(sql) == 49
 
 
 def test_a_second_call_changes_nothing_and_disabled_triggers_are_noticed(sql, url):
@@ -306,6 +324,27 @@ def test_what_is_only_in_one_field_is_found_by_the_server(sql, url):
         assert store.only_in(NEW, store.served).to_pylist() == []
         sql("UPDATE app.items SET embedding = NULL WHERE id = 3")
         assert store.only_in(NEW, store.served).to_pylist() == [3]
+
+
+@pytest.mark.parametrize("second", [False, True])
+def test_a_tally_counts_what_two_fields_have_in_common(sql, url, second):
+    """Of 50 items, 40 are written; one loses its vector, two are deleted, and two come without one."""
+    with open_store(url) as store:
+        if second:  # the served vectors stand beside the table, too
+            (chunk,) = store.scan(store.served)
+            store.add(earlier := replace(store.served, name="earlier"))
+            store.write(earlier, chunk.keys, chunk.vectors)
+            store.switch()
+            store.drop_old()
+        store.add(NEW)
+        store.write(NEW, *_some(store, 40))
+        assert store.tally(store.served, NEW) == Tally(items=50, first=50, both=40, orphans=0)
+        sql("DELETE FROM app.items WHERE id IN (1, 50)")
+        sql("INSERT INTO app.items (id) VALUES (101), (102)")
+        lost = "DELETE FROM app.items__earlier WHERE key = 3"
+        sql(lost if second else "UPDATE app.items SET embedding = NULL WHERE id = 3")
+        assert store.tally(store.served, NEW) == Tally(items=50, first=47, both=38, orphans=2)
+        assert store.tally(store.served, NEW).lacking == len(store.only_in(store.served, NEW)) == 9
 
 
 def _some(store: Any, n: int) -> tuple[Any, np.ndarray]:

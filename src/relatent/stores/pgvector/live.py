@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from relatent.steps import Step
-from relatent.stores.base import Session, Shard, Store, Writer
+from relatent.stores.base import Session, Shard, Store, Tally, Writer
 from relatent.stores.fields import Field, Roles
 from relatent.stores.pgvector import locks, wire
 from relatent.stores.pgvector.follow import Follow
@@ -113,6 +113,13 @@ class Live(Store):
             found = session.cursor.execute(self._queries.only_in(one, two, shard or Shard())).fetchall()
         return self._listed(key for (key,) in found)
 
+    def tally(self, of: Field, other: Field) -> Tally:
+        """Count in one pass over the table and the one beside it, after :meth:`_wait_for_writers`."""
+        self._wait_for_writers()
+        with self._session() as session:
+            one, two = self._find(session.roles, of), self._find(session.roles, other)
+            return Tally(*session.cursor.execute(self._queries.tally(one, two)).fetchone())
+
     @contextmanager
     def rehearsal(self, rows: int) -> Iterator[str]:
         """Make a table of the first rows, `items__rehearsal`; it is dropped at the end with all beside it."""
@@ -138,7 +145,22 @@ class Live(Store):
 
     def remove_orphans(self, of: Field, kept: Collection[Any] = ()) -> int:
         """Remove the vectors of items that are gone, or that have no vector any more."""
+        self._wait_for_writers()
         return self._patiently(partial(super().remove_orphans, of, kept))
+
+    def _wait_for_writers(self) -> None:
+        """Wait until the transactions that write to the table now have ended.
+
+        One that deletes an item removes its new vector only if it sees it: not where the vector is committed between the
+        deletion and its commit, before which nobody sees that it is an orphan.
+        """
+        with self._session() as session:
+            if not self._follows(session):
+                return
+            names = [self._table.base.as_string(), self._table.place(session.roles.first).relation.as_string()]
+        before = self._run(partial(locks.writers, names=names))
+        if before:
+            self._patiently(partial(self._run, partial(_check_ended, before, names)))
 
     def build_index(self, of: Field) -> None:
         """Build an index, as every store does; while triggers write to the field, without stopping them."""
@@ -221,3 +243,8 @@ class Live(Store):
 
 def _execute(statement: Any, cursor: Any) -> None:
     cursor.execute(statement)
+
+
+def _check_ended(before: set[str], names: list[str], cursor: Any) -> None:
+    if before & locks.writers(cursor, names):
+        raise wire.BlockedError("Transactions that write to the table have not ended.")

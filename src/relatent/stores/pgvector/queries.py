@@ -31,6 +31,16 @@ class Queries:
         place, vector = self._place(of)
         return _sql("SELECT count({}) FROM {} WHERE {}").format(vector, place, self.within(shard))
 
+    def estimate(self, of: Field) -> Any:
+        """Have the planner estimate the vectors of a field, from its statistics and the size of the files now."""
+        place = self._table.place(of)
+        return _sql("EXPLAIN (FORMAT JSON) SELECT FROM {} WHERE {} IS NOT NULL").format(place.relation, place.vector)
+
+    def sampled_keys(self, percent: float) -> Any:
+        """Select the keys of some pages of the table, in order."""
+        query = _sql("SELECT {0} FROM {1} b TABLESAMPLE SYSTEM ({2}) REPEATABLE (0) ORDER BY {0}")
+        return query.format(self._key, self._base, psycopg().sql.Literal(percent))
+
     def bounds(self, rows: int) -> Any:
         """Select every n-th key but the first, in order."""
         return _sql(
@@ -130,20 +140,28 @@ class Queries:
 
     def only_in(self, of: Field, other: Field, shard: Shard) -> Any:
         """Select the keys of a shard that have a vector in one field and none in another."""
-        (place, vector), (elsewhere, theirs) = self._place(of), self._place(other, "c", "o")
+        place, vector = self._place(of)
+        query = _sql("SELECT {} FROM {} WHERE {} AND {} IS NOT NULL AND {} ORDER BY 1")
+        return query.format(self._key, place, self.within(shard), vector, self._lacks(other))
+
+    def _lacks(self, of: Field) -> Any:
+        """Return the condition that a row of the table b has no vector of a field."""
+        if self._table.holds(of):
+            return _sql("{} IS NULL").format(psycopg().sql.Identifier("b", self._table.vector.name))
+        return _sql("NOT EXISTS (SELECT FROM {} o WHERE o.key = {})").format(self._table.beside(of.name), self._key)
+
+    def tally(self, of: Field, other: Field) -> Any:
+        """Count the items, those that have a vector of a field, of this and of one beside the table, and orphans."""
+        name, key = self._table.beside(of.name), self._key
+        source, has = _sql("{} b").format(self._base), psycopg().sql.Identifier("b", self._table.vector.name)
+        if not self._table.holds(of):
+            source = _sql("{} b LEFT JOIN {} f ON f.key = {}").format(self._base, name, key)
+            has = _sql("f.key")
         return _sql(
-            "SELECT {} FROM {} WHERE {} AND {} IS NOT NULL AND NOT EXISTS "
-            "(SELECT FROM {} WHERE {} = {} AND {} IS NOT NULL) ORDER BY 1"
-        ).format(
-            self._key,
-            place,
-            self.within(shard),
-            vector,
-            elsewhere,
-            psycopg().sql.Identifier("c", self._table.key.name),
-            self._key,
-            theirs,
-        )
+            "SELECT count(i.key), count(*) FILTER (WHERE i.has), count(*) FILTER (WHERE i.has AND n.key IS NOT NULL), "
+            "count(*) FILTER (WHERE n.key IS NOT NULL AND i.has IS NOT TRUE) "
+            "FROM (SELECT {} AS key, {} IS NOT NULL AS has FROM {}) AS i FULL JOIN {} n ON n.key = i.key"
+        ).format(key, has, source, self._table.beside(other.name))
 
     def unfilled(self, of: Field) -> Any:
         """Count the items that have no vector in a field."""
@@ -192,14 +210,13 @@ class Queries:
         ]
         return _sql("SELECT {} FROM {}").format(_sql(", ").join(columns), place)
 
-    def _place(self, of: Field, base: str = "b", beside: str = "f") -> tuple[Any, Any]:
-        """Return what to select from for a field, and the expression of its vectors; with other names in a subquery."""
+    def _place(self, of: Field) -> tuple[Any, Any]:
+        """Return what to select from for a field, and the expression of its vectors."""
         sql = psycopg().sql
-        key, b, n = sql.Identifier(base, self._table.key.name), sql.Identifier(base), sql.Identifier(beside)
         if self._table.holds(of):
-            return _sql("{} {}").format(self._base, b), sql.Identifier(base, self._table.vector.name)
-        joined = _sql("{} {} JOIN {} {} ON {}.key = {}").format(self._base, b, self._table.beside(of.name), n, n, key)
-        return joined, sql.Identifier(beside, "vector")
+            return _sql("{} b").format(self._base), sql.Identifier("b", self._table.vector.name)
+        joined = _sql("{} b JOIN {} f ON f.key = {}").format(self._base, self._table.beside(of.name), self._key)
+        return joined, sql.Identifier("f", "vector")
 
     def within(self, shard: Shard) -> Any:
         """Return the condition that a row of the table b belongs to a shard."""

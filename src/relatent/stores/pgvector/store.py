@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from relatent._errors import StoreError
-from relatent.stores.base import Effort, Form, Found, Purpose, Rows, Scan, Shard, read_ahead
+from relatent.stores.base import Effort, Form, Found, Purpose, Rows, Scan, Shard, Size, read_ahead
 from relatent.stores.fields import NUMERIC_METRICS, Field, Roles, busy
 from relatent.stores.pgvector import locks, wire
 from relatent.stores.pgvector.follow import Follow, keep_items, keep_no_items
@@ -27,6 +27,7 @@ from relatent.stores.pgvector.table import (
     check_rows_shown,
     column_note,
     find_table,
+    has_statistics,
     index_classes,
     vector_indexes,
 )
@@ -39,6 +40,8 @@ MAX_INDEXED = {"float32": 2_000, "float16": 4_000, "bit": 64_000}
 EFFORTS = {"hnsw": ("hnsw.ef_search", 40, 1_000), "ivfflat": ("ivfflat.probes", 1, 32_768)}
 # What an HNSW index is built with where nothing is said, and the largest that pgvector takes.
 DENSITY = {"m": (16, 100), "ef_construction": (64, 1_000)}
+# Rows up to which they are counted rather than estimated, and rows of a sample of the keys.
+COUNTED_ROWS, SAMPLED_ROWS = 100_000, 4_096
 # What advisory locks of relatent are known by, beside the table's number.
 LOCK_CLASS = 0x7E1A
 LOCK_KEYS = "%s, %s::int8::bit(32)::int4"
@@ -62,9 +65,9 @@ class PgvectorStore(Live):
     )
     holds = {"float32": NUMERIC_METRICS, "float16": NUMERIC_METRICS, "bit": ("hamming",)}  # noqa: RUF012 (see Store)
     no_codes = "pgvector has no 8-bit vectors: choose float16, which is `halfvec`, or bit, or fewer coordinates."
-    writes_while_read = True
-    # Few enough to stay in the cache, enough to make up for a round trip.
-    chunk_bytes = 8 * 2**20
+    writes_while_read = can_follow = True
+    # Of larger values the server makes several copies in memory that it maps anew: that takes longer than the rest.
+    chunk_bytes = 2 * 2**20
 
     def _open(self) -> None:
         self._connections, self._moment = wire.Connections(self.address), ""
@@ -111,6 +114,28 @@ class PgvectorStore(Live):
         with self._session() as session:
             field = self._find(session.roles, of)
             return int(session.cursor.execute(self._queries.unfilled(field)).fetchone()[0])
+
+    def size(self, of: Field) -> Size:
+        """Return what the planner estimates, where there are statistics and it is more than is counted in a moment."""
+        with self._session() as session:
+            field = self._find(session.roles, of)
+            if has_statistics(session.cursor, self._table.place(field).relation):
+                plan = session.cursor.execute(self._queries.estimate(field)).fetchone()[0]
+                rows = int(plan[0]["Plan"]["Plan Rows"])
+                if rows > COUNTED_ROWS:
+                    return Size(rows, is_exact=False)
+            return Size(self._count(session, field, Shard()))
+
+    def places(self, n: int) -> list[Shard]:
+        """Return places that a sample of the table's pages tells, where counting its rows takes long."""
+        size = self.size(self.served)
+        if not size.is_exact:
+            with self._session() as session:
+                query = self._queries.sampled_keys(100 * min(1.0, SAMPLED_ROWS / size.rows))
+                keys = [self._plain(key) for (key,) in session.cursor.execute(query).fetchall()]
+            if len(keys) >= n:
+                return [Shard(keys[at]) for at in np.linspace(0, len(keys) - 1, n).astype(int)]
+        return super().places(n)
 
     def _bounds(self, session: Transaction, rows: int) -> list[Any]:
         return [self._plain(key) for (key,) in session.cursor.execute(self._queries.bounds(rows)).fetchall()]

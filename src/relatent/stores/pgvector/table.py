@@ -176,6 +176,16 @@ def column_note(cursor: Any, table: Table) -> dict[str, Any]:
     return read_mark(cursor.fetchone()[0]) or {}
 
 
+def has_statistics(cursor: Any, relation: Any) -> bool:
+    """Return whether the planner knows how many rows there are on a page of a table, or of each of its partitions."""
+    cursor.execute(
+        "SELECT bool_and(reltuples >= 0) FROM pg_class WHERE relkind = 'r' AND (oid = to_regclass(%s) "
+        "OR oid IN (SELECT relid FROM pg_partition_tree(to_regclass(%s))))",
+        (relation.as_string(),) * 2,
+    )
+    return bool(cursor.fetchone()[0])
+
+
 def index_classes(cursor: Any, table: Table) -> list[str]:
     """Return the operator classes of the indexes of the vector column, which tell its metric."""
     return [index.operators for index in vector_indexes(cursor, table)]

@@ -44,6 +44,8 @@ class Connections:
     def __init__(self, address: Address) -> None:
         self._address = address
         self._main: Any = None
+        self._idle: list[Any] | None = []
+        """Others that nobody uses now; None once all are closed."""
 
     @contextmanager
     def transaction(self, settings: str = "", *, another: bool = False, wait: int = 0) -> Iterator[Any]:
@@ -53,7 +55,7 @@ class Connections:
         """
         with (
             self._reporting(),
-            self.another() if another else nullcontext(self._lasting()) as connection,
+            self._lent() if another else nullcontext(self._lasting()) as connection,
             connection.transaction(),
             connection.cursor(binary=True) as cursor,
         ):
@@ -69,15 +71,32 @@ class Connections:
         return self._main
 
     @contextmanager
+    def _lent(self) -> Iterator[Any]:
+        """Yield a connection that nobody else uses, and keep it for the next who needs one."""
+        try:
+            connection = (self._idle or []).pop()
+        except IndexError:  # there is none, or another thread was faster
+            connection = self._connect()
+        try:
+            yield connection
+        finally:
+            usable = connection.info.transaction_status == psycopg().pq.TransactionStatus.IDLE
+            if usable and self._idle is not None:
+                self._idle.append(connection)
+            else:
+                connection.close()
+
+    @contextmanager
     def another(self) -> Iterator[Any]:
         """Yield a connection that is closed at the end, such as one for a lock."""
         with self._reporting(), closing(self._connect()) as connection:
             yield connection
 
     def close(self) -> None:
-        """Close the main connection."""
-        if self._main is not None:
-            self._main.close()
+        """Close all connections but those that are in use."""
+        idle, self._idle = self._idle or [], None
+        for connection in (*idle, *([] if self._main is None else [self._main])):
+            connection.close()
 
     def _connect(self) -> Any:
         address = self._address
