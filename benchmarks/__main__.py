@@ -9,7 +9,7 @@ from rich.console import Console
 from benchmarks.harness import run
 
 # Every module here that is not part of the machinery is a suite.
-MACHINERY = ("__init__", "__main__", "harness", "stored")
+MACHINERY = ("__init__", "__main__", "harness", "scale", "stored")
 SUITES = sorted(p.stem for p in Path(__file__).parent.glob("*.py") if p.stem not in MACHINERY)
 
 parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)

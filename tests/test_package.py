@@ -148,6 +148,7 @@ def test_importing_a_room_loads_none_of_its_modules(room):
 def test_the_relative_projection_of_arrays_loads_little():
     modules = loaded(f"{PAIR} rl.relative_projection(x, y)")
     assert heavy(modules) == []
+    assert {"scipy", "numpy.f2py"}.isdisjoint(modules)
     assert len([name for name in modules if name.startswith("relatent")]) <= 15
 
 
@@ -156,6 +157,22 @@ def test_every_measure_of_arrays_loads_little():
     modules = loaded(f"{PAIR} {'; '.join(calls)}; rl.compare(x, y)")
     assert heavy(modules) == []
     assert len([name for name in modules if name.startswith("relatent")]) <= 30
+
+
+def test_describing_a_saved_translator_loads_no_estimator(tmp_path, rng):
+    x = rng.normal(size=(40, 5))
+    rl.Translator(map="orthogonal").fit(x, -x).save(tmp_path / "t.safetensors")
+    modules = loaded(f"from relatent.translate import describe; describe({str(tmp_path / 't.safetensors')!r})")
+    assert {"sklearn", "pandas", "scipy", "relatent.spaces.io"}.isdisjoint(modules)
+
+
+@pytest.mark.parametrize(("command", "missing"), [("serve", "uvicorn"), ("explore", "starlette")])
+def test_what_is_not_installed_is_reported_before_anything_is_loaded(command, missing):
+    shown = in_fresh_interpreter(
+        f"import sys; sys.modules[{missing!r}] = None; from relatent.cli import app; "
+        f"code = app([{command!r}, 'a.safetensors'], standalone_mode=False); print(code, 'numpy' in sys.modules)"
+    )
+    assert shown == ["1", "False"]
 
 
 # The contract of parameters and results

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from importlib import import_module
+from importlib.util import find_spec
 from typing import Any, TypeVar
 
 E = TypeVar("E", bound=Exception)
@@ -38,6 +39,16 @@ def needs(module: str, extra: str, purpose: str) -> Any:
         package = module.split(".")[0]
         if (error.name or "").split(".")[0] != package:  # it is there, and something that it needs itself is not
             raise
-        raise ModuleNotFoundError(
-            f"{package} is needed to {purpose} and is not installed: pip install 'relatent[{extra}]'.", name=package
-        ) from error
+        raise _missing(package, extra, purpose) from error
+
+
+def check_installed(*packages: str, extra: str, purpose: str) -> None:
+    """Refuse to begin without packages that are needed later, before anything is imported or read."""
+    for package in packages:
+        if find_spec(package) is None:
+            raise _missing(package, extra, purpose)
+
+
+def _missing(package: str, extra: str, purpose: str) -> ModuleNotFoundError:
+    said = f"{package} is needed to {purpose} and is not installed: pip install 'relatent[{extra}]'."
+    return ModuleNotFoundError(said, name=package)

@@ -18,11 +18,9 @@ from relatent.cli import ERROR, NO_VERDICT, OK
 def test_quiet_and_verbose(here, translator):
     result = process("translate", translator, "old.parquet", "-o", "x.parquet", "--quiet")
     assert (result.returncode, result.stdout, result.stderr) == (OK, "", "")
-    result = process("translate", translator, "old.parquet", "-o", "x.parquet", "--verbose")
-    assert result.returncode == ERROR
-    assert "Traceback" in result.stderr
-    result = process("translate", translator, "old.parquet", "-o", "x.parquet")
-    assert "Traceback" not in result.stderr
+    words = ["translate", translator, "old.parquet", "-o", "x.parquet"]
+    assert "Traceback" in run(*words, "--verbose", code=ERROR).stderr
+    assert "Traceback" not in run(*words, code=ERROR).stderr
 
 
 def test_progress_shows_on_a_terminal_only(here, translator):
@@ -36,7 +34,7 @@ def test_progress_shows_on_a_terminal_only(here, translator):
     assert b"x.parquet" in os.read(main, 10_000)
     os.close(main)
     assert b"Wrote" in result.stdout
-    assert process(*words).stderr == ""
+    assert run(*words).stderr == ""
 
 
 def test_notes_go_to_the_error_stream(here):

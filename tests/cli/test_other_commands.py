@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from tests.cli.steps import NEW_DIM, OLD_DIM, N, answer, process, refused, run
+from tests.cli.steps import NEW_DIM, OLD_DIM, N, answer, refused, run
 
 import relatent as rl
 from relatent.cli import OK
@@ -117,9 +117,9 @@ def test_compare(here):
     said = run("compare", "old.parquet", "new.parquet", "--max-rows", "300", "--permutations", "9").stdout
     assert "unchanged by" in said
     assert "≤0.100" in said
-    result = process("compare", "old.parquet", "new.parquet", "--max-rows", "50", "--permutations", "2", "--verbose")
-    assert "linear measures of 50 rows" in result.stderr
-    assert process("compare", "old.parquet", "new.parquet", "--max-rows", "50", "--permutations", "2").stderr == ""
+    words = ["compare", "old.parquet", "new.parquet", "--max-rows", "50", "--permutations", "2"]
+    assert "linear measures of 50 rows" in run(*words, "--verbose").stderr
+    assert run(*words).stderr == ""
 
 
 def test_stitch(here, translator):

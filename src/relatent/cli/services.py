@@ -54,6 +54,10 @@ def serve(
       relatent serve new-to-old.safetensors --upstream http://127.0.0.1:9000/v1 --port 8080 --unit-norm
       relatent serve t.safetensors --upstream http://new/v1 --exact http://old/v1 --min-confidence 0.5 --items 1000000
     """
+    from relatent._errors import check_installed
+
+    asking = () if upstream is None else ("httpx",)
+    check_installed("uvicorn", "orjson", "pybase64", *asking, extra="serve", purpose="serve over HTTP")
     from relatent import load
     from relatent.serve import Settings, run
 
@@ -110,6 +114,10 @@ def explore(
       relatent explore old.parquet new.parquet --translator t.safetensors --label topic --open
       relatent explore small.npy middle.npy large.npy --by-row --out spaces.html
     """
+    from relatent._errors import check_installed
+
+    if out is None:
+        check_installed("starlette", "uvicorn", extra="explore", purpose="show spaces in the browser")
     from relatent import load
     from relatent.explore import Exploration, run, write_page
     from relatent.spaces import check_new, read_space
