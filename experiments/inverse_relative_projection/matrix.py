@@ -13,6 +13,7 @@ from itertools import product
 from typing import TYPE_CHECKING
 
 import numpy as np
+from experiments.data.source import BySource
 from experiments.data.tasks import STAND_INS, TASKS, Task, load_task
 from experiments.figures import heat_map, panels
 from experiments.inverse_relative_projection.decoding import ANCHORS, choose_delta, neighbors
@@ -24,7 +25,7 @@ import relatent as rl
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-NAMES = ("trec", "fashion")
+NAMES = BySource(packages=("trec", "fashion"), hub=("cifar100 fine",))
 DELTAS, OMEGA = (0.7, 0.8, 0.85, 0.9, 0.95), 8
 NOTE = (
     "Where this falls below the published range: within a space it lies in the range, between spaces it does not. "

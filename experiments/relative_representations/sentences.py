@@ -9,11 +9,13 @@ differ), relative to 768 anchors, and translated.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from experiments.data.groups import load_group
+from experiments.data.source import BySource
 from experiments.figures import heat_map, panels
 from experiments.published import published
 from experiments.relative_representations.stitched import (
@@ -41,15 +43,23 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 # Encoders of each data set, and how many of them the quick size takes.
-ENCODERS = {
-    "trec": ("usem3", "minilm6", "potion128", "para3", "glove"),
-    "newsgroups": ("use-lite", "wordllama", "lsa"),
-    "tweets": ("minilm-layer-3", "glove-100"),
-}
-QUICK = {"trec": 3, "newsgroups": 2, "tweets": 2}
+PAPERS_ENCODERS = ("BERT-c", "BERT-u", "Electra", "RoBERTa", "XLM-R")
+ENCODERS = BySource(
+    packages={
+        "trec": ("usem3", "minilm6", "potion128", "para3", "glove"),
+        "newsgroups": ("use-lite", "wordllama", "lsa"),
+        "tweets": ("minilm-layer-3", "glove-100"),
+    },
+    hub=dict.fromkeys(("TREC", "DBpedia", "Amazon reviews, en"), PAPERS_ENCODERS),
+)
+QUICK = BySource(packages={"trec": 3, "newsgroups": 2, "tweets": 2}, hub=defaultdict(lambda: None))
 # Each data set and the one of the paper that is nearest to it.
-GROUPS = {"trec": "trec", "newsgroups": "dbpedia", "tweets": "reviews"}
-PAIRED, PAPER = "trec", (OWN, OWN_RELATIVE, ABSOLUTE, "relative")
+GROUPS = BySource(
+    packages={"trec": "trec", "newsgroups": "dbpedia", "tweets": "reviews"},
+    hub={"TREC": "trec", "DBpedia": "dbpedia", "Amazon reviews, en": "reviews"},
+)
+TITLES = {"trec": "TREC", "dbpedia": "DBpedia", "reviews": "Amazon reviews, English"}
+PAIRED, PAPER = BySource(packages="trec", hub="TREC"), (OWN, OWN_RELATIVE, ABSOLUTE, "relative")
 Runs = Mapping[str, list[StitchingMatrix]]
 
 
@@ -59,17 +69,19 @@ def run(setting: Setting) -> Result:
     runs: dict[str, list[StitchingMatrix]] = {}
     chance = {}
     for name in GROUPS:
-        group = load_group(name)
+        encoders = ENCODERS[name][: setting.pick(quick=QUICK[name], full=None)]
+        group = load_group(name, encoders)
         assert group.labels is not None
-        spaces = {one: group.spaces[one] for one in ENCODERS[name][: setting.pick(quick=QUICK[name], full=None)]}
         train, test = split(len(group.labels), group.train, sizes)
         chance[name] = guessing(group.labels, train, test)
         runs[name] = [
-            stitch_all(spaces, group.labels, seed, train=train, test=test, epochs=setting.pick(quick=EPOCHS, full=20))
+            stitch_all(
+                group.spaces, group.labels, seed, train=train, test=test, epochs=setting.pick(quick=EPOCHS, full=20)
+            )
             for seed in range(seeds)
         ]
     return Result(
-        [mean_table(runs, chance), pair_table(runs[PAIRED])],
+        [mean_table(runs, chance), pair_table(runs[str(PAIRED)])],
         list(findings({name: means(found) for name, found in runs.items()}, chance)),
         seeds=seeds,
         data=[
@@ -82,8 +94,8 @@ def run(setting: Setting) -> Result:
             "DBpedia, Amazon reviews": "20 newsgroups, disaster tweets",
         },
         series={
-            "encoders": list(runs[PAIRED][0].encoders),
-            "values": {method: pair_values(runs[PAIRED], method).round(3) for method in METHODS},
+            "encoders": list(runs[str(PAIRED)][0].encoders),
+            "values": {method: pair_values(runs[str(PAIRED)], method).round(3) for method in METHODS},
         },
     )
 
@@ -91,12 +103,17 @@ def run(setting: Setting) -> Result:
 def mean_table(runs: Runs, chance: Mapping[str, float]) -> Table:
     """Lay table 5 out: the mean over all pairs of encoders."""
     rows = [
-        [name, row, cell, published("rr-table5", row, GROUPS[name]) if row in PAPER else "", chance[name]]
+        [name, row, cell, *(paper(row, GROUPS[name]) if row in PAPER else ("", "")), chance[name]]
         for name in runs
         for row, cell in mean_rows(runs[name]).items()
     ]
-    columns = ("data", "head reads", "weighted F1", "published (TREC, DBpedia, Amazon)", "guessing")
+    columns = ("data", "head reads", "weighted F1", "published on", "published", "guessing")
     return Table(f"All pairs of encoders, {ANCHORS} anchors", columns, rows)
+
+
+def paper(row: str, data: str) -> tuple[str, Any]:
+    """Return the data set of the paper that is nearest, and its figure there."""
+    return TITLES[data], published("rr-table5", row, data)
 
 
 def pair_table(runs: list[StitchingMatrix]) -> Table:
