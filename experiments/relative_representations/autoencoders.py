@@ -37,8 +37,8 @@ if TYPE_CHECKING:
 FAMILIES, KINDS = ("AE", "VAE"), ("absolute", "relative")
 COLUMNS = ("own absolute", "own relative", "absolute", "relative", "translated (ours)")
 QUICK = Autoencoding(steps=200, rate=1e-2, images=5_000, anchors=200, batch=64, channels=(8, 16, 32))
-FULL = Autoencoding(steps=9_400, rate=1e-3, images=None, anchors=500)
-SETS, TESTED, SHOWN = ("MNIST", "Fashion-MNIST"), 1_000, 7
+FULL = Autoencoding(steps=400, rate=1e-3, images=None, anchors=500)
+SETS, TESTED, SHOWN = ("MNIST", "Fashion-MNIST", "CIFAR-10"), 1_000, 7
 
 Models = dict[str, list[nn.Module]]  # by kind, one per seed
 
