@@ -22,6 +22,7 @@ class Source:
 TASKS = {
     "cifar10": Source("CIFAR-10", "resnets"),
     "fashion": Source("Fashion-MNIST", "fashion"),
+    "mnist": Source("MNIST", "mnist"),
     "groceries": Source("groceries", "groceries"),
     "emoji": Source("emoji, pictures", "emoji", ("google", "twitter")),
     "emoji texts": Source("emoji, texts", "emoji", ("usem3", "para3", "glove")),
@@ -34,6 +35,7 @@ TASKS = {
 STAND_INS = {
     "cifar10": "CIFAR-10 through two residual networks (64-d) that were trained on other photos of it",
     "fashion": "Fashion-MNIST through two small networks and principal axes",
+    "mnist": "MNIST through two small networks and principal axes",
     "groceries": "grocery photos through EfficientNet lite0 and lite1",
     "emoji": "emoji of two vendors through EfficientNet lite0, nine categories",
     "emoji texts": "names of emoji through USE, paraphrase-MiniLM-L3 and GloVe, nine categories",

@@ -79,7 +79,10 @@ def run(setting: Setting) -> Result:
             f"{', '.join(SETS)}: {how.images or 'all'} images to train, {TESTED} to test, {ANCHORS} anchors, "
             f"{how.steps} steps of {how.batch} images"
         ],
-        stand_ins={"CIFAR-100": "not available in a registry", "convolutions of 32, 64, 128 and 256 channels": f"of {', '.join(map(str, how.channels))} channels"},
+        stand_ins={
+            "CIFAR-100": "not available in a registry",
+            "convolutions of 32, 64, 128 and 256 channels": f"of {', '.join(map(str, how.channels))} channels",
+        },
         notes=[NOTE],
         series={"grids": grids},
     )

@@ -26,14 +26,14 @@ import relatent as rl
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-NAMES = ("cifar10", "fashion", "emoji", "emoji texts", "trec", "newsgroups")
+NAMES = ("cifar10", "fashion", "mnist", "emoji", "emoji texts", "trec", "newsgroups")
 SCALINGS = {"standard": "Table 2: standard scaling", "l2": "Table 3: L2 normalization"}
 MAPS = {"LSS": "least_squares", "OLSS": "orthogonal_least_squares", "SVD": "orthogonal"}
 OWN, ABSOLUTE, OURS = "own", "absolute", "stitching (ours)"
 NOTE = (
     "Where this falls short of the paper: own heads see a thousand training rows here, and one of the three "
-    "encoders of Fashion-MNIST is principal axes, which pulls its means down; between the two networks SVD is "
-    "close to the own heads (lst-svm tells why standard scaling suffers there). 20 Newsgroups stands in the place "
+    "encoders of Fashion-MNIST and MNIST is principal axes, which pulls the means down; between the two networks SVD "
+    "is close to the own heads (lst-svm tells why standard scaling suffers there). 20 Newsgroups stands in the place "
     "of DBpedia and is the harder task. Least squares is at its worst on the emoji pictures, where there are "
     "fewer anchors than coordinates."
 )

@@ -84,7 +84,9 @@ def autoencoder(
     flat = channels[-1] * sizes[-1] ** 2
     down, up = shrink(channels, colors), grow(channels, sizes, colors)
     if anchors is None:
-        bottleneck = [Gaussian(flat, latent)] if variational else [nn.Linear(flat, latent), *([nn.GELU()] if gelu else [])]
+        bottleneck = (
+            [Gaussian(flat, latent)] if variational else [nn.Linear(flat, latent), *([nn.GELU()] if gelu else [])]
+        )
         encoder, entry = [down, *bottleneck], [UnitNorm()] if unit else []
     else:
         latent = latent if variational else len(anchors)

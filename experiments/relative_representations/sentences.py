@@ -49,6 +49,7 @@ ENCODERS = {
 QUICK = {"trec": 3, "newsgroups": 2, "tweets": 2}
 # Each data set and the one of the paper that is nearest to it.
 GROUPS = {"trec": "trec", "newsgroups": "dbpedia", "tweets": "reviews"}
+PUBLISHED = {"trec": "TREC", "newsgroups": "DBpedia", "tweets": "Amazon reviews"}
 PAIRED, PAPER = "trec", (OWN, OWN_RELATIVE, ABSOLUTE, "relative")
 Runs = Mapping[str, list[StitchingMatrix]]
 
@@ -91,11 +92,17 @@ def run(setting: Setting) -> Result:
 def mean_table(runs: Runs, chance: Mapping[str, float]) -> Table:
     """Lay table 5 out: the mean over all pairs of encoders."""
     rows = [
-        [name, row, cell, published("rr-table5", row, GROUPS[name]) if row in PAPER else "", chance[name]]
+        [
+            name,
+            row,
+            cell,
+            *([PUBLISHED[name], published("rr-table5", row, GROUPS[name])] if row in PAPER else ["", ""]),
+            chance[name],
+        ]
         for name in runs
         for row, cell in mean_rows(runs[name]).items()
     ]
-    columns = ("data", "head reads", "weighted F1", "published (TREC, DBpedia, Amazon)", "guessing")
+    columns = ("data", "head reads", "weighted F1", "published on", "published", "guessing")
     return Table(f"All pairs of encoders, {ANCHORS} anchors", columns, rows)
 
 

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 ANCHORS = 300
 BEST = ("spacy-300", "glove-100")
-PIVOTS, NEAR = ("doctor", "tomato", "guitar", "software"), 40
+PIVOTS, NEAR = ("doctor", "tomato", "guitar", "software"), 200
 HOWS, SEEN = ("PCA", "t-SNE", "first two"), ("absolute", "relative", "relative, whitened (ours)")
 Scores = Mapping[tuple[str, tuple[str, str]], np.ndarray]
 
@@ -181,9 +181,9 @@ def pictured(spaces: Mapping[str, np.ndarray], keys: np.ndarray) -> dict[str, An
 def draw(result: Result) -> Figure:
     """Draw both spaces side by side, absolute above relative."""
     short = [name.split("-")[0] for name in BEST]
+    clusters = np.repeat(np.arange(len(PIVOTS)), NEAR).tolist()
     rows = {
-        kind: [(f"{how}, {name}", text) for how in HOWS for name, text in zip(short, hows[how], strict=True)]
+        kind: [(f"{how}, {name}", text, clusters) for how in HOWS for name, text in zip(short, hows[how], strict=True)]
         for kind, hows in result.series.items()
     }
-    clusters = np.repeat(np.arange(len(PIVOTS)), NEAR)
-    return draw_planes(rows, clusters.tolist(), [f"words near “{word}”" for word in PIVOTS])
+    return draw_planes(rows, [f"words near “{word}”" for word in PIVOTS])
