@@ -47,6 +47,7 @@ ITEMS = {
         Item("rr-table8", "RR", "Table 8, figure 11: images in two spaces", "relative_representations.image_spaces"),
         Item("rr-figure3", "RR", "Figures 3 and 9: similarity against performance", "relative_representations.cora"),
         Item("rr-table2", "RR", "Table 2: training absolute and relative", "relative_representations.training"),
+        Item("rr-attempts", "RR", "Table 2: what was tried", "relative_representations.training_attempts"),
         Item("rr-table3", "RR", "Table 3, figure 4: stitched autoencoders", "relative_representations.autoencoders"),
         Item("rr-table4", "RR", "Tables 4, 15–17: a head across languages", "relative_representations.languages"),
         Item("rr-table5", "RR", "Table 5: a head across text encoders", "relative_representations.sentences"),

