@@ -53,6 +53,7 @@ ITEMS = {
         Item("rr-table5", "RR", "Table 5: a head across text encoders", "relative_representations.sentences"),
         Item("rr-table6", "RR", "Tables 6, 18: a head across image encoders", "relative_representations.image_heads"),
         Item("rr-figure6", "RR", "Figure 6: accuracy by number of anchors", "relative_representations.anchor_counts"),
+        Item("rr-anchors", "RR", "Open questions about anchors", "relative_representations.anchor_questions"),
         Item("rr-figure7", "RR", "Figure 7: quantized similarity", "relative_representations.quantized"),
         Item("rr-figure8", "RR", "Figure 8: self-similarities", "relative_representations.self_similarities"),
         Item("rr-domains", "RR", "Anchors of another domain", "relative_representations.domains"),
