@@ -4,8 +4,8 @@ Spanish sentences, and descriptions of emoji in Spanish, French, Japanese and It
 into the space in which another encoder holds their English translations, by inverse relative projection (δ chosen on
 validation rows) and by relatent's dual codes. Beside them: vectors as they are (absolute), where the two spaces are of
 one width; a multilingual encoder that reads both languages, as XLM-R does in the paper; and the mean of the anchors,
-which knows nothing of the text. A cosine is high wherever vectors share a large mean, so the rank of the very translation among
-all test sentences (MRR) is given as well.
+which knows nothing of the text. A cosine is high wherever vectors share a large mean, so the rank of the very
+translation among all test texts (MRR) is given as well.
 
     python -m experiments irp-languages
 """
@@ -77,8 +77,8 @@ def run(setting: Setting) -> Result:
         [*findings(scores, both), *described_findings(described, read)],
         seeds=seeds,
         data=[
-            f"Tatoeba sentences in Spanish and English, {ANCHORS} anchors, ω = {OMEGA}, δ = {delta} by validation rows; "
-            f"descriptions of {len(emoji.spaces['en']):,} emoji in five languages, δ = {chosen}"
+            f"Tatoeba sentences in Spanish and English, {ANCHORS} anchors, ω = {OMEGA}, δ = {delta} by validation "
+            f"rows; descriptions of {len(emoji.spaces['en']):,} emoji in five languages, δ = {chosen}"
         ],
         notes=[NOTE],
         stand_ins={

@@ -177,8 +177,8 @@ def findings(
                 for m in mean.values()
             ),
             "; ".join(
-                f"{head}: true pairs {m[TRUE]:.2f}, pairs of one class {m[BY_CLASS]:.2f}, random pairs {m[RANDOM]:.2f}, "
-                f"the text's own head {m[TEXT]:.2f}"
+                f"{head}: true pairs {m[TRUE]:.2f}, pairs of one class {m[BY_CLASS]:.2f}, random pairs "
+                f"{m[RANDOM]:.2f}, the text's own head {m[TEXT]:.2f}"
                 for head, m in mean.items()
             ),
         ),

@@ -62,8 +62,8 @@ def run(setting: Setting) -> Result:
         list(findings(frozen, cora, trained, guessed)),
         seeds=seeds,
         data=[
-            "photos of groceries and questions of TREC, 1,000 rows to train heads on; Cora, 80 / 10 / 10 % of its nodes "
-            f"to train, validate and test, {depth[0]} layers of width {depth[1]}; 1,437 digits of 8 × 8 pixels"
+            "photos of groceries and questions of TREC, 1,000 rows to train heads on; Cora, 80 / 10 / 10 % of its "
+            f"nodes to train, validate and test, {depth[0]} layers of width {depth[1]}; 1,437 digits of 8 × 8 pixels"
         ],
         stand_ins={
             "a ViT, frozen, on CIFAR-100 coarse": "EfficientNet-lite on groceries, USE and MiniLM on TREC",
@@ -168,8 +168,8 @@ def findings(
     yield Finding(
         "some of the graph networks collapse",
         lost[0] > 0,
-        f"{lost[0]} of {raw.size} with raw cosines, {lost[1]} of {centered.size} centered (the paper left its collapsed "
-        "models out)",
+        f"{lost[0]} of {raw.size} with raw cosines, {lost[1]} of {centered.size} centered (the paper left its "
+        "collapsed models out)",
     )
 
 

@@ -1,7 +1,7 @@
 """What the paper leaves open about anchors: appendix A.2 and the conclusion of Moschella et al., ICLR 2023.
 
-- "Are anchors composed only by stopwords worse than the ones composed by meaningful and diverse words?" Words are looked
-  up as in table 1, with anchors that are stop words, content words, words of one topic, or farthest points.
+- "Are anchors composed only by stopwords worse than the ones composed by meaningful and diverse words?" Words are
+  looked up as in table 1, with anchors that are stop words, content words, words of one topic, or farthest points.
 - "The training cost is directly affected by the number and update frequency of the anchors." Classifiers of MNIST are
   trained while their anchors are embedded again at every step, at every 10th or 100th, never, or follow a moving
   average: accuracy, accuracy with the head of another seed, and CPU time per step.

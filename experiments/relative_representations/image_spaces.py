@@ -76,7 +76,7 @@ def run(setting: Setting) -> Result:
 
 
 def table(scores: Scores) -> Table:
-    """Lay table 8 out; each of the paper's directions stands beside ours from the wider or older to the other network."""
+    """Lay table 8 out; each direction of the paper stands beside one of ours."""
     rows = [[*case[:2], *case[2:], *map(spread, found.T), paper(*case)] for case, found in scores.items()]
     columns = (
         "images",

@@ -1,7 +1,7 @@
 """A head across languages: tables 4 and 15 to 17 of Moschella et al., ICLR 2023.
 
-Descriptions of emoji in English, Spanish, French, Japanese and, as on the authors' slides, Italian, in eight classes (fine: their subgroups). English is
-read by an encoder that knows no other language, the others by a multilingual one that was trained apart, of the same
+Descriptions of emoji in English, Spanish, French, Japanese and, as on the authors' slides, Italian, in eight
+classes (fine: their subgroups). English is read by an encoder that knows no other language, the others by a multilingual one that was trained apart, of the same
 width.
 Anchors are parallel texts: descriptions of other emoji (in domain, as the paper's translated reviews), or, out of
 domain as the paper's Wikipedia, names of languages, countries and currencies, or sentences (English and Spanish only).
@@ -72,7 +72,8 @@ STAND_INS = {
 }
 NOTE = (
     "The classes have no order, so that the paper's mean absolute error has no meaning here: rr-table5 gives it on "
-    "reviews. Between Spanish, French, Japanese and Italian one encoder serves, as in the paper's table 17: there absolute vectors can be read. Names of "
+    "reviews. Between Spanish, French, Japanese and Italian one encoder serves, as in the paper's table "
+    "17: there absolute vectors can be read. Names of "
     "languages, countries and currencies are too narrow a domain to anchor on: they differ from each other in ways "
     "that tell nothing about animals, food or faces. Sentences of Tatoeba do better and still fall short of the "
     "paper's Wikipedia: they are whole sentences, and our descriptions are lists of words. Centering by anchors of "
@@ -216,8 +217,8 @@ def findings(runs: Runs, read: Read, chance: Mapping[str, float]) -> Iterator[Fi
     yield Finding(
         "a head trained on English cannot read other languages' absolute vectors",
         mean("emoji", ABSOLUTE) < chance["coarse"] + 0.1,
-        f"weighted F1 {mean('emoji', ABSOLUTE):.2f} over {len(ABROAD)} languages, guessing {chance['coarse']:.2f} (paper .49 "
-        "of two classes)",
+        f"weighted F1 {mean('emoji', ABSOLUTE):.2f} over {len(ABROAD)} languages, guessing {chance['coarse']:.2f} "
+        "(paper .49 of two classes)",
     )
     own = float(np.mean(read["emoji"]["relative"]["en"]))
     yield Finding(

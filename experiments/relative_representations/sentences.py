@@ -2,8 +2,8 @@
 
 Questions of TREC through five encoders (in the quick size three), newsgroup posts through three (two), tweets through
 two, and sentences of Amazon reviews through three, in two classes and in five, which have an order: these are scored by
-the mean absolute error, too, as the paper's tables 4, 15 and 16 are. A head is trained on each encoder and reads all others: as they are (filled up with zeros where the widths
-differ), relative to 768 anchors, and translated.
+the mean absolute error, too, as the paper's tables 4, 15 and 16 are. A head is trained on each encoder and reads all
+others: as they are (filled up with zeros where the widths differ), relative to 768 anchors, and translated.
 
     python -m experiments rr-table5
 """

@@ -57,7 +57,8 @@ GRAPHS = {"cora": "Cora", "citeseer": "CiteSeer", "pubmed": "PubMed"}
 
 NOTE = (
     "Raw cosines on graphs: the vectors of an untrained graph network are nearly parallel, so that every node is "
-    "described by nearly the same row of ones and hardly any gradient tells nodes apart. rr-attempts has what was tried."
+    "described by nearly the same row of ones and hardly any gradient tells nodes apart. rr-attempts has what was "
+    "tried."
 )
 
 Name = tuple[str, int]  # architecture and seed
