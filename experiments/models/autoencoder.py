@@ -134,8 +134,9 @@ def reconstruction_loss(model: nn.Module, x: torch.Tensor, _: torch.Tensor) -> t
     .. math:: \sum \tfrac12 (x - \hat x)^2 / \sigma^2 + \log \sigma \quad [+ \mathrm{KL}], \qquad
         \sigma^2 = \operatorname{mean} (x - \hat x)^2
 
-    With :math:`\sigma^2` at its optimum the first term is constant, and what is left is half the log of the error. So an autoencoder has the minima of the squared error, and a variational one needs no weight between the two terms
-    (Rybkin et al., 2021, which the authors follow).
+    With :math:`\sigma^2` at its optimum the first term is constant, and what is left is half the log of the error. So an
+    autoencoder has the minima of the squared error, and a variational one needs no weight between the two terms (Rybkin
+    et al., 2021, which the authors follow).
     """
     error = nn.functional.mse_loss(model(x), x)
     likelihood = x.numel() * (1 + torch.log(error + 1e-12)) / 2

@@ -1,8 +1,8 @@
 """A head across languages: tables 4 and 15 to 17 of Moschella et al., ICLR 2023.
 
 Descriptions of emoji in English, Spanish, French, Japanese and, as on the authors' slides, Italian, in eight
-classes (fine: their subgroups). English is read by an encoder that knows no other language, the others by a multilingual one that was trained apart, of the same
-width.
+classes (fine: their subgroups). English is read by an encoder that knows no other language, the others by a
+multilingual one that was trained apart, of the same width.
 Anchors are parallel texts: descriptions of other emoji (in domain, as the paper's translated reviews), or, out of
 domain as the paper's Wikipedia, names of languages, countries and currencies, or sentences (English and Spanish only).
 A head never sees its test language.
