@@ -134,7 +134,7 @@ def reconstruction_loss(model: nn.Module, x: torch.Tensor, _: torch.Tensor) -> t
     .. math:: \sum \tfrac12 (x - \hat x)^2 / \sigma^2 + \log \sigma \quad [+ \mathrm{KL}], \qquad
         \sigma^2 = \operatorname{mean} (x - \hat x)^2
 
-    With :math:`\sigma^2` at its optimum the first term is constant, and what is left is half the log of the error. So an
+    With :math:`\sigma^2` at its optimum the first term is constant, and what is left is half the log error. So an
     autoencoder has the minima of the squared error, and a variational one needs no weight between the two terms (Rybkin
     et al., 2021, which the authors follow).
     """
