@@ -177,7 +177,9 @@ def run_here(given: argparse.Namespace, console: Console) -> None:
         find_logger(given.logger)
         LOGGER.set(given.logger)
     collections, encoders = tuple(given.collection), tuple(given.encoders)
-    setting = Setting(given.size or "quick", given.source, given.models, collections, encoders)
+    size = given.size or "quick"
+    models = given.models if size == "quick" else given.models / size  # networks of two sizes have the same names
+    setting = Setting(size, given.source, models, collections, encoders)
     run = confirm if given.confirm else run_item
     for name in given.items:
         print_record(run(ITEMS[name], setting, given.out), console)
