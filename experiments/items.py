@@ -78,6 +78,7 @@ ITEMS = {
         Item("irp-sensitivity", "IRP", "Sensitivity on TREC", "inverse_relative_projection.sensitivity"),
         Item("irp-correlation", "IRP", "Similarity and accuracy", "inverse_relative_projection.correlation"),
         Item("irp-modalities", "IRP", "Pictures and texts", "inverse_relative_projection.modalities"),
+        Item("asif", "beyond", "ASIF: coupled data in place of training", "asif.zero_shot"),
         Item("stitch-at", "beyond", "Networks cut at inner layers", "beyond.inner_layers"),
         Item("judged", "migration", "Every way to change the model, on judged collections", "migration.judged"),
         Item("geodesic", "beyond", "Geodesic similarity", "beyond.geodesic", offline=True),
