@@ -187,10 +187,12 @@ def run_here(given: argparse.Namespace, console: Console) -> None:
         find_logger(given.logger)
         LOGGER.set(given.logger)
     collections, encoders = tuple(given.collection), tuple(given.encoders)
-    size, models = given.size or "quick", given.models / given.source if given.source == HUB else given.models
+    size = given.size or "quick"
     hub.FOLDER.set(given.hub)
     hub.WORDS.set(tuple(given.words) if given.words else None)
     hub.ROWS.set(hub.ROWS_OF[size])
+    models = given.models / given.source if given.source == HUB else given.models
+    models = models if size == "quick" else models / size  # networks of two sizes or sources have the same names
     setting = Setting(size, given.source, models, collections, encoders)
     run = confirm if given.confirm else run_item
     for name in given.items:

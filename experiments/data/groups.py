@@ -22,7 +22,7 @@ from rich.progress import track
 
 # Texts that are encoded at a time; long ones fewer, so that they fit in memory.
 BATCH, CHARACTERS = 1_000, 100_000
-WORDS, FASHION, CIFAR = 6_000, 5_000, 2_000
+WORDS, GRAY, CIFAR = 6_000, 5_000, 2_000
 
 
 @dataclass(frozen=True)
@@ -84,6 +84,13 @@ def word_spaces() -> Group:
     return _shared({"spacy-300": words.spacy_300(known)} | found)
 
 
+def many_words() -> Group:
+    """Words of four letters or more in two spaces, by falling frequency, the 400 most frequent left out."""
+    glove = words.glove_100()
+    known = [word for word in glove if word.isalpha() and len(word) >= 4][400:]
+    return _shared({"spacy-300": words.spacy_300(known), "glove-100": glove})
+
+
 def vocabulary() -> Group:
     """Many words in two spaces of different width."""
     glove = words.glove_50()
@@ -122,6 +129,12 @@ def reviews() -> Group:
     return Group(dict(encoded(corpus.texts, "use-lite", "minilm-layer-3")), corpus.labels)
 
 
+def scored_reviews() -> Group:
+    """Sentences of Amazon reviews, from bad to good in five steps."""
+    corpus = texts.scored_reviews()
+    return Group(dict(encoded(corpus.texts, "use-lite", "minilm-layer-3", "wordllama")), corpus.labels)
+
+
 def tweets() -> Group:
     """Tweets about disasters, or not."""
     corpus = texts.tweets()
@@ -149,13 +162,12 @@ def frequent_words() -> Group:
 
 def fashion() -> Group:
     """Pieces of clothing, seen by two small networks and by their principal axes."""
-    learn, learn_labels, images, labels = pictures.fashion(FASHION)
-    encoders = {
-        "convolutional": pictures.fashion_network("plain", 0, learn, learn_labels),
-        "residual": pictures.fashion_network("residual", 1, learn, learn_labels),
-        "principal axes": pictures.principal_axes(learn),
-    }
-    return Group({name: encode(images) for name, encode in encoders.items()}, labels)
+    return _gray("fashion", *pictures.fashion(GRAY))
+
+
+def mnist() -> Group:
+    """Handwritten digits, seen by two small networks and by their principal axes."""
+    return _gray("mnist", *pictures.mnist(GRAY))
 
 
 def resnets() -> Group:
@@ -174,6 +186,7 @@ def cifar() -> Group:
 GROUPS: dict[str, Callable[[], Group]] = {
     "trec": trec,
     "words": word_spaces,
+    "many words": many_words,
     "vocabulary": vocabulary,
     "emoji": emoji,
     "groceries": groceries,
@@ -181,10 +194,12 @@ GROUPS: dict[str, Callable[[], Group]] = {
     "newsgroups": newsgroups,
     "reviews": reviews,
     "tweets": tweets,
+    "scored reviews": scored_reviews,
     "encyclopedia": encyclopedia,
     "languages": languages,
     "frequent words": frequent_words,
     "fashion": fashion,
+    "mnist": mnist,
     "cifar photos": cifar,
 }
 
@@ -209,6 +224,16 @@ def _shared(spaces: dict[str, dict[str, np.ndarray]]) -> Group:
     return Group(
         {name: np.stack([known[word] for word in keys]) for name, known in spaces.items()}, keys=np.asarray(keys)
     )
+
+
+def _gray(name: str, learn: np.ndarray, learn_labels: np.ndarray, images: np.ndarray, labels: np.ndarray) -> Group:
+    """Return gray images through two networks that were trained on others of their set, and on principal axes."""
+    encoders = {
+        "convolutional": pictures.small_network(name, "plain", 0, learn, learn_labels),
+        "residual": pictures.small_network(name, "residual", 1, learn, learn_labels),
+        "principal axes": pictures.principal_axes(learn),
+    }
+    return Group({encoder: encode(images) for encoder, encode in encoders.items()}, labels)
 
 
 def _latent_semantics(corpus: list[str], axes: int = 200) -> Callable[[list[str]], np.ndarray]:

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from experiments.data import packages
 from experiments.data.cache import cache_folder
-from experiments.data.images import fashion_pixels
+from experiments.data.images import fashion_pixels, load_images
 from experiments.models.classifier import classification_loss, classifier
 from experiments.models.resnet import resnet
 from experiments.models.training import Training, train, trained
@@ -38,8 +38,15 @@ def fashion(rows: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     return images[learn], labels[learn], images[kept], labels[kept]
 
 
-def fashion_network(architecture: str, seed: int, images: np.ndarray, labels: np.ndarray) -> Encode:
-    """Return the encoder of a classifier that is trained on images, and kept."""
+def mnist(rows: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Return MNIST: images (n, 1, 28, 28) in [0, 1] and labels to train on, then those to encode."""
+    images = load_images("MNIST", TRAINED_ON + rows, 1)
+    learn, kept = slice(TRAINED_ON), slice(TRAINED_ON, None)
+    return images.train[learn], images.train_labels[learn], images.train[kept], images.train_labels[kept]
+
+
+def small_network(name: str, architecture: str, seed: int, images: np.ndarray, labels: np.ndarray) -> Encode:
+    """Return the encoder of a classifier that is trained on gray images of the set of this name, and kept."""
     x, y = torch.from_numpy(images), torch.from_numpy(labels)
 
     def build() -> torch.nn.Sequential:
@@ -48,7 +55,7 @@ def fashion_network(architecture: str, seed: int, images: np.ndarray, labels: np
     def fit() -> torch.nn.Module:
         return train(build, x, y, classification_loss, TRAINING, seed=seed)
 
-    path = cache_folder() / "models" / f"fashion-{architecture}-{seed}.safetensors"
+    path = cache_folder() / "models" / f"{name}-{architecture}-{seed}.safetensors"
     model = trained(path, TRAINING, build, fit)
     return lambda pictures: _run(model.encoder, torch.from_numpy(pictures))
 

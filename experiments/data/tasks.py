@@ -54,6 +54,7 @@ PICTURES_AND_TEXTS = "N24News, images", "N24News, texts"
 OF_PACKAGES = {
     "cifar10": Source("CIFAR-10", "resnets"),
     "fashion": Source("Fashion-MNIST", "fashion"),
+    "mnist": Source("MNIST", "mnist"),
     "groceries": Source("groceries", "groceries"),
     "emoji": Source("emoji, pictures", "emoji", ("google", "twitter")),
     "emoji texts": Source("emoji, texts", "emoji", ("usem3", "para3", "glove")),
@@ -70,6 +71,7 @@ TASKS = BySource(
 OF_STAND_INS = {
     "cifar10": "CIFAR-10 through two residual networks (64-d) that were trained on other photos of it",
     "fashion": "Fashion-MNIST through two small networks and principal axes",
+    "mnist": "MNIST through two small networks and principal axes",
     "groceries": "grocery photos through EfficientNet lite0 and lite1",
     "emoji": "emoji of two vendors through EfficientNet lite0, nine categories",
     "emoji texts": "names of emoji through USE, paraphrase-MiniLM-L3 and GloVe, nine categories",

@@ -32,6 +32,7 @@ NAMES = BySource(
     packages={
         "cifar10": "cifar10",
         "fashion": "fashion",
+        "mnist": "mnist",
         "emoji": "n24news images",
         "emoji texts": "n24news texts",
         "trec": "trec",
@@ -44,8 +45,8 @@ MAPS = {"LSS": "least_squares", "OLSS": "orthogonal_least_squares", "SVD": "orth
 OWN, ABSOLUTE, OURS = "own", "absolute", "stitching (ours)"
 NOTE = (
     "Where this falls short of the paper: own heads see a thousand training rows here, and one of the three "
-    "encoders of Fashion-MNIST is principal axes, which pulls its means down; between the two networks SVD is "
-    "close to the own heads (lst-svm tells why standard scaling suffers there). 20 Newsgroups stands in the place "
+    "encoders of Fashion-MNIST and MNIST is principal axes, which pulls the means down; between the two networks SVD "
+    "is close to the own heads (lst-svm tells why standard scaling suffers there). 20 Newsgroups stands in the place "
     "of DBpedia and is the harder task. Least squares is at its worst on the emoji pictures, where there are "
     "fewer anchors than coordinates."
 )

@@ -9,7 +9,7 @@ in pairs of networks that were trained apart.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from experiments.data.groups import Group, load_group
@@ -24,7 +24,7 @@ import relatent as rl
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-ANCHORS, CLASSES, SHOWN = 500, 4, 40
+ANCHORS, CLASSES, SHOWN = 500, 4, 200
 # The second of each pair is the larger network.
 PAIRS = BySource(
     packages={
@@ -122,26 +122,28 @@ def findings(scores: Scores) -> Iterator[Finding]:
     )
 
 
-def pictured(group: Group, pair: tuple[str, str]) -> dict[str, list[str]]:
-    """Return figure 11's points: images of four classes on two principal axes, in both spaces."""
+def pictured(group: Group, pair: tuple[str, str]) -> dict[str, Any]:
+    """Return figure 11's points: images of four classes on two principal axes, in both spaces, and their classes."""
     x, y = (group.spaces[name] for name in pair)
     assert group.labels is not None
     largest = np.argsort(-np.bincount(group.labels), kind="stable")[:CLASSES]
-    rows = np.concatenate([np.flatnonzero(group.labels == label)[:SHOWN] for label in largest])
+    chosen = [np.flatnonzero(group.labels == label)[:SHOWN] for label in largest]
+    rows = np.concatenate(chosen)
     anchors = rl.anchors.uniform(x, ANCHORS, seed=0)
     both = {kind: [a[rows] for a in described(kind, x, y, anchors)] for kind in SEEN}
-    return {kind: [pack(points) for points in planes(*spaces, "PCA")] for kind, spaces in both.items()}
+    shown = {kind: [pack(points) for points in planes(*spaces, "PCA")] for kind, spaces in both.items()}
+    return {"planes": shown, "images": [len(one) for one in chosen]}
 
 
 def draw(result: Result) -> Figure:
     """Draw both spaces of two pairs side by side, absolute above relative."""
+    clusters = {name: np.repeat(np.arange(CLASSES), result.series[name]["images"]).tolist() for name in PICTURED}
     rows = {
         kind: [
-            (title, points)
+            (title, points, clusters[name])
             for name in PICTURED
-            for title, points in zip(PAIRS[name], result.series[name][kind], strict=True)
+            for title, points in zip(PAIRS[name], result.series[name]["planes"][kind], strict=True)
         ]
         for kind in SEEN
     }
-    clusters = np.repeat(np.arange(CLASSES), SHOWN)
-    return draw_planes(rows, clusters.tolist(), [f"class {i + 1}" for i in range(CLASSES)])
+    return draw_planes(rows, [f"class {i + 1}" for i in range(CLASSES)])

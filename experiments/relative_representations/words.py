@@ -40,7 +40,7 @@ ANCHORS = 300
 BEST = BySource(packages=("spacy-300", "glove-100"), hub=("fastText", "word2vec"))
 # The pair of the paper, or what stands for it.
 PAPERS = BySource(packages=("spacy-300", "word2vec-300"), hub=("fastText", "word2vec"))
-PIVOTS, NEAR = ("doctor", "tomato", "guitar", "software"), 40
+PIVOTS, NEAR = ("doctor", "tomato", "guitar", "software"), 200
 HOWS, SEEN = ("PCA", "t-SNE", "first two"), ("absolute", "relative", "relative, whitened (ours)")
 Scores = Mapping[tuple[str, tuple[str, str]], np.ndarray]
 
@@ -184,9 +184,9 @@ def pictured(spaces: Mapping[str, np.ndarray], keys: np.ndarray) -> dict[str, An
 def draw(result: Result) -> Figure:
     """Draw both spaces side by side, absolute above relative."""
     short = [name.split("-")[0] for name in BEST]
+    clusters = np.repeat(np.arange(len(PIVOTS)), NEAR).tolist()
     rows = {
-        kind: [(f"{how}, {name}", text) for how in HOWS for name, text in zip(short, hows[how], strict=True)]
+        kind: [(f"{how}, {name}", text, clusters) for how in HOWS for name, text in zip(short, hows[how], strict=True)]
         for kind, hows in result.series.items()
     }
-    clusters = np.repeat(np.arange(len(PIVOTS)), NEAR)
-    return draw_planes(rows, clusters.tolist(), [f"words near “{word}”" for word in PIVOTS])
+    return draw_planes(rows, [f"words near “{word}”" for word in PIVOTS])
