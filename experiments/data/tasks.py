@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from experiments.data.groups import load_group
+from experiments.data.groups import Group, load_group
 
 TEST_SHARE, CHOICE_SHARE = 0.25, 0.2
 
@@ -71,6 +71,12 @@ def load_task(name: str, seed: int = 0, max_rows: int | None = None, encoders: i
     assert group.labels is not None
     spaces = {space: group.spaces[space] for space in list(source.spaces or group.spaces)[:encoders]}
     return Task(source.title, spaces, group.labels, *split(len(group.labels), group.train, seed, max_rows))
+
+
+def task_of(title: str, group: Group, seed: int = 0, max_rows: int | None = None) -> Task:
+    """Return a group as a task, all its spaces, with the rows that the seed draws."""
+    assert group.labels is not None
+    return Task(title, group.spaces, group.labels, *split(len(group.labels), group.train, seed, max_rows))
 
 
 def split(
