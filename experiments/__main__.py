@@ -81,6 +81,8 @@ def _given(setting: Setting) -> Iterator[str]:
     if setting.source != PACKAGED:
         yield f"--source {setting.source}"
     yield from (f"--collection {Path(one).name}" for one in setting.collections)
+    if setting.images is not None:
+        yield f"--images {setting.images.name}"
 
 
 def list_items(out: Path, console: Console) -> None:
@@ -131,6 +133,7 @@ def options() -> argparse.Namespace:
     parser.add_argument("--out", type=Path, default=OUT, help=f"folder of results (default: {OUT})")
     parser.add_argument("--models", type=Path, default=Setting().models, help="folder of trained models")
     parser.add_argument("--collection", action="append", default=[], help="of `judged`: a BEIR folder, or a name")
+    parser.add_argument("--images", type=Path, help="of `rr-table6`, `irp-reconstruction`: a folder of classes")
     parser.add_argument("--encoders", nargs="+", default=[], help="of `judged`: which encoders (default: five)")
     parser.add_argument("--logger", help="class of lightning.pytorch.loggers to log trainings to, e.g. CSVLogger")
     given = parser.parse_args()
@@ -193,10 +196,11 @@ def run_here(given: argparse.Namespace, console: Console) -> None:
     hub.ROWS.set(hub.ROWS_OF[size])
     models = given.models / given.source if given.source == HUB else given.models
     models = models if size == "quick" else models / size  # networks of two sizes or sources have the same names
-    setting = Setting(size, given.source, models, collections, encoders)
+    setting = Setting(size, given.source, models, collections, encoders, given.images)
+    out = given.out if given.images is None else given.out / given.images.name
     run = confirm if given.confirm else run_item
     for name in given.items:
-        print_record(run(ITEMS[name], setting, given.out), console)
+        print_record(run(ITEMS[name], setting, out), console)
 
 
 def main() -> None:

@@ -22,7 +22,8 @@ Cell = str | float | dict[str, float] | None
 class Setting:
     """How large a run is, where its data come from, and where trained models are kept for the next run.
 
-    Items that run on judged collections take ``collections``, folders or names, and ``encoders`` of these.
+    Items that run on judged collections take ``collections``, folders or names, and ``encoders`` of these; those on
+    photos take ``images``, a folder of classes, in place of the packages' photos.
     """
 
     size: str = "quick"
@@ -30,6 +31,7 @@ class Setting:
     models: Path = Path("out/models")
     collections: tuple[str, ...] = ()
     encoders: tuple[str, ...] = ()
+    images: Path | None = None
 
     def pick(self, quick: Any, full: Any, smoke: Any = None) -> Any:
         """Return what this size takes; ``smoke``, the size of the tests, is ``quick`` unless it is given."""

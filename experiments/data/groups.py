@@ -7,6 +7,7 @@ builds them into the cache: a few minutes each on two cores, most of it for the 
 
 from __future__ import annotations
 
+import hashlib
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -22,7 +23,7 @@ from rich.progress import track
 
 # Texts that are encoded at a time; long ones fewer, so that they fit in memory.
 BATCH, CHARACTERS = 1_000, 100_000
-WORDS, GRAY, CIFAR = 6_000, 5_000, 2_000
+WORDS, GRAY, CIFAR, PICTURES = 6_000, 5_000, 2_000, 5_000
 
 
 @dataclass(frozen=True)
@@ -181,6 +182,18 @@ def cifar() -> Group:
     """Small photos, seen by two networks that were trained on ImageNet."""
     images, labels = pictures.cifar(CIFAR)
     return Group({"lite2": pictures.efficientnet(images), "inception": pictures.inception(images)}, labels)
+
+
+def folder_of_pictures(path: Path, rows: int = PICTURES) -> Group:
+    """Return a user's pictures, a folder per class, through the ImageNet networks that come in packages."""
+
+    def build() -> Group:
+        photos, labels = pictures.folder_of_classes(path, rows)
+        spaces = {f"lite{i}": pictures.efficientnet(photos, i) for i in range(3)}
+        return Group(spaces | {"inception": pictures.inception(photos)}, labels)
+
+    names = "\n".join(sorted(str(one.relative_to(path)) for one in path.rglob("*")))
+    return cached(f"{path.name}, {hashlib.sha256(names.encode()).hexdigest()[:8]}, {rows}", build)
 
 
 GROUPS: dict[str, Callable[[], Group]] = {

@@ -7,6 +7,7 @@ import json
 import sys
 import tarfile
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -27,6 +28,7 @@ Encode = Callable[[np.ndarray], np.ndarray]
 TRAINED_ON, CLASSES = 10_000, 10
 TRAINING = Training(steps=600, images=TRAINED_ON)
 BATCH, CIFAR_BATCH = 50, 10_000
+PICTURE_SUFFIXES = (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".ppm")
 
 
 def fashion(rows: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
@@ -36,6 +38,26 @@ def fashion(rows: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     images = (pixels.reshape(-1, 1, 28, 28) / np.float32(255)).astype(np.float32)
     learn, kept = order[:TRAINED_ON], order[TRAINED_ON : TRAINED_ON + rows]
     return images[learn], labels[learn], images[kept], labels[kept]
+
+
+def folder_of_classes(path: Path, rows: int, side: int = 128) -> tuple[np.ndarray, np.ndarray]:
+    """Return pictures (n, 3, side, side) of a folder that holds one folder per class, and their classes.
+
+    Of each class come as many, ``rows`` in all, by name; files that are no pictures are left out.
+    """
+    from PIL import Image
+
+    classes = sorted(one for one in path.iterdir() if one.is_dir()) if path.is_dir() else []
+    files = [sorted(f for f in one.rglob("*") if f.suffix.lower() in PICTURE_SUFFIXES) for one in classes]
+    if sum(map(bool, files)) < 2:
+        raise SystemExit(
+            f"{path} holds pictures of {sum(map(bool, files))} classes: expected a folder per class, two at least."
+        )
+    share = max(1, rows // len(files))
+    chosen = [(f, label) for label, found in enumerate(files) for f in found[:share]]
+    order = np.random.default_rng(0).permutation(len(chosen))
+    pixels = np.stack([_pixels(Image.open(chosen[i][0]), side) for i in order])
+    return pixels, np.asarray([chosen[i][1] for i in order])
 
 
 def mnist(rows: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:

@@ -118,6 +118,12 @@ def _pictures_and_texts() -> Group:
     return hub.joined(load_group(pictures, SEEN), load_group(texts, FIVE["text"]))
 
 
+def task_of(title: str, group: Group, seed: int = 0, max_rows: int | None = None) -> Task:
+    """Return a group as a task, all its spaces, with the rows that the seed draws."""
+    assert group.labels is not None
+    return Task(title, group.spaces, group.labels, *split(len(group.labels), group.train, seed, max_rows))
+
+
 def split(
     n: int, train: int | None, seed: int, max_rows: int | None = None
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
