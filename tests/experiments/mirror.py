@@ -209,7 +209,7 @@ def _planetoid(where: Path, name: str) -> None:
     y, sparse = np.eye(classes, dtype=np.int32)[labels], scipy.sparse.csr_matrix((x > 0).astype(np.float32))
     parts = {"allx": sparse[: n - tested], "ally": y[: n - tested], "tx": sparse[order], "ty": y[order], "graph": graph}
     for part, content in parts.items():
-        (where / f"ind.{name}.{part}").write_bytes(pickle.dumps(content, protocol=2))
+        (where / f"ind.{name}.{part}").write_bytes(pickle.dumps(content, protocol=3))
     (where / f"ind.{name}.test.index").write_text("\n".join(map(str, order)))
 
 
@@ -218,7 +218,7 @@ def word_files(folder: Path) -> tuple[Path, Path]:
     folder.mkdir(parents=True, exist_ok=True)
     rng = np.random.default_rng(0)
     letters = np.asarray(list("abcdefghijklmnopqrstuvwxyz"))
-    words = [*PIVOTS, *dict.fromkeys("".join(rng.choice(letters, 7)) for _ in range(420))]
+    words = [*PIVOTS, *dict.fromkeys("".join(rng.choice(letters, 7)) for _ in range(1_700))]
     words = [*words[4:200], *PIVOTS, *words[200:], "it's", "of"]  # the most frequent are left out, as are the last two
     x = rng.normal(size=(len(words), 12)).astype(np.float32)
     y = (x @ np.linalg.qr(rng.normal(size=(12, 12)))[0] + 0.1 * rng.normal(size=x.shape)).astype("<f4")
