@@ -299,8 +299,10 @@ def load_dataset(path: str, config: str | None, split: str, revision: str | None
     except ImportError:
         raise SystemExit("--source hub needs the package datasets: pip install 'relatent[hub]'.") from None
     where = local("datasets", path)
+    options = {"name": config, "revision": revision} if where == path else {}
+    where = where if where == path or config is None else str(Path(where) / config)
     try:
-        return datasets.load_dataset(where, config, split=split, revision=revision if where == path else None)
+        return datasets.load_dataset(where, split=split, **options)
     except (ConnectionError, OSError, ValueError) as error:
         raise SystemExit(f"{path} cannot be loaded; is this computer offline? {error}") from None
 

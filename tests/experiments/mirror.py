@@ -141,10 +141,6 @@ def _parquet(where: Path, columns: Mapping[str, int]) -> None:
                 for name, count in columns.items()
             }
             pq.write_table(pa.table(table), folder / f"{split}-00000-of-00001.parquet")
-    if languages[0]:
-        parts = "\n".join(f"  - split: {one}\n    path: {{0}}/{one}-*" for one in ("train", "test"))
-        files = [f"- config_name: {one}\n  data_files:\n{parts.format(one)}\n" for one in languages]
-        (where / "README.md").write_text("---\nconfigs:\n" + "".join(files) + "---\n")
 
 
 def _pictures(where: Path, side: int, colors: int, image: str, labels: Mapping[str, int]) -> None:
