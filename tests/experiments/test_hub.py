@@ -20,7 +20,7 @@ from tests.experiments import mirror
 # Items on data that a hub has nothing to do with.
 OWN_DATA = {"rr-slides", "rr-supervision", "stitch-at", "judged", "geodesic", "rr-attempts", "rr-anchors", "asif"}
 # Numbers of seeds, and how long is trained.
-FEWER = {5: 3, 6: 3, 10: 3, 24: 2, 80: 2, 150: 3, 250: 2, 300: 2}
+FEWER = {5: 3, 6: 3, 10: 3, 24: 8, 80: 2, 150: 10, 250: 2, 300: 2}
 SMALL = {"steps": 2, "graph_epochs": 2, "graph_layers": 2, "graph_width": 8, "anchors": 10, "images": 60}
 
 
