@@ -20,11 +20,13 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import replace
 from pathlib import Path
 
-from experiments.data.groups import SOURCE
+from experiments.data import hub
+from experiments.data.source import ORIGINS, SOURCE
 from experiments.figures import save
 from experiments.items import ITEMS, PAPERS, Item
 from experiments.models.logs import LOGGER, find_logger
 from experiments.results import (
+    HUB,
     PACKAGED,
     SIZES,
     SOURCES,
@@ -50,8 +52,10 @@ def run_item(item: Item, setting: Setting, out: Path) -> Record:
     sources.remember()
     module = item.load()
     result = module.run(setting)
+    if setting.source == HUB:  # what stands in for what, and the notes, are about packages
+        result = replace(result, data=(f"of each data set {hub.rows()}", *sorted(ORIGINS)), stand_ins={}, notes=())
     took, command = time.process_time() - start, " ".join([item.command, *_given(setting)])
-    about = {"source": setting.source, "commit": commit, "sources": sources.used()}
+    about = {"source": setting.source, "commit": commit, "sources": sources.used(), "origins": sorted(ORIGINS)}
     record = Record(item.name, setting.size, command, took, versions(), result, **about)
     write_record(out, record)
     if hasattr(module, "draw"):
@@ -122,6 +126,10 @@ def options() -> argparse.Namespace:
     parser.add_argument("--again", action="store_true", help="run also what is current in the folder of --out")
     parser.add_argument("--confirm", action="store_true", help="run in the quick size, and judge larger records by it")
     parser.add_argument("--source", choices=SOURCES, default=PACKAGED, help="where spaces come from")
+    parser.add_argument("--hub", type=Path, help="folder with what no hub has, or copies: models/NAME, datasets/NAME")
+    parser.add_argument(
+        "--words", type=Path, nargs=2, metavar=("A.vec", "B.bin"), help="fastText's and word2vec's file"
+    )
     parser.add_argument("--out", type=Path, default=OUT, help=f"folder of results (default: {OUT})")
     parser.add_argument("--models", type=Path, default=Setting().models, help="folder of trained models")
     parser.add_argument("--collection", action="append", default=[], help="of `judged`: a BEIR folder, or a name")
@@ -142,6 +150,8 @@ def run_apart(name: str, given: argparse.Namespace) -> subprocess.CompletedProce
     command = [sys.executable, "-m", "experiments", name, f"--{given.size or 'quick'}", "--source", given.source]
     command += ["--out", str(given.out), "--models", str(given.models)]
     command += ["--logger", given.logger] if given.logger else []
+    command += ["--hub", str(given.hub)] if given.hub else []
+    command += ["--words", *map(str, given.words)] if given.words else []
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
@@ -181,7 +191,11 @@ def run_here(given: argparse.Namespace, console: Console) -> None:
         LOGGER.set(given.logger)
     collections, encoders = tuple(given.collection), tuple(given.encoders)
     size = given.size or "quick"
-    models = given.models if size == "quick" else given.models / size  # networks of two sizes have the same names
+    hub.FOLDER.set(given.hub)
+    hub.WORDS.set(tuple(given.words) if given.words else None)
+    hub.ROWS.set(hub.ROWS_OF[size])
+    models = given.models / given.source if given.source == HUB else given.models
+    models = models if size == "quick" else models / size  # networks of two sizes or sources have the same names
     setting = Setting(size, given.source, models, collections, encoders, given.images)
     out = given.out if given.images is None else given.out / given.images.name
     run = confirm if given.confirm else run_item

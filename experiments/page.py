@@ -6,6 +6,7 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
+from experiments.data.source import SOURCE
 from experiments.figures import save
 from experiments.items import ITEMS, PAPERS, UNTESTED, Item
 from experiments.published import source
@@ -106,7 +107,9 @@ def draw_pictures(folder: Path = RECORDS, into: Path = PICTURES) -> None:
         for record in largest(folder, name):
             module = item.load()
             if hasattr(module, "draw"):
+                token = SOURCE.set(record.source)
                 save(module.draw(record.result), into / f"{anchor(record)}.png")
+                SOURCE.reset(token)
 
 
 def main() -> None:

@@ -75,8 +75,8 @@ class Record:
     """A result, and how it came about; seconds are of CPU time.
 
     ``sources`` has a digest of each module that the result depends on (``experiments.sources``); ``confirmed`` is a
-    later commit whose quick run gave the same quick record. ``origins`` says where models and data came from, with
-    their revisions, if not from packages.
+    later commit whose quick run gave the same quick record. ``origins`` are the models and data sets of a hub, with
+    their revisions.
     """
 
     item: str
@@ -89,7 +89,7 @@ class Record:
     commit: str = ""
     confirmed: str = ""
     sources: Mapping[str, str] = field(default_factory=dict)
-    origins: Mapping[str, str] = field(default_factory=dict)
+    origins: Sequence[str] = ()
 
     @property
     def name(self) -> str:

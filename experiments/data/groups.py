@@ -9,15 +9,16 @@ from __future__ import annotations
 
 import hashlib
 import sys
-from collections.abc import Callable, Iterator
-from contextvars import ContextVar
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from experiments.data import packages, pictures, texts, words
 from experiments.data.cache import cache_folder, made_once
 from experiments.data.encoders import load_encoder
+from experiments.data.source import HUB, ORIGINS, SOURCE
 from rich.progress import track
 
 # Texts that are encoded at a time; long ones fewer, so that they fit in memory.
@@ -29,30 +30,32 @@ WORDS, GRAY, CIFAR, PICTURES = 6_000, 5_000, 2_000, 5_000
 class Group:
     """Parallel spaces by name, with the labels and the keys (words, names) of their rows where there are any.
 
-    ``train`` leading rows are for training where the data come with a split; the others are for testing.
+    ``train`` leading rows are for training where the data come with a split; the others are for testing. ``origin``
+    has one line for each model and data set of a hub, with its revision.
     """
 
     spaces: dict[str, np.ndarray]
     labels: np.ndarray | None = None
     keys: np.ndarray | None = None
     train: int | None = None
+    origin: str = ""
 
 
-BESIDE = ("labels", "keys", "train")
-SOURCE: ContextVar[str] = ContextVar("source", default="packages")
-"""Where spaces come from: "packages" of registries, or a "hub" of models and data."""
+BESIDE = ("labels", "keys", "train", "origin")
 
 
-def load_group(name: str) -> Group:
+def load_group(name: str, spaces: Sequence[str] = ()) -> Group:
     """Return one of GROUPS, built on first use and read from the cache after that. Vectors are float32.
 
-    With :data:`SOURCE` "hub", it is made of the papers' own encoders and data (``experiments.data.hub``).
+    With :data:`SOURCE` "hub", it is one of the papers' data sets through models of theirs (``experiments.data.hub``),
+    which are to be named. In packages, ``spaces`` names some of the group's.
     """
-    if SOURCE.get() == "packages":
-        return cached(name, GROUPS[name])
-    from experiments.data import hub
+    if SOURCE.get() == HUB:
+        from experiments.data import hub
 
-    return cached(f"{name}, hub", lambda: hub.build(name))
+        return hub.load_hub_group(name, spaces)
+    group = cached(name, GROUPS[name])
+    return replace(group, spaces={space: group.spaces[space] for space in spaces}) if spaces else group
 
 
 def cached(name: str, build: Callable[[], Group]) -> Group:
@@ -60,8 +63,10 @@ def cached(name: str, build: Callable[[], Group]) -> Group:
     path = cache_folder() / "spaces" / f"{name}.npz"
     with np.load(made_once(path, lambda beside: _save(beside, build()))) as kept:
         spaces = {key: kept[key].astype(np.float32) for key in kept.files if key not in BESIDE}
-        beside = {key: kept[key] for key in BESIDE if key in kept.files}
-    return Group(spaces, **beside | ({"train": int(beside["train"])} if "train" in beside else {}))
+        beside: dict[str, Any] = {key: kept[key] for key in BESIDE if key in kept.files}
+    beside |= {key: kind(beside[key]) for key, kind in (("train", int), ("origin", str)) if key in beside}
+    ORIGINS.update(beside.get("origin", "").splitlines())
+    return Group(spaces, **beside)
 
 
 def trec() -> Group:
@@ -255,7 +260,8 @@ def _latent_semantics(corpus: list[str], axes: int = 200) -> Callable[[list[str]
 
 
 def _save(path: Path, group: Group) -> None:
-    more = {key: value for key in BESIDE if (value := getattr(group, key)) is not None}
+    more = {key: value for key in BESIDE if (value := getattr(group, key)) is not None and not isinstance(value, str)}
+    more |= {"origin": np.asarray(group.origin)} if group.origin else {}
     np.savez(path, **group.spaces, **more)
 
 

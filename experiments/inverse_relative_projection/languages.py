@@ -16,9 +16,10 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import numpy as np
-from experiments.data import packages, texts
+from experiments.data import packages, reviews, texts
 from experiments.data.encoders import load_encoder
 from experiments.data.groups import Group, load_group
+from experiments.data.source import BySource, on_hub
 from experiments.data.tasks import split
 from experiments.data.translations import described_emoji
 from experiments.figures import COLORS, panels
@@ -31,7 +32,9 @@ import relatent as rl
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-SPANISH = "use, Spanish"
+# The spaces of sentences to be decoded by language, and those of their English translations to decode into.
+FOREIGN = BySource(packages={"es": "use, Spanish"}, hub={"es": "es", "fr": "fr", "ja": "ja"})
+ENGLISH = BySource(packages=("minilm-layer-3", "wordllama"), hub=("en",))
 DELTAS, OMEGA, NEAR = (0.7, 0.8, 0.85, 0.9), 16, 10
 ABSOLUTE, MEAN = "absolute", "mean of the anchors"
 INVERSE, OURS = "inverse relative projection", "dual codes (ours)"
@@ -45,40 +48,31 @@ NOTE = (
     "Across languages dual codes lose less and still stay below the multilingual encoder: much of the loss is between "
     "the encoders, not in the inverse."
 )
+# By source and target.
+Scores = dict[tuple[str, str], np.ndarray]
 Translate = Callable[[np.ndarray, np.ndarray, np.ndarray], np.ndarray]
 
 
 def run(setting: Setting) -> Result:
     """Decode Spanish and English into English, over seeds."""
-    group, seeds, max_rows = load_group("languages"), *setting.pick(quick=(5, 600), full=(5, None))
-    english = [name for name in group.spaces if name != SPANISH]
-    pairs = [(source, target) for target in english for source in (target, SPANISH)]
-    fit, choice, _ = split(len(group.spaces[SPANISH]), None, 0, max_rows)
-    across = [(group.spaces[SPANISH], group.spaces[target]) for target in english]
+    group, seeds, max_rows = sentences(), *setting.pick(quick=(5, 600), full=(5, None))
+    pairs = [(source, target) for target in ENGLISH for source in (target, *FOREIGN.values())]
+    fit, choice, _ = split(len(group.spaces[ENGLISH[0]]), None, 0, max_rows)
+    across = [(group.spaces[source], group.spaces[target]) for source, target in pairs if source != target]
     delta = choose_delta(across, fit[:ANCHORS], choice, DELTAS, OMEGA)
     scores = {
         pair: np.asarray([scored(group, pair, ways(delta, seed), seed, max_rows) for seed in range(seeds)])
         for pair in pairs
     }
-    both = multilingual(group, max_rows)
-    emoji = described_emoji()
-    others = [(emoji.spaces[language], emoji.spaces["en"]) for language in DESCRIBED]
-    fit, choice, test = split(len(emoji.spaces["en"]), None, 0, max_rows)
-    chosen = choose_delta(others, fit[:ANCHORS], choice, DELTAS, OMEGA)
-    described = {
-        language: np.asarray(
-            [scored(emoji, (language, "en"), ways(chosen, seed), seed, max_rows) for seed in range(seeds)]
-        )
-        for language in ("en", *DESCRIBED)
-    }
-    read = {one: measured(emoji.spaces[one][test], emoji.spaces["en, multilingual"][test]) for one in DESCRIBED}
+    both = {language: multilingual(group, language, max_rows) for language in FOREIGN}
+    tables, judged, about, described = ([], [], "", {}) if on_hub() else descriptions(seeds, max_rows)
     return Result(
-        [table(scores, both), described_table(described, read)],
-        [*findings(scores, both), *described_findings(described, read)],
+        [table(scores, both), *tables],
+        [*findings(scores, both), *judged],
         seeds=seeds,
         data=[
             f"Tatoeba sentences in Spanish and English, {ANCHORS} anchors, ω = {OMEGA}, δ = {delta} by validation "
-            f"rows; descriptions of {len(emoji.spaces['en']):,} emoji in five languages, δ = {chosen}"
+            f"rows{about}"
         ],
         notes=[NOTE],
         stand_ins={
@@ -90,13 +84,14 @@ def run(setting: Setting) -> Result:
         },
         series={
             label(pair): dict(zip(ways(delta, 0), found[:, :, 1].mean(0), strict=True))
-            for pair, found in scores.items()
-        }
-        | {
-            f"{language} → en, descriptions": dict(zip(ways(chosen, 0), found[:, :, 1].mean(0), strict=True))
-            for language, found in described.items()
+            for pair, found in (scores | described).items()
         },
     )
+
+
+def sentences() -> Group:
+    """Return sentences in several languages, row by row translations of each other."""
+    return reviews.parallel_sentences() if on_hub() else load_group("languages")
 
 
 def ways(delta: float, seed: int) -> dict[str, Translate]:
@@ -126,27 +121,35 @@ def measured(found: np.ndarray, y: np.ndarray) -> list[float]:
     return [float(rl.evaluate.mean_cosine(found, y)), rl.evaluate.mrr(found, y, k=NEAR)]
 
 
-def multilingual(group: Group, max_rows: int | None) -> list[float]:
+def multilingual(group: Group, language: str, max_rows: int | None) -> list[float]:
     """Return cosine and MRR of an encoder that reads both languages, on the test rows of the first seed."""
+    test = split(len(group.spaces[ENGLISH[0]]), None, 0, max_rows)[2]
+    if on_hub():
+        return measured(*(group.spaces[f"{one}, multilingual"][test] for one in (language, "en")))
     packages.UNIVERSAL.importable()
-    test = split(len(group.spaces[SPANISH]), None, 0, max_rows)[2]
-    sentences = texts.translated_sentences().texts
-    english = np.asarray(load_encoder("use", threads=1)([sentences[row] for row in test]))
-    return measured(group.spaces[SPANISH][test], english)
+    english = texts.translated_sentences().texts
+    found = np.asarray(load_encoder("use", threads=1)([english[row] for row in test]))
+    return measured(group.spaces[FOREIGN[language]][test], found)
 
 
 def label(pair: tuple[str, str]) -> str:
     """Return a pair as the paper writes it, with the target's encoder."""
-    return f"{'es' if pair[0] == SPANISH else 'en'} → en, {pair[1]}"
+    return f"{language_of(pair[0])} → en, {pair[1]}"
 
 
-def table(scores: dict[tuple[str, str], np.ndarray], both: list[float]) -> Table:
+def language_of(space: str) -> str:
+    """Return the language of a space's sentences."""
+    found = next((language for language, name in FOREIGN.items() if name == space), "en")
+    return space if space in DESCRIBED else found
+
+
+def table(scores: dict[tuple[str, str], np.ndarray], both: dict[str, list[float]]) -> Table:
     """Lay out cosines and MRRs beside the published cosines."""
     rows = []
     for pair, found in scores.items():
         short = label(pair).split(",")[0]
         theirs = [published("irp-languages", short, key) for key in ("absolute", "multilingual", "irp")]
-        multi = both if pair[0] == SPANISH else [1.0, 1.0]
+        multi = both.get(language_of(pair[0]), [1.0, 1.0])
         rows.append([label(pair), *cells(found, multi), " / ".join(map(str, theirs))])
     return Table("Sentences decoded into English", (*HEAD, "published cosine: absolute / XLM-R / IRP"), rows)
 
@@ -159,6 +162,24 @@ def cells(found: np.ndarray, multi: list[float]) -> list[Cell]:
     """Return a row: cosines, then MRRs, which the mean of the anchors has none of."""
     both = [[spread(x) if np.isfinite(x).all() else MISSING for x in found[:, :, j].T] for j in (0, 1)]
     return [*both[0], multi[0], both[1][0], *both[1][2:], multi[1]]
+
+
+def descriptions(seeds: int, max_rows: int | None) -> tuple[list[Table], list[Finding], str, Scores]:
+    """Decode descriptions of emoji in four languages; return the table, its findings, the data in words, the scores."""
+    emoji = described_emoji()
+    others = [(emoji.spaces[language], emoji.spaces["en"]) for language in DESCRIBED]
+    fit, choice, test = split(len(emoji.spaces["en"]), None, 0, max_rows)
+    chosen = choose_delta(others, fit[:ANCHORS], choice, DELTAS, OMEGA)
+    described = {
+        language: np.asarray(
+            [scored(emoji, (language, "en"), ways(chosen, seed), seed, max_rows) for seed in range(seeds)]
+        )
+        for language in ("en", *DESCRIBED)
+    }
+    read = {one: measured(emoji.spaces[one][test], emoji.spaces["en, multilingual"][test]) for one in DESCRIBED}
+    about = f"; descriptions of {len(emoji.spaces['en']):,} emoji in five languages, δ = {chosen}"
+    by_pair = {(language, "descriptions"): found for language, found in described.items()}
+    return [described_table(described, read)], described_findings(described, read), about, by_pair
 
 
 def described_table(described: dict[str, np.ndarray], read: dict[str, list[float]]) -> Table:
@@ -193,10 +214,11 @@ def described_findings(described: dict[str, np.ndarray], read: dict[str, list[fl
     ]
 
 
-def findings(scores: dict[tuple[str, str], np.ndarray], both: list[float]) -> list[Finding]:
+def findings(scores: dict[tuple[str, str], np.ndarray], multi: dict[str, list[float]]) -> list[Finding]:
     """Judge whether a decoded language comes close to a multilingual encoder."""
-    across = [found.mean(axis=0) for pair, found in scores.items() if pair[0] == SPANISH]
+    across = [found.mean(axis=0) for pair, found in scores.items() if pair[0] != pair[1]]
     _, mean, inverse, ours = np.mean(across, axis=0)
+    both = np.mean(list(multi.values()), axis=0)
     return [
         Finding(
             "decoding across languages comes close to a multilingual encoder",

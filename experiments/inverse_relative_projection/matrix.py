@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 from experiments.data.groups import folder_of_pictures
+from experiments.data.source import BySource
 from experiments.data.tasks import STAND_INS, Task, load_task, task_of
 from experiments.figures import heat_map, panels
 from experiments.inverse_relative_projection.decoding import ANCHORS, choose_delta, neighbors
@@ -27,7 +28,8 @@ import relatent as rl
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-NAMES, PICTURES = ("trec", "fashion"), "pictures through EfficientNet-lite0 to 2 and Inception-v3"
+NAMES = BySource(packages=("trec", "fashion"), hub=("cifar100 fine",))
+PICTURES = "pictures through EfficientNet-lite0 to 2 and Inception-v3"
 DELTAS, OMEGA = (0.7, 0.8, 0.85, 0.9, 0.95), 8
 NOTE = (
     "Where this falls below the published range: within a space it lies in the range, between spaces it does not. "

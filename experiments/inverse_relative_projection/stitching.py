@@ -14,6 +14,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from experiments.data.source import BySource
 from experiments.data.tasks import STAND_INS, TASKS, Task, load_task
 from experiments.figures import COLORS, panels
 from experiments.inverse_relative_projection.decoding import Choice, choose
@@ -27,15 +28,20 @@ import relatent as rl
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-NAMES = ("cifar10", "fashion", "mnist", "groceries", "emoji", "trec", "newsgroups", "tweets")
+NAMES = BySource(
+    packages=("cifar10", "fashion", "mnist", "groceries", "emoji", "trec", "newsgroups", "tweets"),
+    hub=("mnist", "fashion", "cifar10", "cifar100 coarse", "cifar100 fine", "trec", "newsgroups"),
+)
 OWN, ABSOLUTE, PAPER, CHOSEN, OURS = "own", "absolute", "paper's ω, δ", "chosen ω, δ", "dual codes (ours)"
 SVM_OWN, SVM = "own, SVM", "paper's ω, δ, SVM"
 COLUMNS = (OWN, ABSOLUTE, PAPER, CHOSEN, OURS, SVM_OWN, SVM)
 # The paper's ω and δ of TREC, for data that it does not have.
 OMEGA, DELTA = 8, 0.7
-PUBLISHED = ("published: own", "published: absolute", "published: stitched")
+PUBLISHED = ("own", "absolute", "stitched", "available")
+# Ordered pairs of encoders that can be stitched, by nothing at all (where widths agree) and by a decoded vector.
+AVAILABLE = ("available: absolute", "available: decoded")
 # Data sets of the paper that are not here with two encoders.
-LACKING = ("cifar100 coarse", "cifar100 fine")
+LACKING = BySource(packages=("cifar100 coarse", "cifar100 fine"), hub=())
 
 Scores = dict[str, list[float]]
 
@@ -75,7 +81,7 @@ def run(setting: Setting) -> Result:
             for column, values in (found | {SVM_OWN: untuned[OWN], SVM: untuned[PAPER]}).items():
                 scores[name][column] += values
     return Result(
-        [table(scores, settings)],
+        [table(scores, settings, seeds)],
         findings(scores),
         seeds=seeds,
         data=[
@@ -117,17 +123,18 @@ def stitched(task: Task, head: Pipeline, methods: dict[str, Any], anchors: int, 
     return {OWN: [matrix.own(name) for name in task.spaces], **by_method}
 
 
-def table(scores: dict[str, Scores], settings: dict[str, Choice]) -> Table:
+def table(scores: dict[str, Scores], settings: dict[str, Choice], seeds: int) -> Table:
     """Lay out ours beside the published figures."""
     rows = []
     for name in (*scores, *LACKING):
-        theirs = [published("irp-stitching", name, key) for key in ("own", "absolute", "stitched")]
-        cells: list[Any] = [name, *[MISSING] * (len(COLUMNS) + 1)]
+        theirs = [str(published("irp-stitching", name, key)) for key in PUBLISHED]
+        cells: list[Any] = [name, *[MISSING] * (len(COLUMNS) + 1 + len(AVAILABLE))]
         if name in scores:
             found = [spread(scores[name][c]) if scores[name][c] else MISSING for c in COLUMNS]
-            cells = [TASKS[name].title, f"{settings[name].omega}, {settings[name].delta}", *found]
+            pairs = [str(len(scores[name][column]) // seeds) for column in (ABSOLUTE, PAPER)]
+            cells = [TASKS[name].title, f"{settings[name].omega}, {settings[name].delta}", *found, *pairs]
         rows.append([*cells, *theirs])
-    columns = ("data", "chosen ω, δ", *COLUMNS, *PUBLISHED)
+    columns = ("data", "chosen ω, δ", *COLUMNS, *AVAILABLE, *(f"published: {key}" for key in PUBLISHED))
     return Table("Accuracy of heads on other encoders, mean ± std over pairs and seeds", columns, rows)
 
 

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 from experiments.data.images import Images, load_images
+from experiments.data.source import BySource
 from experiments.figures import draw_grid, packed_grid, panels
 from experiments.models.autoencoder import Autoencoding, fitted
 from experiments.published import published
@@ -34,7 +35,10 @@ import relatent as rl
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-SETS, DECODERS, ANCHORS, SHOWN = ("MNIST", "Fashion-MNIST", "CIFAR-10"), ("L2", "no L2"), 1_000, 6
+SETS = BySource(
+    packages=("MNIST", "Fashion-MNIST", "CIFAR-10"), hub=("MNIST", "Fashion-MNIST", "CIFAR-10", "CIFAR-100")
+)
+DECODERS, ANCHORS, SHOWN = ("L2", "no L2"), 1_000, 6
 METHODS: dict[str, dict[str, str] | None] = {
     "absolute": None,
     "LLS": {"map": "least_squares", "normalize": "standard"},

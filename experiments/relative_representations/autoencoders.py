@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 from experiments.data.images import Images, load_images
+from experiments.data.source import BySource
 from experiments.figures import draw_grid, packed_grid, panels
 from experiments.models.autoencoder import Autoencoding, fitted
 from experiments.models.classifier import classification_loss, classifier
@@ -45,7 +46,10 @@ FAMILIES, KINDS = ("AE", "VAE"), ("absolute", "relative")
 COLUMNS = ("own absolute", "own relative", "absolute", "relative", "translated (ours)")
 QUICK = Autoencoding(steps=200, rate=1e-2, images=5_000, anchors=200, batch=64, channels=(8, 16, 32))
 FULL = Autoencoding(steps=400, rate=1e-3, images=None, anchors=500)
-SETS, TESTED, SHOWN = ("MNIST", "Fashion-MNIST", "CIFAR-10"), 1_000, 7
+SETS = BySource(
+    packages=("MNIST", "Fashion-MNIST", "CIFAR-10"), hub=("MNIST", "Fashion-MNIST", "CIFAR-10", "CIFAR-100")
+)
+TESTED, SHOWN = 1_000, 7
 
 Models = dict[str, list[nn.Module]]  # by kind, one per seed
 

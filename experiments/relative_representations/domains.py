@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from experiments.data.groups import Group, load_group
 from experiments.data.sentences import DOMAINS, ENCODERS, anchor_sentences
+from experiments.data.source import BySource
 from experiments.figures import COLORS, panels
 from experiments.relative_representations.stitched import (
     ANCHORS,
@@ -41,7 +42,8 @@ from relatent.stitching import StitchingMatrix
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-INSIDE, FEW = "newsgroups (in domain)", (25, 50, 100, 200, 400)
+DATA = BySource(packages="newsgroups", hub="Amazon reviews, en")
+INSIDE, FEW = "the same (in domain)", (25, 50, 100, 200, 400)
 NOTE = (
     "On its own encoder a head reads vectors relative to any anchors. Across encoders, anchors of other domains keep "
     "less than anchors among the posts keep, and less than the paper's. Raw cosines, centered cosines and a translator "
@@ -54,7 +56,7 @@ Rows = Mapping[str, Mapping[str, dict[str, float]]]
 
 def run(setting: Setting) -> Result:
     """Stitch both directions with anchors of every domain, over seeds."""
-    group, beside = load_group("newsgroups"), anchor_sentences()
+    group, beside = load_group(str(DATA), ENCODERS), anchor_sentences()
     assert group.labels is not None
     assert beside.keys is not None
     n, seeds = len(group.labels), range(setting.pick(quick=5, full=5))
@@ -67,7 +69,7 @@ def run(setting: Setting) -> Result:
     }
     everything = np.concatenate([pools[domain] for domain in DOMAINS])
     sets = {(domain, ANCHORS): pool for domain, pool in pools.items()}
-    sets |= {("all four domains", k): everything for k in (ANCHORS, len(everything))}
+    sets |= {("all other domains", k): everything for k in (ANCHORS, len(everything))}
     sets |= {(INSIDE, k): train for k in FEW}
     causes = {key: cause(group, beside, pool, key[1], train, len(seeds), **options) for key, pool in sets.items()}
     return Result(
@@ -145,7 +147,7 @@ def joined(group: Group, beside: Group) -> dict[str, np.ndarray]:
 
 def drawn(pool: np.ndarray, k: int, seed: int) -> np.ndarray:
     """Draw k rows of a pool."""
-    return np.random.default_rng(seed).choice(pool, k, replace=False)
+    return np.random.default_rng(seed).choice(pool, min(k, len(pool)), replace=False)
 
 
 def stitched(
@@ -162,7 +164,7 @@ def stitched(
 def table(rows: Rows) -> Table:
     """Lay the domains out, one per row."""
     lines: list[list[Cell]] = [[domain, *(found[name] for name in SHOWN)] for domain, found in rows.items()]
-    return Table("Newsgroups, weighted F1, mean of both directions", ("anchors from", *SHOWN), lines)
+    return Table(f"{DATA}, weighted F1, mean of both directions", ("anchors from", *SHOWN), lines)
 
 
 def findings(rows: Rows) -> Iterator[Finding]:
@@ -187,8 +189,6 @@ def draw(result: Result) -> Figure:
         values = [result.series[domain][name] for domain in domains]
         panel.bar(np.arange(len(domains)) + 0.2 * i, values, 0.19, color=COLORS[(6, 1, 0, 2)[i]], label=name)
     panel.set_xticks(np.arange(len(domains)) + 0.3, domains)
-    panel.set(
-        ylabel="weighted F1", title="Newsgroup posts read by another encoder's head, by where the anchors come from"
-    )
+    panel.set(ylabel="weighted F1", title=f"{DATA}: read by another encoder's head, by where the anchors come from")
     panel.legend(ncols=4, loc="upper center", bbox_to_anchor=(0.5, -0.12))
     return figure

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from experiments.data.groups import Group, load_group
+from experiments.data.source import BySource
 from experiments.published import published
 from experiments.relative_representations.lookup import MEASURES, TRANSLATED, K, compared, described, mean_of, sample
 from experiments.relative_representations.points import draw_planes, pack, planes
@@ -24,12 +25,17 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 ANCHORS, CLASSES, SHOWN = 500, 4, 200
-PAIRS = {
-    "groceries": ("lite0", "lite1"),
-    "resnets": ("resnet8", "resnet14"),
-    "cifar photos": ("lite2", "inception"),
-}
-PICTURED, SEEN = ("groceries", "resnets"), ("absolute", "relative", "relative, centered (ours)")
+# The second of each pair is the larger network.
+PAIRS = BySource(
+    packages={
+        "groceries": ("lite0", "lite1"),
+        "resnets": ("resnet8", "resnet14"),
+        "cifar photos": ("lite2", "inception"),
+    },
+    hub={"CIFAR-10": ("ViT-small", "ViT-base")},
+)
+PICTURED = BySource(packages=("groceries", "resnets"), hub=("CIFAR-10",))
+SEEN = ("absolute", "relative", "relative, centered (ours)")
 CHOICES: dict[str, Callable[..., np.ndarray]] = {
     "uniform": rl.anchors.uniform,
     "fps": rl.anchors.farthest_point,
@@ -50,7 +56,7 @@ Scores = Mapping[Case, np.ndarray]
 def run(setting: Setting) -> Result:
     """Look images up in the other space, over seeds."""
     names = setting.pick(quick=PICTURED, full=tuple(PAIRS))  # large networks take long to encode the photos of CIFAR
-    groups, seeds = {name: load_group(name) for name in names}, setting.pick(quick=5, full=10)
+    groups, seeds = {name: load_group(name, PAIRS[name]) for name in names}, setting.pick(quick=5, full=10)
     scores: dict[Case, np.ndarray] = {}
     for name, group in groups.items():
         queries = sample(len(group.spaces[PAIRS[name][0]]), setting.pick(quick=500, full=20_000))
@@ -76,26 +82,19 @@ def run(setting: Setting) -> Result:
 
 
 def table(scores: Scores) -> Table:
-    """Lay table 8 out; each direction of the paper stands beside one of ours."""
-    rows = [[*case[:2], *case[2:], *map(spread, found.T), paper(*case)] for case, found in scores.items()]
-    columns = (
-        "images",
-        "spaces",
-        "description",
-        "anchors",
-        *MEASURES,
-        "published (ViT-base and ViT-small, the same direction)",
-    )
+    """Lay table 8 out; each direction stands beside that of the paper, by which network is the larger."""
+    rows = [[*case[:2], *case[2:], *map(spread, found.T), *paper(*case)] for case, found in scores.items()]
+    columns = ("images", "spaces", "description", "anchors", *MEASURES, "published between", "published")
     return Table(f"Images: {K} neighbors, {ANCHORS} anchors", columns, rows)
 
 
-def paper(images: str, way: str, kind: str, choice: str) -> str:
-    """Return the paper's three figures in one cell."""
+def paper(images: str, way: str, kind: str, choice: str) -> tuple[str, str]:
+    """Return between which of its networks the paper's figures are, and the three of them in one cell."""
     if images == "resnets" or kind not in ("absolute", "relative"):
-        return ""
-    toward = "base → small" if way.startswith(("lite1", "inception")) else "small → base"
+        return "", ""
+    toward = "base → small" if way.startswith(PAIRS[images][1]) else "small → base"
     key = f"relative, {choice}, {toward}" if kind == "relative" else "absolute"
-    return " / ".join(str(published("rr-table8", key, measure)) for measure in MEASURES)
+    return f"ViT-{toward.replace('→ ', '→ ViT-')}", " / ".join(published("rr-table8", key, one) for one in MEASURES)
 
 
 def findings(scores: Scores) -> Iterator[Finding]:

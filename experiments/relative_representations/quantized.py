@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from experiments.data.groups import load_group
+from experiments.data.source import BySource
 from experiments.figures import COLORS, panels
 from experiments.published import published
 from experiments.relative_representations.points import draw_plane, pack, planes
@@ -27,7 +28,7 @@ import relatent as rl
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-SPACES = ("spacy-300", "word2vec-300")
+SPACES = BySource(packages=("spacy-300", "word2vec-300"), hub=("fastText", "word2vec"))
 PIVOTS = ("doctor", "tomato", "guitar", "software")
 ANCHORS, THRESHOLDS = 300, (0.5, 0.8, 1.0, 1.2, 1.5, 2.0, 3.0)
 SCATTERED = ("relative", "quantized, t = 0.8", "quantized, t = 1.2", "quantized, t = 2.0")

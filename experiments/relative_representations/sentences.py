@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 from experiments.data.groups import load_group
+from experiments.data.source import BySource
 from experiments.figures import heat_map, panels
 from experiments.published import published
 from experiments.relative_representations.stitched import (
@@ -44,15 +45,30 @@ if TYPE_CHECKING:
 
 COARSE, FINE = ORDERED = ("reviews, two classes", "reviews, five in order")
 # Encoders of each data set, and how many of them the quick size takes.
-ENCODERS = {
-    "trec": ("usem3", "minilm6", "potion128", "para3", "glove"),
-    "newsgroups": ("use-lite", "wordllama", "lsa"),
-    "tweets": ("minilm-layer-3", "glove-100"),
-} | dict.fromkeys(ORDERED, ("use-lite", "minilm-layer-3", "wordllama"))
-QUICK = {"trec": 3, "newsgroups": 2, "tweets": 2}
+PAPERS_ENCODERS = ("BERT-c", "BERT-u", "Electra", "RoBERTa", "XLM-R")
+ENCODERS = BySource(
+    packages={
+        "trec": ("usem3", "minilm6", "potion128", "para3", "glove"),
+        "newsgroups": ("use-lite", "wordllama", "lsa"),
+        "tweets": ("minilm-layer-3", "glove-100"),
+    }
+    | dict.fromkeys(ORDERED, ("use-lite", "minilm-layer-3", "wordllama")),
+    hub=dict.fromkeys(("trec", "dbpedia", *ORDERED), PAPERS_ENCODERS),
+)
+QUICK = BySource(packages={"trec": 3, "newsgroups": 2, "tweets": 2}, hub={})
 # Each data set, and the one of the paper that stands beside it with its key, where there is one.
-GROUPS = {"trec": "trec", "newsgroups": "newsgroups", "tweets": "tweets"} | dict.fromkeys(ORDERED, "scored reviews")
-BESIDE = {"trec": ("TREC", "trec"), "newsgroups": ("DBpedia", "dbpedia"), FINE: ("Amazon reviews, 5 stars", "reviews")}
+GROUPS = BySource(
+    packages={"trec": "trec", "newsgroups": "newsgroups", "tweets": "tweets"}
+    | dict.fromkeys(ORDERED, "scored reviews"),
+    hub={"trec": "TREC", "dbpedia": "DBpedia"} | dict.fromkeys(ORDERED, "Amazon reviews, en"),
+)
+DBPEDIA = ("DBpedia", "dbpedia")
+BESIDE = {
+    "trec": ("TREC", "trec"),
+    "newsgroups": DBPEDIA,
+    "dbpedia": DBPEDIA,
+    FINE: ("Amazon reviews, 5 stars", "reviews"),
+}
 PAIRED, PAPER = "trec", (OWN, OWN_RELATIVE, ABSOLUTE, "relative")
 Runs = Mapping[str, list[StitchingMatrix]]
 
@@ -98,12 +114,13 @@ def task(name: str, encoders: int | None) -> tuple[dict[str, np.ndarray], np.nda
 
     Reviews in two classes leave out the middle one of the five, as in the paper.
     """
-    group = load_group(GROUPS[name])
+    group = load_group(GROUPS[name], ENCODERS[name])
     assert group.labels is not None
     labels = group.labels
     kept = np.flatnonzero(labels != 2) if name == COARSE else np.arange(len(labels))
+    first = None if group.train is None else int((kept < group.train).sum())
     spaces = {one: group.spaces[one][kept] for one in ENCODERS[name][:encoders]}
-    return spaces, (labels[kept] > 2).astype(int) if name == COARSE else labels, group.train
+    return spaces, (labels[kept] > 2).astype(int) if name == COARSE else labels, first
 
 
 def mean_table(runs: Runs, errors: Runs, chance: Mapping[str, float]) -> Table:

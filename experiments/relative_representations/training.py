@@ -29,6 +29,7 @@ import numpy as np
 import torch
 from experiments.data.graphs import load_citations
 from experiments.data.images import Images, load_images
+from experiments.data.source import BySource
 from experiments.models.classifier import classification_loss, classifier
 from experiments.models.training import Training, train, trained
 from experiments.published import published
@@ -47,12 +48,15 @@ GRAPH_KINDS: dict[str, dict[str, bool] | None] = {
     CENTERED: {"anchor_grad": True, "center": True},
 }
 STITCHED = ("own absolute", "own relative", "absolute", "relative", "translated (ours)")
-NETWORKS = {
-    "digits": ("plain", "residual", "mlp"),
-    "MNIST": ("plain",),
-    "Fashion-MNIST": ("plain", "residual"),
-    "CIFAR-10": ("plain",),
-}
+NETWORKS = BySource(
+    packages={
+        "digits": ("plain", "residual", "mlp"),
+        "MNIST": ("plain",),
+        "Fashion-MNIST": ("plain", "residual"),
+        "CIFAR-10": ("plain",),
+    },
+    hub=dict.fromkeys(("MNIST", "Fashion-MNIST", "CIFAR-10", "CIFAR-100"), ("plain",)),
+)
 GRAPHS = {"cora": "Cora", "citeseer": "CiteSeer", "pubmed": "PubMed"}
 
 NOTE = (
@@ -114,7 +118,7 @@ def train_all(images: Images, size: Size, folder: Path) -> Models:
     anchors = {"absolute": None, "relative": torch.from_numpy(images.anchors(size.images.anchors))}
     models: Models = {kind: {} for kind in KINDS}
     for kind, architecture in ((k, a) for k in KINDS for a in NETWORKS[images.name]):
-        build = partial(classifier, architecture, images.side, 10, anchors[kind], colors=images.colors)
+        build = partial(classifier, architecture, images.side, images.classes, anchors[kind], colors=images.colors)
         for seed in range(size.seeds):
             fit = partial(train, build, x, labels, classification_loss, size.images, seed=seed)
             path = folder / f"{images.name}-{architecture}-{kind}-{seed}.safetensors"
