@@ -108,7 +108,8 @@ def draw_pictures(folder: Path = RECORDS, into: Path = PICTURES) -> None:
             module = item.load()
             if hasattr(module, "draw"):
                 token = SOURCE.set(record.source)
-                save(module.draw(record.result), into / f"{anchor(record)}.png")
+                photos = getattr(module, "PHOTOS", False)
+                save(module.draw(record.result), into / f"{anchor(record)}.png", photos=photos)
                 SOURCE.reset(token)
 
 

@@ -47,6 +47,7 @@ METHODS: dict[str, dict[str, str] | None] = {
     "default (ours)": {},
 }
 MEASURES = ("lcos", "lmse", "rmse")
+PHOTOS = True
 COUNTS = (250, 500, 1_000, 4_000)
 SHARES = (0.9, 0.95, 0.99, 0.999, 0.99999)
 NOTE = (

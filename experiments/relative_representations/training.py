@@ -108,7 +108,8 @@ def run(setting: Setting) -> Result:
         data=["digits, MNIST, Fashion-MNIST, CIFAR-10: at most 5,000 images to train; Cora; CiteSeer; PubMed"],
         stand_ins={
             "the paper's networks and epochs": f"small networks, {size.images.steps} steps; on graphs "
-            f"{' and '.join(map(str, size.graph_layers))} layers of width {size.graph_width}, {size.graph_epochs} epochs",
+            f"{' and '.join(map(str, size.graph_layers))} layers of width {size.graph_width}, {size.graph_epochs} "
+            "epochs",
         },
         notes=[NOTE],
     )
