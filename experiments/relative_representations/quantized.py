@@ -176,8 +176,8 @@ def draw(result: Result) -> Figure:
         panel.set(title=title, xlabel="threshold t", ylim=(0, None))
     figure.legend(*axes[2][0].get_legend_handles_labels(), loc="outside lower center", ncols=2)
     figure.suptitle(
-        "Words near four words (colors) in two spaces, with the distance between the two vectors of a word, as it is and "
-        "quantized.\nDotted: the cosine, unquantized",
+        "Words near four words (colors) in two spaces, with the distance between the two vectors of a word, as they "
+        "are and quantized.\nDotted: the cosine, unquantized",
         fontsize=9,
     )
     return figure
