@@ -61,7 +61,7 @@ def run_item(item: Item, setting: Setting, out: Path) -> Record:
     record = Record(item.name, setting.size, command, took, versions(), result, **about)
     write_record(out, record)
     if hasattr(module, "draw"):
-        save(module.draw(result), out / f"{record.name}.png")
+        save(module.draw(result), out / f"{record.name}.png", photos=getattr(module, "PHOTOS", False))
     return record
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from experiments.data.source import SOURCE
 from experiments.figures import save
-from experiments.items import ITEMS, PAPERS, Item
+from experiments.items import ITEMS, PAPERS, UNTESTED, Item
 from experiments.published import source
 from experiments.results import HUB, Finding, Record, largest
 from experiments.show import markdown_table, verdict
@@ -63,6 +63,25 @@ def _headlines(records: dict[str, Record]) -> Iterator[str]:
             yield f"- **{verdict(finding)}**: {_sentences(finding)} ([{name}](#{name}))"
     every = [one.held for record in records.values() for one in record.result.findings]
     yield f"\nThese are the main ones. Of all {len(every)} claims that the items below judge, {sum(every)} held.\n"
+    yield "## Every finding\n"
+    yield (
+        "The size is that of the networks, grids and numbers of rows, not of the encoders and data, which each item "
+        "names. Claims about *ours* and questions that the papers leave open are judged as well.\n"
+    )
+    yield from _every_finding(records)
+
+
+def _every_finding(records: dict[str, Record]) -> Iterator[str]:
+    yield "| paper | finding | here | size | figures, ours and the paper's | item |"
+    yield "|---|---|---|---|---|---|"
+    for name, record in records.items():
+        size = "the paper's" if record.size == "full" else "smaller"
+        for one in record.result.findings:
+            cells = (ITEMS[name].paper, one.claim, verdict(one).lower(), size, one.evidence, f"[{name}](#{name})")
+            yield "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+    for paper, claim, reason in UNTESTED:
+        yield f"| {paper} | {claim} | not tested here | | {reason} | |"
+    yield ""
 
 
 def _section(item: Item, record: Record) -> str:
@@ -104,7 +123,8 @@ def draw_pictures(folder: Path = RECORDS, into: Path = PICTURES) -> None:
             module = item.load()
             if hasattr(module, "draw"):
                 token = SOURCE.set(record.source)
-                save(module.draw(record.result), into / f"{anchor(record)}.png")
+                photos = getattr(module, "PHOTOS", False)
+                save(module.draw(record.result), into / f"{anchor(record)}.png", photos=photos)
                 SOURCE.reset(token)
 
 

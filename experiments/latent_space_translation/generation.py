@@ -47,6 +47,7 @@ METHODS: dict[str, dict[str, str] | None] = {
     "default (ours)": {},
 }
 MEASURES = ("lcos", "lmse", "rmse")
+PHOTOS = True
 COUNTS = (250, 500, 1_000, 4_000)
 SHARES = (0.9, 0.95, 0.99, 0.999, 0.99999)
 NOTE = (
@@ -63,7 +64,7 @@ Key = tuple[str, str, str]  # data set, decoder, method
 def run(setting: Setting) -> Result:
     """Train or load the networks, and stitch every ordered pair of seeds."""
     torch.set_num_threads(1)
-    how, seeds = setting.pick(quick=(QUICK, 5), full=(FULL, 3))
+    how, seeds = setting.pick(quick=(QUICK, 5), full=(FULL, 2))
     scores: dict[Key, np.ndarray] = {}
     grids, own = {}, {}
     for dataset in SETS:

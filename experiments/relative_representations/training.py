@@ -18,10 +18,11 @@ other, as it is (absolute), relative, or with a translator fitted on the same an
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import permutations
+from itertools import permutations, product
 from pathlib import Path
 from typing import Any
 
@@ -76,13 +77,14 @@ class Size:
 
     seeds: int
     images: Training
-    graph_layers: int
+    graph_seeds: int
+    graph_layers: tuple[int, ...]
     graph_width: int
     graph_epochs: int
 
 
-QUICK = Size(5, Training(400, 5e-3, images=5_000, anchors=150), graph_layers=4, graph_width=64, graph_epochs=50)
-FULL = Size(6, Training(4_700, 1e-3, anchors=300), graph_layers=32, graph_width=300, graph_epochs=500)
+QUICK = Size(5, Training(400, 5e-3, images=5_000, anchors=150), 5, graph_layers=(4,), graph_width=64, graph_epochs=50)
+FULL = Size(6, Training(4_700, 1e-3, anchors=300), 10, graph_layers=(32, 64), graph_width=300, graph_epochs=500)
 
 
 def run(setting: Setting) -> Result:
@@ -98,7 +100,7 @@ def run(setting: Setting) -> Result:
         for kind, reach, score in stitch_all(images, models, size.images.anchors):
             stitched.setdefault((dataset, reach, kind), []).append(score)
     for name in GRAPHS:
-        cost |= graph_scores(name, size)
+        cost |= graph_scores(name, size, setting.models)
     return Result(
         [cost_table(cost), stitched_table(stitched)],
         findings(cost, stitched),
@@ -106,7 +108,8 @@ def run(setting: Setting) -> Result:
         data=["digits, MNIST, Fashion-MNIST, CIFAR-10: at most 5,000 images to train; Cora; CiteSeer; PubMed"],
         stand_ins={
             "the paper's networks and epochs": f"small networks, {size.images.steps} steps; on graphs "
-            f"{size.graph_layers} layers of width {size.graph_width}, {size.graph_epochs} epochs",
+            f"{' and '.join(map(str, size.graph_layers))} layers of width {size.graph_width}, {size.graph_epochs} "
+            "epochs",
         },
         notes=[NOTE],
     )
@@ -163,16 +166,25 @@ def reach(i: Name, j: Name) -> str:
     return "another seed" if i[0] == j[0] else "another architecture"
 
 
-def graph_scores(name: str, size: Size) -> Scores:
-    """Train node classifiers of every kind and seed; return the score at the best epoch on validation."""
+def graph_scores(name: str, size: Size, folder: Path) -> Scores:
+    """Return the score at the best epoch on validation of node classifiers of every depth, kind and seed.
+
+    Each score is kept in a file of its own, so that an interrupted run resumes.
+    """
     papers, found = load_citations(name), {}
-    for seed in range(size.seeds):
+    for layers, seed in product(size.graph_layers, range(size.graph_seeds)):
         task = nodes.make_task(papers, seed=seed, test=0.1)
-        one = nodes.Run(seed=seed, layers=size.graph_layers, width=size.graph_width)
+        one = nodes.Run(seed=seed, layers=layers, width=size.graph_width)
         for kind, options in GRAPH_KINDS.items():
             relative = {} if options is None else {"anchor_rows": task.anchors, **options}
-            score = best_epoch(task, one, size.graph_epochs, relative)
-            found.setdefault((GRAPHS[name], "GCN2", kind), []).append(score)
+            settings = (name, layers, size.graph_width, size.graph_epochs, kind.split(" (")[0].replace(", ", "-"), seed)
+            path = folder / f"graph-{'-'.join(map(str, settings))}.json"
+            if not path.is_file():
+                part = path.with_suffix(".part")
+                part.parent.mkdir(parents=True, exist_ok=True)
+                part.write_text(json.dumps(best_epoch(task, one, size.graph_epochs, relative)))
+                part.replace(path)
+            found.setdefault((GRAPHS[name], f"GCN2, {layers} layers", kind), []).append(json.loads(path.read_text()))
     return found
 
 
@@ -226,7 +238,13 @@ def findings(cost: Scores, stitched: Scores) -> list[Finding]:
             "relative representations in training are not detrimental",
             best[worst] > -0.02,
             f"largest loss {-100 * best[worst]:.1f} points ({', '.join(worst)}), "
-            f"mean loss {-100 * np.mean(list(best.values())):.1f}; graphs with centered cosines",
+            f"mean loss {-100 * np.mean(list(best.values())):.1f}; graphs with centered cosines (with raw ones: "
+            + ", ".join(
+                f"{data} {100 * (mean[data, network, 'absolute'] - mean[data, network, 'relative']):.1f}"
+                for data, network in best
+                if (data, network, CENTERED) in mean
+            )
+            + " points lost)",
         ),
         Finding(
             "stitched classifiers: absolute fails, relative comes close to its own head",
