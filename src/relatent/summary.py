@@ -174,8 +174,8 @@ def accumulate(
     sides = _Rows.of(x, w, for_x, dtype), _Rows.of(y, w, for_y, dtype)
     total: list[Array] | None = None
     for block in _blocks(x, y, w, sides):
-        a, b = (side.block(block) for side in sides)
-        part = _sums(a, b, None if w is None else w[block], full_x, full_y)
+        # Passed on at once: a block that had a name would still be held while the next is prepared.
+        part = _sums(*(side.block(block) for side in sides), None if w is None else w[block], full_x, full_y)
         total = part if total is None else _added(total, part)
     assert total is not None
     xp = array_namespace(x)
