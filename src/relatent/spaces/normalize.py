@@ -133,6 +133,8 @@ class Normalizer:
     @staticmethod
     def from_saved(arrays: dict[str, np.ndarray], about: dict[str, Any], prefix: str = "normalizer.") -> Normalizer:
         """Rebuild from what :meth:`arrays` and :meth:`about` gave."""
+        if about["name"] not in NORMALIZATIONS:
+            raise ValueError(f"this version does not know the normalization {about['name']!r}")
         mean, scale, unscale = (arrays[f"{prefix}{name}"] for name in ("mean", "scale", "unscale"))
         return Normalizer(mean=mean, scale=scale, unscale=unscale, **about)
 
