@@ -40,6 +40,7 @@ import numpy as np
 import pyarrow as pa
 
 from relatent._errors import StoreError, needs
+from relatent.exports.sql.literals import quoted
 from relatent.spaces.sample import sample_rows
 from relatent.stores.address import Address
 from relatent.stores.base import Form, Found, Purpose, Rows, Scan, Session, Shard, Store, every_nth
@@ -51,7 +52,6 @@ from relatent.stores.sqlite_table import (
     Table,
     find_table,
     own_field,
-    quoted,
     read_note,
     size_of,
     write_roles,

@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from relatent._array import suggest
 from relatent._errors import StoreError
+from relatent.exports.sql.literals import quoted
 from relatent.spaces.io.columns import VECTOR_NAMES
 from relatent.stores.address import Address
 from relatent.stores.fields import Dtype, Field, Metric, Roles
@@ -194,15 +195,6 @@ class Table:
     def note(self) -> dict[str, Any]:
         """Return what cannot be told once the old vectors are dropped."""
         return {"vec0": self.is_vec0, "vector": self.vector, "position": [*self.columns].index(self.vector)}
-
-
-def quoted(name: str) -> str:
-    """Quote a name.
-
-    >>> quoted('say "x"') == '"say ""x""' + '"'
-    True
-    """
-    return '"' + name.replace('"', '""') + '"'
 
 
 def size_of(of: Field) -> int:
