@@ -33,7 +33,7 @@ test-exports: .venv-exports/ready
 
 # Engines and stores that are heavy have an environment of their own, too.
 test-stores: .venv-stores/ready
-	OMP_NUM_THREADS=1 .venv-stores/bin/python -m pytest -n auto -m "not slow" tests/stores tests/migrate tests/recipes
+	OMP_NUM_THREADS=1 .venv-stores/bin/python -m pytest -n auto -m "not slow" tests/stores tests/migrate tests/recipes tests/exports/test_sql.py
 
 # Pages in a real browser. The tests are skipped, and say so, where no chromium is installed.
 test-browser: .venv-browser/ready explore

@@ -147,7 +147,7 @@ def translate(
 def export(
     translator: opt.TranslatorFile,
     files: opt.Out,
-    to: Annotated[str, Option("--to", help="onnx, sentence-transformers, faiss, huggingface, numpy, atlas.")],
+    to: Annotated[str, Option("--to", help="onnx, sentence-transformers, faiss, huggingface, numpy, sql, atlas.")],
     source: Annotated[str | None, Argument(metavar="SOURCE", help="For atlas: vectors to translate.")] = None,
     target: opt.SomeTarget = None,
     side: opt.Side = "source",
@@ -155,19 +155,23 @@ def export(
     model: opt.Model = None,
     index: Annotated[Path | None, Option("--index", help="FAISS index to put the translator in front of.")] = None,
     scores: Annotated[Path | None, Option("--scores", help="What evaluate --json printed, for the model card.")] = None,
+    dialect: Annotated[
+        str | None, Option("--dialect", help="Of sql: postgresql (the default), duckdb or sqlite.")
+    ] = None,
 ) -> Any:
     """Write a translator in the form of another library.
 
-    onnx and faiss are files, the others folders; each gives what translate gives. With --model, sentence-transformers
-    is that model followed by the translator. The model card of huggingface tells scores, limits, fingerprints and what
-    the file discloses. atlas is a Parquet file of translated items: Embedding Atlas opens it (embedding-atlas FILE --x
-    x --y y --neighbors neighbors).
+    onnx, faiss and sql are files, the others folders; each gives what translate gives. With --model,
+    sentence-transformers is that model followed by the translator. sql is a script that makes a function named like the
+    file. The model card of huggingface tells scores, limits, fingerprints and what the file discloses. atlas is a
+    Parquet file of translated items: Embedding Atlas opens it (embedding-atlas FILE --x x --y y --neighbors neighbors).
 
     Examples:
       relatent export t.safetensors --to onnx -o t.onnx
       relatent export t.safetensors --to sentence-transformers --model ./all-MiniLM-L6-v2 -o translated-minilm
       relatent export queries.safetensors --to faiss --index old.faiss -o new.faiss
       relatent export t.safetensors --to huggingface --scores verdict.json -o card/
+      relatent export queries.safetensors --to sql --dialect duckdb -o to_old.sql
       relatent export t.safetensors old.parquet new.parquet --to atlas -o atlas.parquet
     """
     import json
@@ -190,6 +194,7 @@ def export(
         encoder=None if model is None else Path(model),
         index=index,
         scores=told,
+        dialect=dialect,
         space=source,
         target=target,
         overwrite=files.overwrite,
