@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import sqlite3
+import time
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -35,6 +36,15 @@ REMEDIES: dict[int | None, tuple[type[Exception], str]] = {
 }
 
 
+@dataclass
+class Usage:
+    """What an encoder has encoded so far: items, the seconds that took, and the tokens that were counted for them."""
+
+    items: int = 0
+    seconds: float = 0.0
+    tokens: int = 0
+
+
 @dataclass(frozen=True)
 class Encoder:
     """A model that encodes batches of items, and what is recorded about it. Call it on one batch."""
@@ -46,10 +56,14 @@ class Encoder:
     normalization: str | None = None
     layer: int | None = None
     kind: Kind = "any"
+    usage: Usage = field(default_factory=Usage, compare=False)
 
     def __call__(self, batch: Sequence[Any]) -> np.ndarray:
         """Encode one batch into one vector per item: finite, float32 or float64."""
+        began = time.perf_counter()
         out = to_numpy(self.run(batch))
+        self.usage.items += len(batch)
+        self.usage.seconds += time.perf_counter() - began
         if out.ndim != 2 or len(out) != len(batch):
             raise ValueError(
                 f"{self.model or 'The encoder'} returned an array of shape {out.shape} for {len(batch)} items: "
@@ -141,10 +155,21 @@ def _cached(encoder: Encoder, items: list[Any], size: int, folder: Path, advance
         advance(len(items) - len(new))
         names = iter(new)
         for vectors in _batches(encoder, list(new.values()), size, advance):
+            _check_width(encoder, cache.path, vectors, known)
             fresh = {next(names): vector for vector in vectors}
             cache.keep(fresh)
             known |= fresh
     return np.stack([known[digest] for digest in digests])
+
+
+def _check_width(encoder: Encoder, path: Path, vectors: np.ndarray, known: dict[bytes, np.ndarray]) -> None:
+    """Refuse a model whose vectors have another width than those in the cache: it is not the same model any more."""
+    former = next(iter(known.values()), vectors[0])
+    if former.shape != vectors.shape[1:]:
+        raise ValueError(
+            f"{encoder.model} returns {vectors.shape[1]} coordinates now, and its vectors in {path} have {len(former)}: "
+            "another model goes by this name. Delete that file, or choose another cache folder."
+        )
 
 
 class VectorCache:
