@@ -15,7 +15,7 @@ from relatent.cli.frame import EXIT_CODES, NO_VERDICT, Answer, Done, command
 def evaluate(
     *,
     translator: opt.TranslatorFile,
-    spaces: opt.Pair,
+    spaces: opt.PairOrModel,
     role: Annotated[
         str | None,
         Option(
@@ -71,8 +71,8 @@ def evaluate(
     from relatent.spaces import MultiSpace
 
     report.check(translator, spaces.source, spaces.target, relevant, *(queries or ()))
-    source, target = spaces.pair(packed=packed)
     fitted = load(translator)
+    source, target, embedded = spaces.open(progress, packed=packed)
     if isinstance(source, MultiSpace) and isinstance(target, MultiSpace):
         if report.report or relevant is not None or min_overlap is not None:
             raise ValueError(
@@ -91,14 +91,19 @@ def evaluate(
         index_rows=index_rows,
         max_rows=max_rows,
         rule=Rule(margin, min_overlap=min_overlap),
-        cost=_cost(reembed_rows, reembedding),
+        cost=_cost(reembed_rows or _rows_known(source, embedded), reembedding.measured(embedded)),
         stored=storages(_listed(quantize), [_count(part) for part in _listed(truncate)]),
         accept=accept,
         force=force,
         **shared,
     )
     reports = report.write(lambda words: make_report(fitted, source, target, verdict=verdict, command=words, **shared))
-    return Answer(verdict, reports=reports, code=EXIT_CODES[verdict.decision.verdict])
+    return Answer(verdict, reports=reports, code=EXIT_CODES[verdict.decision.verdict], embedded=embedded)
+
+
+def _rows_known(source: Any, took: Any) -> int | None:
+    """Return how many rows would be re-embedded, where it is known what that takes."""
+    return None if took is None or (took.rows_per_second, took.price_per_million) == (None, None) else len(source)
 
 
 def _cost(rows: int | None, given: opt.Reembedding) -> Any:

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from typer import Argument, BadParameter, Option
+from typer import Argument, BadParameter, Option, echo
 
 from relatent._schemes import public_url
 
 if TYPE_CHECKING:
+    from relatent.encode import Embedded, Encoder, Texts
     from relatent.engines import Engine
     from relatent.report import Findings
     from relatent.spaces import Space
@@ -150,10 +151,9 @@ class WithTarget(One):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Pair(WithTarget):
-    """Two spaces of the same items."""
+class Both(WithTarget):
+    """Two spaces of the same items, if TARGET is there."""
 
-    target: TargetSpace = field()  # required, unlike above
     by_row: ByRow = False
 
     def pair(self, *, packed: bool = False) -> tuple[Space, Space]:
@@ -168,6 +168,61 @@ class Pair(WithTarget):
         if paths is None:
             return None
         return read_space(paths[0], vector=self.vector, key=self.key), self.read_target(paths[1])
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pair(Both):
+    """Two spaces of the same items."""
+
+    target: TargetSpace = field()  # required, unlike above
+
+
+EMBED = "openai:MODEL, ollama:MODEL, http://…/v1?model=MODEL, st:FOLDER or onnx:FOLDER"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Embedding:
+    """A model that makes the vectors of TARGET, of texts in SOURCE."""
+
+    embed: Annotated[
+        str | None, Option("--embed", metavar="MODEL", help=f"Instead of TARGET, embed texts of SOURCE by {EMBED}.")
+    ] = None
+    text: Text = None
+    pairs: Annotated[int, Option("--pairs", help="Items of SOURCE to embed.")] = 2_000
+    prefix: Annotated[str, Option("--prefix", help='Put in front of each text, such as "passage: ".')] = ""
+    max_chars: Annotated[int | None, Option("--max-chars", help="Cut texts after so many characters.")] = None
+    token_price: Annotated[float | None, Option("--token-price", help="Price of a million tokens.")] = None
+    cache: Annotated[Path, Option("--cache", help="Folder of embedded vectors.")] = Path(".relatent/embedded")
+
+    def target_of(self, source: Space, progress: bool | None) -> tuple[Space, Embedded]:
+        """Embed the texts of a sample of items, the same in every run; say before what it will take."""
+        from relatent.encode import sample_texts, text_encoder
+
+        assert self.embed is not None
+        encoder = text_encoder(self.embed)
+        texts = sample_texts(source, self.text, self.pairs, prefix=self.prefix, max_chars=self.max_chars)
+        return self.embedded(texts, encoder, progress)
+
+    def embedded(self, texts: Texts, encoder: Encoder, progress: bool | None) -> tuple[Space, Embedded]:
+        """Embed texts; say before what it will take, unless nothing is to be said."""
+        if progress is not False:
+            echo(texts.about(encoder, self.cache, self.token_price), err=True)
+        return texts.embed(encoder, cache=self.cache, token_price=self.token_price, progress=progress)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PairOrModel(Embedding, Both):
+    """Two spaces of the same items, or one with texts and the model that makes the other."""
+
+    def open(self, progress: bool | None, *, packed: bool = False) -> tuple[Space, Space, Embedded | None]:
+        """Open both, or embed the second; tell what that took."""
+        if (self.target is None) == (self.embed is None):
+            told = "Both TARGET and --embed were" if self.target else "Neither TARGET nor --embed was"
+            raise BadParameter(f"{told} given: give vectors of the new model, or the model and its texts (--text).")
+        if self.target is not None:
+            return *self.pair(packed=packed), None
+        source = self.read(packed=packed)
+        return source, *self.target_of(source, progress)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -240,6 +295,13 @@ class Reembedding:
     price_per_million: PricePerMillion = None
     max_hours: Annotated[float, Option("--max-hours", help="Hours that re-embedding may take.")] = 24.0
     budget: Annotated[float, Option("--budget", help="Money that re-embedding may cost.")] = 100.0
+
+    def measured(self, took: Embedded | None) -> Reembedding:
+        """Return the same with the speed and price that embedding some texts took, where they were not given."""
+        if took is None:
+            return self
+        found = {name: getattr(self, name) or getattr(took, name) for name in ("rows_per_second", "price_per_million")}
+        return replace(self, **found)
 
 
 def judged(path: Path | None) -> Any:

@@ -10,8 +10,8 @@ from typing import Any
 from relatent._array import suggest
 from relatent._files import FileError
 from relatent.encode.encoder import Encoder, encode
-from relatent.encode.remote import provider_text
 from relatent.encode.image import clip, timm_model, torchvision_model, vision_transformer
+from relatent.encode.remote import provider_text
 from relatent.encode.text import onnx_text, sentence_transformer, static, transformer
 from relatent.spaces.io.columns import KEY_NAMES
 from relatent.spaces.io.files import AnyPath, check_new, read_space, write_space

@@ -174,8 +174,8 @@ class Remote:
         self._width, self._answered = self._width or rows.shape[1], True
         if rows.shape[1] != self._width:
             raise EmbedderError(
-                f"{self._name} answered vectors of {rows.shape[1]} coordinates: expected {self._width}, as before or as "
-                "asked for. Another model goes by this name, or it has no shorter vectors."
+                f"{self._name} answered vectors of {rows.shape[1]} coordinates: expected {self._width}, as before or "
+                "as asked for. Another model goes by this name, or it has no shorter vectors."
             )
         self.usage.tokens += usage["total_tokens"] or usage["prompt_tokens"]
         return rows

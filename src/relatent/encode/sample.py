@@ -13,7 +13,7 @@ from relatent._errors import with_remedy
 from relatent._files import FileError
 from relatent._lazy import LazyModule
 from relatent._terminal import Result, duration
-from relatent.encode.encoder import Encoder, VectorCache, encode
+from relatent.encode.encoder import Encoder, Usage, VectorCache, encode
 from relatent.encode.items import text_column
 from relatent.spaces.keys import key_hashes, key_values
 from relatent.spaces.sample import hashed
@@ -30,13 +30,17 @@ PAIRS = 2_000
 BATCH = 256
 # Characters of a token, in English.
 PER_TOKEN = 4
+# Texts that tell how fast a model embeds.
+MEASURED = 100
 
 
 @dataclass(frozen=True)
 class Embedded(Result):
-    """What embedding some texts took: those that were not in the cache, in ``seconds``, and what was counted.
+    """What embedding some texts took.
 
-    ``tokens`` are None where the model does not report them; ``price`` is None where that of a token is not known.
+    ``embedded`` of the ``texts`` were not in the cache, and took ``seconds`` and ``tokens``, which are None where the
+    model does not report them. ``price`` is what these cost; None where the price of a token is not known.
+    ``rows_per_second`` and ``price_per_million`` rows are those of all that is in the cache: what embedding more takes.
     """
 
     model: str
@@ -46,18 +50,27 @@ class Embedded(Result):
     seconds: float
     tokens: int | None
     price: float | None
+    rows_per_second: float | None = None
+    price_per_million: float | None = None
 
     def __str__(self) -> str:
         cached = "" if self.embedded == self.texts else f", {self.texts - self.embedded:,} of them from the cache"
         took = f" in {duration(self.seconds)}" if self.embedded else ""
-        tokens = "" if self.tokens is None else f": {self.tokens:,} tokens"
-        price = "" if self.price is None else f", {self.price:.2g} in the currency of the price"
-        return f"Embedded {self.texts:,} texts with {self.model} ({self.dim} dimensions){cached}{took}{tokens}{price}."
+        tokens = "" if self.tokens is None or not self.embedded else f": {self.tokens:,} tokens"
+        price = "" if self.price is None or not self.embedded else f" at a price of {self.price:.2g}"
+        return f"Embedded {self.texts:,} texts with {self.model}@{self.dim}{cached}{took}{tokens}{price}."
 
-    @property
-    def rows_per_second(self) -> float | None:
-        """How fast it was; None where too few were embedded to tell."""
-        return self.embedded / self.seconds if self.embedded >= BATCH and self.seconds else None
+    @classmethod
+    def of(cls, space: Space, now: Usage, ever: Usage, token_price: float | None) -> Embedded:
+        """Return what making a space took now, where it took so much ever."""
+        each = None if token_price is None else token_price / 1e6
+        known = {"tokens": now.tokens if now.tokens or not now.items else None}
+        price = None if each is None or known["tokens"] is None else now.tokens * each
+        speed = ever.items / ever.seconds if ever.items >= MEASURED and ever.seconds else None
+        per_million = 1e6 * each * ever.tokens / ever.items if each is not None and ever.tokens else None
+        model = space.fingerprint.model or space.name
+        return cls(model.removesuffix(f"@{space.dim}"), space.dim, len(space), now.items, now.seconds, **known,
+                   price=price, rows_per_second=speed, price_per_million=per_million)  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,7 +91,7 @@ class Texts:
         tokens = sum(map(len, new)) // PER_TOKEN
         cached = f" ({len(self) - len(new):,} of them are in the cache)" if len(new) < len(self) else ""
         empty = f" {self.empty:,} items without a text are left out." if self.empty else ""
-        price = f", {tokens * token_price / 1e6:.2g} in the currency of the price" if token_price is not None else ""
+        price = f" at a price of {tokens * token_price / 1e6:.2g}" if token_price is not None else ""
         needed = f": about {tokens:,} tokens{price}" if new else ""
         return f"{len(self):,} texts to embed with {encoder.model}{cached}{needed}.{empty}"
 
@@ -104,12 +117,11 @@ class Texts:
         before = replace(encoder.usage)
         options: dict[str, Any] = {"batch_size": BATCH, "cache": cache, "progress": progress}
         space = encode(self.texts, encoder, keys=self.keys, **options)
-        now = encoder.usage
-        tokens, count = now.tokens - before.tokens, now.items - before.items
-        price = tokens * token_price / 1e6 if token_price is not None and (tokens or not count) else None
-        known = tokens or None if count else 0
-        took = Embedded(space.name, space.dim, len(self), count, now.seconds - before.seconds, known, price)
-        return space, took
+        now = ever = encoder.usage - before
+        if cache is not None:
+            with VectorCache(Path(cache), encoder.fingerprint(0), encoder.kind) as kept:
+                ever = kept.used()
+        return space, Embedded.of(space, now, ever, token_price)
 
 
 def sample_texts(

@@ -44,7 +44,7 @@ class Upstream:
 
     async def embed(self, given: dict[str, Any], count: int) -> tuple[np.ndarray, dict[str, int]]:
         """Return one row per input, and the tokens that the upstream counted."""
-        asked = {name: given[name] for name in ("input", "model", "user") if name in given}
+        asked: dict[str, Any] = {name: given[name] for name in ("input", "model", "user") if name in given}
         try:
             return await self.client.embed(asked, count, self.width)
         except EmbedderError as error:  # whose detail may repeat texts and is dropped
