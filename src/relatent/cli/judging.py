@@ -221,26 +221,69 @@ def thresholds(
 
 @command
 def backfill(
+    *,
     translator: opt.TranslatorFile,
-    spaces: opt.Pair,
-    to: opt.Out,
+    spaces: opt.PairOrModel,
+    out: opt.SomeOut = None,
+    overwrite: opt.Overwrite = False,
     count: opt.Count = None,
     left: Annotated[float, Option("--left", help="Share of the gain that may be left where you stop.")] = 0.05,
+    run: Annotated[
+        str | None, Option("--run", metavar="ORDER", help="Embed the items that ORDER lists, into the store SOURCE.")
+    ] = None,
+    most: Annotated[int | None, Option("-n", help="With --run: items to embed at most.")] = None,
     seed: opt.Seed = 0,
+    progress: bool | None = None,
 ) -> Answer:
-    """Order stored items by how much re-embedding them helps.
+    """Order stored items by how much re-embedding them helps, and re-embed them.
 
     Items whose translation is least likely to be found come first, weighted by how often they are requested. How likely
-    each is, its confidence, is calibrated on the items for which TARGET has true vectors.
+    each is, its confidence, is calibrated on the items for which TARGET has true vectors; with --embed these are made,
+    as for fit. The order is written to --out, and nothing else is changed.
+
+    With --run, the store SOURCE serves translated vectors (after migrate cutover): those of the items in ORDER are
+    replaced by what --embed makes of their texts, in this order. The old field is not touched. What was embedded is kept
+    in --cache: if the command is killed, run it again to resume.
 
     Examples:
       relatent backfill t.safetensors old.parquet new-sample.parquet -o order.parquet
       relatent backfill t.safetensors old.parquet new-sample.parquet --count clicks -o order.parquet --json
+      relatent backfill t.safetensors postgresql://ann@db/shop/items --embed ollama:nomic-embed-text -o order.parquet
+      relatent backfill t.safetensors postgresql://ann@db/shop/items --embed ollama:nomic-embed-text --run order.parquet
     """
     from relatent import load
     from relatent.decide import plan_backfill
 
-    source, target = spaces.pair()
     fitted = load(translator)
-    found = plan_backfill(fitted, source, target, to.out, counts=count, left=left, overwrite=to.overwrite, seed=seed)
-    return Answer(found, to.out)
+    if run is not None:
+        return _run_backfill(fitted, spaces, run, most, progress)
+    if out is None:
+        raise BadParameter("Name the file to write the order to (--out), or one to embed by (--run).")
+    source, target, took = spaces.open(progress)
+    found = plan_backfill(fitted, source, target, out, counts=count, left=left, overwrite=overwrite, seed=seed)
+    return Answer(found, str(out), embedded=took)
+
+
+def _run_backfill(translator: Any, spaces: opt.PairOrModel, order: str, most: int | None, progress: bool | None) -> Any:
+    from relatent.encode import text_encoder
+    from relatent.migrate import run_backfill
+    from relatent.spaces import read_space
+
+    if spaces.embed is None or spaces.target is not None:
+        raise BadParameter("--run embeds texts of the store SOURCE: name the model with --embed, and no TARGET.")
+    return Answer(
+        run_backfill(
+            translator,
+            spaces.source,
+            read_space(order, key=spaces.key),
+            text_encoder(spaces.embed),
+            text=spaces.text,
+            most=most,
+            prefix=spaces.prefix,
+            max_chars=spaces.max_chars,
+            cache=spaces.cache,
+            token_price=spaces.token_price,
+            tell=spaces.teller(progress),
+            progress=progress,
+        )
+    )

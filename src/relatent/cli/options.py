@@ -203,10 +203,13 @@ class Embedding:
         texts = sample_texts(source, self.text, self.pairs, prefix=self.prefix, max_chars=self.max_chars)
         return self.embedded(texts, encoder, progress)
 
+    def teller(self, progress: bool | None) -> Callable[[str], None]:
+        """Return what says something on the standard error, unless nothing is to be said."""
+        return lambda about: None if progress is False else echo(about, err=True)
+
     def embedded(self, texts: Texts, encoder: Encoder, progress: bool | None) -> tuple[Space, Embedded]:
-        """Embed texts; say before what it will take, unless nothing is to be said."""
-        if progress is not False:
-            echo(texts.about(encoder, self.cache, self.token_price), err=True)
+        """Embed texts; say before what it will take."""
+        self.teller(progress)(texts.about(encoder, self.cache, self.token_price))
         return texts.embed(encoder, cache=self.cache, token_price=self.token_price, progress=progress)
 
 

@@ -30,6 +30,8 @@ PAIRS = 2_000
 BATCH = 256
 # Characters of a token, in English.
 PER_TOKEN = 4
+# Texts that are looked up at a time, whose vectors are in memory meanwhile.
+LOOKED_UP = 10_000
 # Texts that tell how fast a model embeds.
 MEASURED = 100
 
@@ -59,6 +61,19 @@ class Embedded(Result):
         tokens = "" if self.tokens is None or not self.embedded else f": {self.tokens:,} tokens"
         price = "" if self.price is None or not self.embedded else f" at a price of {self.price:.2g}"
         return f"Embedded {self.texts:,} texts with {self.model}@{self.dim}{cached}{took}{tokens}{price}."
+
+    @classmethod
+    def total(cls, parts: Sequence[Embedded]) -> Embedded:
+        """Return what several parts took together."""
+        tokens, prices = [p.tokens for p in parts], [p.price for p in parts]
+        return replace(
+            parts[-1],
+            texts=sum(p.texts for p in parts),
+            embedded=sum(p.embedded for p in parts),
+            seconds=sum(p.seconds for p in parts),
+            tokens=None if None in tokens else sum(t or 0 for t in tokens),
+            price=None if None in prices else sum(p or 0 for p in prices),
+        )
 
     @classmethod
     def of(cls, space: Space, now: Usage, ever: Usage, token_price: float | None) -> Embedded:
@@ -101,9 +116,16 @@ class Texts:
         if cache is None:
             return distinct
         with VectorCache(Path(cache), encoder.fingerprint(0), encoder.kind) as kept:
-            digests = [kept.digest(text) for text in distinct]
-            known = kept.look_up(digests)
-        return [text for text, digest in zip(distinct, digests, strict=True) if digest not in known]
+            return [
+                text
+                for at in range(0, len(distinct), LOOKED_UP)
+                for text in _unknown(kept, distinct[at : at + LOOKED_UP])
+            ]
+
+    def blocks(self, size: int) -> Iterator[Texts]:
+        """Cut them into blocks."""
+        for start in range(0, len(self), size):
+            yield Texts(self.keys[start : start + size], self.texts[start : start + size], name=self.name)
 
     def embed(
         self,
@@ -122,6 +144,13 @@ class Texts:
             with VectorCache(Path(cache), encoder.fingerprint(0), encoder.kind) as kept:
                 ever = kept.used()
         return space, Embedded.of(space, now, ever, token_price)
+
+
+def _unknown(cache: VectorCache, texts: Sequence[str]) -> list[str]:
+    """Return the texts that are not in the cache."""
+    digests = [cache.digest(text) for text in texts]
+    known = cache.look_up(digests)
+    return [text for text, digest in zip(texts, digests, strict=True) if digest not in known]
 
 
 def sample_texts(
