@@ -8,6 +8,7 @@ from typing import Annotated, Any, cast
 from typer import Argument, BadParameter, Option
 
 from relatent.cli import options as opt
+from relatent.cli.embedding import PairOrModel, QueryTexts
 from relatent.cli.frame import EXIT_CODES, NO_VERDICT, Answer, Done, command
 
 
@@ -15,7 +16,7 @@ from relatent.cli.frame import EXIT_CODES, NO_VERDICT, Answer, Done, command
 def evaluate(
     *,
     translator: opt.TranslatorFile,
-    spaces: opt.PairOrModel,
+    spaces: PairOrModel,
     role: Annotated[
         str | None,
         Option(
@@ -27,6 +28,7 @@ def evaluate(
     ] = None,
     relevant: opt.Relevant = None,
     queries: opt.Queries = None,
+    texts: QueryTexts,
     slices: opt.Slices = None,
     k: opt.K = 10,
     margin: opt.Margin = 0.01,
@@ -52,13 +54,18 @@ def evaluate(
     them by the new model's own vectors; re-embedding uses the new model throughout. With --relevant, nDCG@k decides, as
     expected in an index of all of SOURCE or of --index-rows, by 95 % intervals of paired differences; the rule is
     printed with the verdict. Without it, overlap@k tells how similar the results are to re-embedding, not how good:
-    there is no verdict, unless --min-overlap makes it a gate. There is no GO for a translator that does not know what
+    there is no verdict, unless --min-overlap makes it a gate. With --embed, TARGET is made as for fit, and queries may be
+    texts: past ones (--query-texts), or made of the items' titles or first sentences (--queries-from), which are no
+    judgments. Where the old model is gone, and cannot embed them (--embed-old), only what the new model finds is
+    reported. There is no GO for a translator that does not know what
     it was fitted on, nor where much of SOURCE resembles nothing fitted or judged, unless --force is given. Files of
     several vectors per item are scored by MaxSim, without a verdict. Exits with 0 for GO (translate or rerank), 3 for
     NO-GO (stay, rerank-old or re-embed) and 4 for no verdict.
 
     Examples:
       relatent evaluate t.safetensors old.parquet new.parquet --relevant clicks.tsv
+      relatent evaluate t.safetensors old.parquet --embed ollama:new --queries-from title
+      relatent evaluate t.safetensors old.parquet --embed ollama:new --query-texts log.jsonl --relevant clicks.tsv
       relatent evaluate t.safetensors old.parquet new.parquet --relevant test.qrels --slices language
       relatent evaluate t.safetensors old.parquet new.parquet --relevant scifact --queries old-q.parquet new-q.parquet
       relatent evaluate t.safetensors old.parquet new.parquet --min-overlap 0.6 --quantize int8,binary --truncate 256
@@ -66,7 +73,8 @@ def evaluate(
       relatent evaluate t.safetensors old.parquet new.parquet --relevant clicks.tsv --report verdict.html
     """
     from relatent import load
-    from relatent.decide import Rule, evaluate_items, evaluate_spaces, storages
+    from relatent.decide import Rule, evaluate_items, evaluate_queries, evaluate_spaces, storages
+    from relatent.decide.evaluation import role_of
     from relatent.report import make_report
     from relatent.spaces import MultiSpace
 
@@ -79,13 +87,32 @@ def evaluate(
                 "Items of several vectors have scores only: leave out --report, --relevant, --min-overlap."
             )
         return Answer(evaluate_items(fitted, source, target, accept=accept), code=NO_VERDICT)
-    asked = spaces.queries(queries)
+    asked, judgments = spaces.queries(queries), opt.judged(relevant)
+    if texts.wanted(spaces, queries):
+        new, old, judgments = texts.embedded(fitted, source, target, spaces, judgments, progress)
+        if old is None:
+            scored = evaluate_queries(
+                fitted,
+                source,
+                target,
+                new,
+                role=role,
+                relevant=judgments,
+                k=k,
+                index_rows=index_rows,
+                max_rows=max_rows,
+                accept=accept,
+                force=force,
+                seed=seed,
+            )
+            return Answer(scored, code=NO_VERDICT, embedded=embedded)
+        asked = (old, new) if role_of(fitted, role) == "documents" else (new, old)
     shared: dict[str, Any] = {"role": role, "queries": asked, "slices": slices, "seed": seed, "progress": progress}
     verdict = evaluate_spaces(
         fitted,
         source,
         target,
-        relevant=opt.judged(relevant),
+        relevant=judgments,
         k=k,
         candidates=rerank,
         index_rows=index_rows,
@@ -223,7 +250,7 @@ def thresholds(
 def backfill(
     *,
     translator: opt.TranslatorFile,
-    spaces: opt.PairOrModel,
+    spaces: PairOrModel,
     out: opt.SomeOut = None,
     overwrite: opt.Overwrite = False,
     count: opt.Count = None,
@@ -242,14 +269,14 @@ def backfill(
     as for fit. The order is written to --out, and nothing else is changed.
 
     With --run, the store SOURCE serves translated vectors (after migrate cutover): those of the items in ORDER are
-    replaced by what --embed makes of their texts, in this order. The old field is not touched. What was embedded is kept
-    in --cache: if the command is killed, run it again to resume.
+    replaced by what --embed makes of their texts, in this order. The old field is not touched. What was embedded is
+    kept in --cache: if the command is killed, run it again to resume.
 
     Examples:
       relatent backfill t.safetensors old.parquet new-sample.parquet -o order.parquet
       relatent backfill t.safetensors old.parquet new-sample.parquet --count clicks -o order.parquet --json
-      relatent backfill t.safetensors postgresql://ann@db/shop/items --embed ollama:nomic-embed-text -o order.parquet
-      relatent backfill t.safetensors postgresql://ann@db/shop/items --embed ollama:nomic-embed-text --run order.parquet
+      relatent backfill t.safetensors postgresql://ann@db/shop/items --embed ollama:new -o order.parquet
+      relatent backfill t.safetensors postgresql://ann@db/shop/items --embed ollama:new --run order.parquet -n 5000
     """
     from relatent import load
     from relatent.decide import plan_backfill
@@ -264,7 +291,7 @@ def backfill(
     return Answer(found, str(out), embedded=took)
 
 
-def _run_backfill(translator: Any, spaces: opt.PairOrModel, order: str, most: int | None, progress: bool | None) -> Any:
+def _run_backfill(translator: Any, spaces: PairOrModel, order: str, most: int | None, progress: bool | None) -> Answer:
     from relatent.encode import text_encoder
     from relatent.migrate import run_backfill
     from relatent.spaces import read_space

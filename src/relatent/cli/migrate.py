@@ -10,6 +10,7 @@ import typer
 from typer import Argument, BadParameter, Option
 
 from relatent.cli import options as opt
+from relatent.cli.embedding import Embedding
 from relatent.cli.frame import ERROR, EXIT_CODES, NO_GO, OK, Answer, Done, command, group
 
 ABOUT = """Move a store of vectors to another model, a step at a time.
@@ -56,7 +57,7 @@ def plan(
     min_overlap: opt.MinOverlap = None,
     dtype: Dtype = None,
     metric: Metric = None,
-    embedding: opt.Embedding,
+    embedding: Embedding,
     reembedding: opt.Reembedding,
     no_texts: Annotated[bool, Option("--no-texts", help="The texts are lost: nothing can be re-embedded.")] = False,
     read_only: Annotated[bool, Option("--read-only", help="Do not measure how fast the store writes.")] = False,

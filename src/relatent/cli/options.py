@@ -7,12 +7,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from typer import Argument, BadParameter, Option, echo
+from typer import Argument, BadParameter, Option
 
 from relatent._schemes import public_url
 
 if TYPE_CHECKING:
-    from relatent.encode import Embedded, Encoder, Texts
+    from relatent.encode import Embedded
     from relatent.engines import Engine
     from relatent.report import Findings
     from relatent.spaces import Space
@@ -175,57 +175,6 @@ class Pair(Both):
     """Two spaces of the same items."""
 
     target: TargetSpace = field()  # required, unlike above
-
-
-EMBED = "openai:MODEL, ollama:MODEL, http://…/v1?model=MODEL, st:FOLDER or onnx:FOLDER"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Embedding:
-    """A model that makes the vectors of TARGET, of texts in SOURCE."""
-
-    embed: Annotated[
-        str | None, Option("--embed", metavar="MODEL", help=f"Instead of TARGET, embed texts of SOURCE by {EMBED}.")
-    ] = None
-    text: Text = None
-    pairs: Annotated[int, Option("--pairs", help="Items of SOURCE to embed.")] = 2_000
-    prefix: Annotated[str, Option("--prefix", help='Put in front of each text, such as "passage: ".')] = ""
-    max_chars: Annotated[int | None, Option("--max-chars", help="Cut texts after so many characters.")] = None
-    token_price: Annotated[float | None, Option("--token-price", help="Price of a million tokens.")] = None
-    cache: Annotated[Path, Option("--cache", help="Folder of embedded vectors.")] = Path(".relatent/embedded")
-
-    def target_of(self, source: Space, progress: bool | None) -> tuple[Space, Embedded]:
-        """Embed the texts of a sample of items, the same in every run; say before what it will take."""
-        from relatent.encode import sample_texts, text_encoder
-
-        assert self.embed is not None
-        encoder = text_encoder(self.embed)
-        texts = sample_texts(source, self.text, self.pairs, prefix=self.prefix, max_chars=self.max_chars)
-        return self.embedded(texts, encoder, progress)
-
-    def teller(self, progress: bool | None) -> Callable[[str], None]:
-        """Return what says something on the standard error, unless nothing is to be said."""
-        return lambda about: None if progress is False else echo(about, err=True)
-
-    def embedded(self, texts: Texts, encoder: Encoder, progress: bool | None) -> tuple[Space, Embedded]:
-        """Embed texts; say before what it will take."""
-        self.teller(progress)(texts.about(encoder, self.cache, self.token_price))
-        return texts.embed(encoder, cache=self.cache, token_price=self.token_price, progress=progress)
-
-
-@dataclass(frozen=True, kw_only=True)
-class PairOrModel(Embedding, Both):
-    """Two spaces of the same items, or one with texts and the model that makes the other."""
-
-    def open(self, progress: bool | None, *, packed: bool = False) -> tuple[Space, Space, Embedded | None]:
-        """Open both, or embed the second; tell what that took."""
-        if (self.target is None) == (self.embed is None):
-            told = "Both TARGET and --embed were" if self.target else "Neither TARGET nor --embed was"
-            raise BadParameter(f"{told} given: give vectors of the new model, or the model and its texts (--text).")
-        if self.target is not None:
-            return *self.pair(packed=packed), None
-        source = self.read(packed=packed)
-        return source, *self.target_of(source, progress)
 
 
 @dataclass(frozen=True, kw_only=True)

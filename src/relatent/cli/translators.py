@@ -8,13 +8,14 @@ from typing import Annotated, Any, cast
 from typer import Argument, Option
 
 from relatent.cli import options as opt
+from relatent.cli.embedding import PairOrModel
 from relatent.cli.frame import Answer, Done, command
 
 
 @command
 def fit(
     *,
-    spaces: opt.PairOrModel,
+    spaces: PairOrModel,
     out: Annotated[str, Option("--out", "-o", callback=opt.translator_path, help=opt.OUT)],
     goal: opt.Goal = None,
     map_: Annotated[str, Option("--map", help="auto, or a map by name: orthogonal, ridge, …")] = "auto",

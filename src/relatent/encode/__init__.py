@@ -9,7 +9,7 @@ text), :func:`vision_transformer`, :func:`timm_model`, :func:`torchvision_model`
 
 from relatent.encode.encoder import Encoder, Usage, encode, function
 from relatent.encode.image import ClipPair, clip, timm_model, torch_module, torchvision_model, vision_transformer
-from relatent.encode.items import KINDS, Items, encode_file, encoder_of, read_items, text_encoder
+from relatent.encode.items import KINDS, Items, encode_file, encoder_of, read_items, text_column, text_encoder
 from relatent.encode.remote import provider_text, remote_text
 from relatent.encode.sample import Embedded, Texts, sample_texts, texts_of
 from relatent.encode.text import onnx_text, sentence_transformer, static, transformer
@@ -34,6 +34,7 @@ __all__ = [
     "sample_texts",
     "sentence_transformer",
     "static",
+    "text_column",
     "text_encoder",
     "texts_of",
     "timm_model",

@@ -175,7 +175,7 @@ def _check_width(encoder: Encoder, path: Path, vectors: np.ndarray, known: dict[
     former = next(iter(known.values()), vectors[0])
     if former.shape != vectors.shape[1:]:
         raise ValueError(
-            f"{encoder.model} returns {vectors.shape[1]} coordinates now, and its vectors in {path} have {len(former)}: "
+            f"{encoder.model} returns {vectors.shape[1]} coordinates, and its vectors in {path} have {len(former)}: "
             "another model goes by its name. Delete that file, or choose another cache folder."
         )
 

@@ -56,7 +56,8 @@ class Embedded(Result):
     price_per_million: float | None = None
 
     def __str__(self) -> str:
-        cached = "" if self.embedded == self.texts else f", {self.texts - self.embedded:,} of them from the cache"
+        known = self.texts - self.embedded
+        cached = f", {f'{known:,}' if self.embedded else 'all'} of them from the cache" if known else ""
         took = f" in {duration(self.seconds)}" if self.embedded else ""
         tokens = "" if self.tokens is None or not self.embedded else f": {self.tokens:,} tokens"
         price = "" if self.price is None or not self.embedded else f" at a price of {self.price:.2g}"
@@ -121,6 +122,10 @@ class Texts:
                 for at in range(0, len(distinct), LOOKED_UP)
                 for text in _unknown(kept, distinct[at : at + LOOKED_UP])
             ]
+
+    def with_prefix(self, prefix: str) -> Texts:
+        """Return them with a prefix in front of each."""
+        return replace(self, texts=[prefix + text for text in self.texts])
 
     def blocks(self, size: int) -> Iterator[Texts]:
         """Cut them into blocks."""

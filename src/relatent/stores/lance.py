@@ -266,7 +266,8 @@ class LanceStore(Store):
         """Commit a version of the table, and try again where another writer was first."""
         for attempt in range(ATTEMPTS):
             try:
-                return commit()
+                commit()
+                return
             except OSError as error:
                 if "conflict" not in str(error).lower() or attempt == ATTEMPTS - 1:
                     raise

@@ -238,7 +238,7 @@ def update_rows(cursor: Any, place: Any, rows: Rows) -> None:
 
 
 def _copy_aside(cursor: Any, alike: Any, rows: Rows) -> None:
-    """Copy rows of a key and a vector into a table that lives as long as the transaction; a number tells their order."""
+    """Copy rows of a key and a vector into a table of this transaction; a number tells their order."""
     sql = psycopg().sql
     cursor.execute(sql.SQL("CREATE TEMPORARY TABLE relatent_rows ON COMMIT DROP AS {} WITH NO DATA").format(alike))
     cursor.execute("ALTER TABLE relatent_rows ADD row bigint GENERATED ALWAYS AS IDENTITY")
