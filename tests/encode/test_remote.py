@@ -66,7 +66,7 @@ def test_what_fails_for_now_is_asked_again(encoder, fault):
 
 def test_an_embedder_that_stays_down_is_an_error_after_some_attempts(encoder):
     SERVER.faults = [status(503, b'{"error": {"message": "model is loading"}}')] * 50
-    with pytest.raises(EmbedderError, match="status 503. It says: model is loading. .*run again to resume"):
+    with pytest.raises(EmbedderError, match=r"status 503. It says: model is loading. .*run again to resume"):
         encoder(["a text"])
     assert len(SERVER.requests) == remote.ATTEMPTS
 
@@ -122,7 +122,7 @@ def test_another_width_than_before_is_an_error(encoder, tmp_path):
     SERVER.dim = 8
     with pytest.raises(EmbedderError, match="8 coordinates: expected 16"):
         encoder(["a text"])
-    with pytest.raises(ValueError, match="returns 8 coordinates, and its vectors in .* have 16"):
+    with pytest.raises(ValueError, match=r"returns 8 coordinates, and its vectors in .* have 16"):
         encode(TEXTS[:9], remote_text(encoder.run._address, "new"), cache=tmp_path)
 
 

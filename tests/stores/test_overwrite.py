@@ -12,11 +12,14 @@ from relatent.stores import StoreError
 
 @pytest.fixture
 def switched(store, case):
-    if type(case).__name__ == "Faiss":
-        pytest.skip("an index file is written as a whole")
     fill(store)
     store.build_index(NEW)
     store.switch()
+    if type(case).__name__ == "Faiss":  # an index file is written as a whole
+        keys, vectors = read(store, NEW)
+        with pytest.raises(StoreError, match="cannot replace single vectors"):
+            store.overwrite(as_keys(keys), vectors)
+        pytest.skip("FAISS replaces no single vectors")
     return store
 
 

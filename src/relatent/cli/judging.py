@@ -54,8 +54,8 @@ def evaluate(
     them by the new model's own vectors; re-embedding uses the new model throughout. With --relevant, nDCG@k decides, as
     expected in an index of all of SOURCE or of --index-rows, by 95 % intervals of paired differences; the rule is
     printed with the verdict. Without it, overlap@k tells how similar the results are to re-embedding, not how good:
-    there is no verdict, unless --min-overlap makes it a gate. With --embed, TARGET is made as for fit, and queries may be
-    texts: past ones (--query-texts), or made of the items' titles or first sentences (--queries-from), which are no
+    there is no verdict, unless --min-overlap makes it a gate. With --embed, TARGET is made as for fit, and queries may
+    be texts: past ones (--query-texts), or made of the items' titles or first sentences (--queries-from), which are no
     judgments. Where the old model is gone, and cannot embed them (--embed-old), only what the new model finds is
     reported. There is no GO for a translator that does not know what
     it was fitted on, nor where much of SOURCE resembles nothing fitted or judged, unless --force is given. Files of

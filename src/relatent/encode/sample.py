@@ -106,7 +106,7 @@ class Texts:
         new = self._new(encoder, cache)
         tokens = sum(map(len, new)) // PER_TOKEN
         cached = f" ({len(self) - len(new):,} of them are in the cache)" if len(new) < len(self) else ""
-        empty = f" {self.empty:,} items without a text are left out." if self.empty else ""
+        empty = f" Left out, because they have no text: {self.empty:,}." if self.empty else ""
         price = f" at a price of {tokens * token_price / 1e6:.2g}" if token_price is not None else ""
         needed = f": about {tokens:,} tokens{price}" if new else ""
         return f"{len(self):,} texts to embed with {encoder.model}{cached}{needed}.{empty}"
