@@ -153,7 +153,7 @@ def test_a_migrated_table_is_backfilled_with_the_new_models_own_vectors(table, f
     translated = served(table)
     with psycopg.connect(server().conninfo, autocommit=True) as connection:
         connection.execute(f"DELETE FROM {Path(table.split('?')[0]).name} WHERE id = %s", (order[1],))
-    done = answer("backfill", "t.safetensors", table, *embed, "--run", "order.parquet", "-n", "40")
+    done = answer("backfill", "t.safetensors", table, *embed, "--run", "order.parquet", "--limit", "40")
     empty = int(5 in order[:40])
     assert (done["listed"], done["gone"], done["empty"], done["written"]) == (40, 1, empty, 39 - empty)
     now = served(table)
@@ -201,7 +201,7 @@ def test_another_model_than_the_one_migrated_to_is_refused(table, fitted, embed,
         run("migrate", *step)
     before = served(table)
     other = ("backfill", "t.safetensors", table, "--text", "body", "--run", "order.parquet", "--quiet")
-    refused(*other, "--embed", f"{address}?model=other", says="'new' in one and 'other' in the other")
+    refused(*other, "--embed", f"{address}?model=other", says="'other' in one and 'new' in the other")
     for key, vector in served(table).items():
         np.testing.assert_array_equal(vector, before[key])
 

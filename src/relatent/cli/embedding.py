@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import BadParameter, Option, echo
 
-from relatent.cli.options import Both, Text
+from relatent.cli.options import CACHE, Both, Text
 
 if TYPE_CHECKING:
     from relatent.encode import Embedded, Encoder, Texts
@@ -30,7 +30,7 @@ class Embedding:
     prefix: Annotated[str, Option("--prefix", help='Put in front of each text, such as "passage: ".')] = ""
     max_chars: Annotated[int | None, Option("--max-chars", help="Cut texts after so many characters.")] = None
     token_price: Annotated[float | None, Option("--token-price", help="Price of a million tokens.")] = None
-    cache: Annotated[Path, Option("--cache", help="Folder of embedded vectors.")] = Path(".relatent/embedded")
+    cache: Annotated[Path, Option("--cache", help=CACHE)] = Path(".relatent/embedded")
 
     def target_of(self, source: Space, progress: bool | None) -> tuple[Space, Embedded]:
         """Embed the texts of a sample of items, the same in every run; say before what it will take."""

@@ -258,7 +258,7 @@ def backfill(
     run: Annotated[
         str | None, Option("--run", metavar="ORDER", help="Embed the items that ORDER lists, into the store SOURCE.")
     ] = None,
-    most: Annotated[int | None, Option("-n", help="With --run: items to embed at most.")] = None,
+    most: Annotated[int | None, Option("--limit", help="With --run: items to embed at most.")] = None,
     seed: opt.Seed = 0,
     progress: bool | None = None,
 ) -> Answer:
@@ -276,7 +276,7 @@ def backfill(
       relatent backfill t.safetensors old.parquet new-sample.parquet -o order.parquet
       relatent backfill t.safetensors old.parquet new-sample.parquet --count clicks -o order.parquet --json
       relatent backfill t.safetensors postgresql://ann@db/shop/items --embed ollama:new -o order.parquet
-      relatent backfill t.safetensors postgresql://ann@db/shop/items --embed ollama:new --run order.parquet -n 5000
+      relatent backfill t.safetensors postgresql://ann@db/shop/items --embed ollama:new --run order.parquet --limit 5000
     """
     from relatent import load
     from relatent.decide import plan_backfill

@@ -109,6 +109,7 @@ MinOverlap = Annotated[
 Margin = Annotated[float, Option("--margin", help="How much worse than today (nDCG@k, recall) is acceptable.")]
 Model = Annotated[str | None, Option("--model", help="A model: folder, file, or name on a hub or at the upstream.")]
 Name = Annotated[str | None, Option("--name", help="Name of the model to record and to answer by.")]
+CACHE = "Folder of vectors that were embedded, which are not embedded again."
 Port = Annotated[int, Option("--port", help="Port to listen on; 0 takes a free one.")]
 
 RowsPerSecond = Annotated[float | None, Option("--rows-per-second", help="Speed of the target's model, for the cost.")]
