@@ -108,14 +108,18 @@ class Answer:
     out: str | list[str] | None = None
     reports: tuple[str, ...] = ()
     code: int = OK
+    embedded: Any = None
+    """What embedding texts for it took, if any were."""
 
     def __str__(self) -> str:
         wrote = ([self.out] if isinstance(self.out, str) else self.out or [], self.reports)
-        return "\n".join([str(self.found), *(f"Wrote {' and '.join(paths)}." for paths in wrote if paths)])
+        embedded = [] if self.embedded is None else [str(self.embedded)]
+        return "\n".join([*embedded, str(self.found), *(f"Wrote {' and '.join(paths)}." for paths in wrote if paths)])
 
     def to_dict(self) -> dict[str, Any]:
         """Return the result as JSON, with the path that it was written to."""
-        return {**({} if self.out is None else {"out": self.out}), **self.found.to_dict()}
+        embedded = {} if self.embedded is None else {"embedded": self.embedded.to_dict()}
+        return {**({} if self.out is None else {"out": self.out}), **self.found.to_dict(), **embedded}
 
 
 @dataclass(frozen=True)

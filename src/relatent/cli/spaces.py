@@ -79,7 +79,7 @@ def encode(
     unit_norm: opt.UnitNorm = False,
     name: opt.Name = None,
     batch_size: Annotated[int, Option("--batch-size", help="Items at a time.")] = 64,
-    cache: Annotated[Path | None, Option("--cache", help="Folder of encoded vectors to resume from.")] = None,
+    cache: Annotated[Path | None, Option("--cache", help=opt.CACHE)] = None,
     progress: bool | None = None,
 ) -> Done:
     """Encode texts or images into vectors.

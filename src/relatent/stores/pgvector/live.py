@@ -143,6 +143,10 @@ class Live(Store):
         """Set vectors, as every store does; who writes to the same items is let go first."""
         self._patiently(partial(super().write, into, keys, vectors))
 
+    def overwrite(self, keys: pa.Array, vectors: np.ndarray) -> None:
+        """Replace served vectors, as every store does; who writes to the same items is let go first."""
+        self._patiently(partial(super().overwrite, keys, vectors))
+
     def remove_orphans(self, of: Field, kept: Collection[Any] = ()) -> int:
         """Remove the vectors of items that are gone, or that have no vector any more."""
         self._wait_for_writers()
