@@ -341,7 +341,7 @@ def test_gradients_are_finite_where_the_formula_has_none(name):
     anchors = torch.tensor([[1.0, 0.0, 0.0], [0.0, 2.0, 0.0], [0.0, 0.0, 0.0]])
     x = torch.cat([torch.zeros(1, 3), anchors, 1e30 * anchors[:1], 1e-30 * anchors[:1]]).requires_grad_()
     layer = rl.nn.RelativeProjection(anchors, name, anchor_grad=True)
-    out = layer(x[:4] if name in ("lp", "inner", "l1", "basis", "mahalanobis", "euclidean") else x)
+    out = layer(x[:4] if name in ("lp", "linf", "inner", "l1", "basis", "mahalanobis", "euclidean") else x)
     out.sum().backward()
     assert torch.isfinite(out).all()
     assert torch.isfinite(x.grad).all()

@@ -14,7 +14,7 @@ slow = pytest.mark.slow
 TRACED = [
     "cosine",
     "mahalanobis",
-    *(pytest.param(name, marks=slow) for name in ("inner", "angular", "euclidean", "l1", "lp", "basis")),
+    *(pytest.param(name, marks=slow) for name in ("inner", "angular", "euclidean", "l1", "linf", "lp", "basis")),
 ]
 BATCH = {0: torch.export.Dim.DYNAMIC}
 

@@ -53,7 +53,9 @@ def identity(summary: Summary) -> Affine:
     """W = I: no translation, the baseline that the papers call absolute."""
     dx, dy = summary.dims
     if dx != dy:
-        raise ValueError(f"The spaces have {dx} and {dy} coordinates: they can only be kept as they are between spaces of one width. Name another map.")
+        raise ValueError(
+            f"The spaces have {dx} and {dy} coordinates: they can only be kept as they are between spaces of one width. Name another map."
+        )
     return Affine.linear(np.eye(dx))
 
 
