@@ -56,6 +56,11 @@ def test_an_evaluated_model_compiles_to_one_graph(similarity, x):
     assert _close(_compiled(model)(x), model(x))
 
 
+def test_standardized_anchors_compile_to_one_graph(x):
+    model = _model(normalize="standard").eval()
+    assert _close(_compiled(model)(x), model(x))
+
+
 def test_a_training_step_compiles_to_one_graph(x):
     ours, theirs = _model(), _model()
     for model in (ours, theirs):

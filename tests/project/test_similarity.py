@@ -82,6 +82,27 @@ def test_the_table_of_invariances_both_ways(xp, rng, x, anchors, name, move):
     assert np.allclose(to_numpy(before), to_numpy(after)) is (move in SURVIVES[name])
 
 
+# Of the cosine, by how samples and anchors are normalized on the anchors: "standard" is batch normalization, whose claim
+# (García-Castellanos et al., 2024) is invariance to what activation functions leave undecided.
+NORMALIZED = {
+    "none": SURVIVES["cosine"],
+    "center": SURVIVES["cosine"] | {"offset"},
+    "iso": SURVIVES["cosine"] | {"offset"},
+    "standard": {"sign flips", "permutation", "isotropic rescaling", "anisotropic rescaling", "offset"},
+    "whiten": set(MOVES),
+}
+
+
+@pytest.mark.filterwarnings("ignore:The anchors have a mean cosine")  # which is what an offset does
+@pytest.mark.parametrize("move", MOVES)
+@pytest.mark.parametrize("normalize", NORMALIZED)
+def test_what_normalizing_the_anchors_makes_the_cosine_unchanged_by(rng, x, anchors, normalize, move):
+    matrix, offset = MOVES[move](rng)
+    before = rl.RelativeProjection(normalize=normalize).fit(anchors).transform(x)
+    after = rl.RelativeProjection(normalize=normalize).fit(anchors @ matrix + offset).transform(x @ matrix + offset)
+    assert np.allclose(before, after) is (move in NORMALIZED[normalize])
+
+
 ORACLES = {
     "cosine": cosine_similarity,
     "inner": lambda x, a: np.einsum("id,jd->ij", x, a) / np.sqrt(x.shape[1]),

@@ -179,9 +179,9 @@ class RelativeEncoder(CodedTransformer):
 class RelativeDecoder(CodedTransformer):
     r"""The half that knows the target's anchors: codes of any matching encoder become vectors.
 
-    ``codes="dual"`` gives αY plus the mean; ``codes="parseval"`` αF, with F the whitened frame of these anchors, in their
-    scale and plus the mean. ``codes="cosine"`` inverts the relative projection on each subspace and
-    averages, which is one matrix:
+    ``codes="dual"`` gives αY plus the mean; ``codes="parseval"`` αF, with F the whitened frame of these anchors, in
+    their scale and plus the mean. ``codes="cosine"`` inverts the relative projection on each subspace and averages,
+    which is one matrix:
 
     .. math:: D = \frac1\omega \sum_i E_{S_i} (Y_{S_i}^\top)^+ \qquad \hat Y = R D
 
