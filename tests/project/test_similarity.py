@@ -82,8 +82,8 @@ def test_the_table_of_invariances_both_ways(xp, rng, x, anchors, name, move):
     assert np.allclose(to_numpy(before), to_numpy(after)) is (move in SURVIVES[name])
 
 
-# Of the cosine, by how samples and anchors are normalized on the anchors: "standard" is batch normalization, whose claim
-# (García-Castellanos et al., 2024) is invariance to what activation functions leave undecided.
+# Of the cosine, by how samples and anchors are normalized on the anchors: "standard" is batch normalization, whose
+# claim (García-Castellanos et al., 2024) is invariance to what activation functions leave undecided.
 NORMALIZED = {
     "none": SURVIVES["cosine"],
     "center": SURVIVES["cosine"] | {"offset"},

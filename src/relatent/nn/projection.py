@@ -55,8 +55,9 @@ class RelativeProjection(nn.Module):
         Subtract the mean of the anchors from vectors and anchors first; "standard" also divides each coordinate by
         their standard deviation. That is the batch-normalized (robust) relative transformation with the anchors as
         the batch: it is unchanged when coordinates are permuted, shifted or rescaled one by one, which activation
-        functions leave undecided, and no longer when they are rotated. To normalize samples by their own batch and anchors by theirs,
-        with running statistics in evaluation, end the encoder with ``nn.BatchNorm1d(d, affine=False)`` instead.
+        functions leave undecided, and no longer when they are rotated. To normalize samples by their own batch and
+        anchors by theirs, with running statistics in evaluation, end the encoder with
+        ``nn.BatchNorm1d(d, affine=False)`` instead.
     output : "layer", "l2" or "none"
         Scale the rows of the output to mean 0 and variance 1 (LayerNorm), to unit norm, or not at all. The default
         stitched best from every seed (``experiments.relative_representations.newcomer``): the spread of raw cosines

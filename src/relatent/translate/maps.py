@@ -54,7 +54,8 @@ def identity(summary: Summary) -> Affine:
     dx, dy = summary.dims
     if dx != dy:
         raise ValueError(
-            f"The spaces have {dx} and {dy} coordinates: they can only be kept as they are between spaces of one width. Name another map."
+            f"The spaces have {dx} and {dy} coordinates: they can only be kept as they are where both have as many. "
+            "Name another map."
         )
     return Affine.linear(np.eye(dx))
 
