@@ -59,7 +59,7 @@ class SumAggregation(nn.Module):
                 f"r has shape {tuple(r.shape)}: expected {expected} columns, {len(self.parts)} similarities to "
                 f"{self.anchors} anchors. Project with similarity=combine(…) of as many similarities."
             )
-        split = r.unflatten(1, (len(self.parts), self.anchors))
+        split = r.reshape(-1, len(self.parts), self.anchors)
         return torch.stack([part(split[:, i]) for i, part in enumerate(self.parts)]).sum(dim=0)
 
     def extra_repr(self) -> str:

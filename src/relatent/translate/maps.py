@@ -183,6 +183,11 @@ MAPS: dict[str, MapRule] = {
 
 def find_map(name: str) -> MapRule:
     """Look a map up by name."""
+    if name == "functional":
+        raise ValueError(
+            "A functional map needs all rows of both spaces, not only pairs: grow the pairs with "
+            'grow_pairs(x, y, known, method="functional"), and fit a map on these.'
+        )
     if name not in MAPS:
         raise ValueError(f"There is no map {name!r}.{suggest(name, MAPS)}")
     return MAPS[name]
