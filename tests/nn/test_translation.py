@@ -26,6 +26,7 @@ TRANSLATORS = {
     **{f"affine, {name}": rl.Translator(map="affine", normalize=name) for name in NORMALIZATIONS},
     "dual": rl.RelativeTranslator(),
     "cosine": rl.RelativeTranslator("cosine"),
+    "parseval": rl.RelativeTranslator("parseval"),
     "cosine, not rescaled": rl.RelativeTranslator("cosine", rescale=False),
 }
 
