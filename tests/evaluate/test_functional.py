@@ -138,4 +138,11 @@ def test_bad_sizes_say_what_fits(x):
     with pytest.raises(ValueError, match="size is 149, and there are 150 rows: expected from 1 to 148"):
         rl.evaluate.functional_similarity(x, x, size=N - 1)
     with pytest.raises(ValueError, match="100 neighbors were asked for among 90 rows"):
-        rl.evaluate.functional_similarity(x[:90], x[:90])
+        rl.evaluate.functional_similarity(x[:90], x[:90], neighbors=100)
+    with pytest.raises(ValueError, match="x has 150 rows and y has 149 rows"):
+        rl.evaluate.functional_similarity(x, x[1:])
+
+
+def test_neighbors_follow_the_number_of_rows(x):
+    given = rl.evaluate.functional_similarity(x, np.tanh(x), size=K, neighbors=22)
+    assert rl.evaluate.functional_similarity(x, np.tanh(x), size=K) == given

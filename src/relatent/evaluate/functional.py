@@ -18,7 +18,8 @@ from relatent.evaluate.neighbors import check_fewer, nearest
 from relatent.evaluate.pairwise import MAX_ROWS, sampled
 from relatent.spaces.normalize import Normalizer
 
-SIZE, NEIGHBORS = 50, 100
+# Functions that two spaces are compared by. Neighbors of a row in the graph, and how large a share of the rows they are.
+SIZE, NEIGHBORS, NEAR_SHARE = 50, 300, 0.15
 # Graphs of fewer rows than this many per eigenvector are decomposed as dense matrices, which takes no longer.
 DENSE = 4
 
@@ -41,9 +42,10 @@ class SpectralBasis:
     """σ, of the kernel that weighs edges; 1 where most neighbors are equal."""
 
     @staticmethod
-    def of(x: np.ndarray, size: int = SIZE, neighbors: int = NEIGHBORS) -> SpectralBasis:
-        """Return ``size`` eigenvectors of a space."""
+    def of(x: np.ndarray, size: int = SIZE, neighbors: int | None = None) -> SpectralBasis:
+        """Return ``size`` eigenvectors of a space; None stands for 15 % of the rows as neighbors, at most 300."""
         n = len(x)
+        neighbors = max(1, min(NEIGHBORS, int(NEAR_SHARE * n))) if neighbors is None else neighbors
         if not 1 <= size < n:
             raise ValueError(f"size is {size}, and there are {n} rows: expected from 1 to {n - 1} eigenvectors.")
         smoothing, degrees, width = _smoothing(x, check_fewer(neighbors, n))
@@ -86,7 +88,7 @@ def functional_map(
 
 
 def functional_similarity(
-    x: Array, y: Array, *, size: int = SIZE, neighbors: int = NEIGHBORS, max_rows: int = MAX_ROWS, seed: int = 0
+    x: Array, y: Array, *, size: int = SIZE, neighbors: int | None = None, max_rows: int = MAX_ROWS, seed: int = 0
 ) -> float:
     r"""Return how orthogonal the functional map between two spaces is: the similarity of latent functional maps.
 
@@ -101,8 +103,9 @@ def functional_similarity(
     orthogonal: read it beside the score of shuffled rows. Unchanged by rotation, reflection, one scale and an offset of
     either side.
 
-    What breaks it: fewer than some hundred rows, ``neighbors`` that are a large share of them, and eigenvalues that are
-    close at the cut: a function that is the last of one basis may be beyond the last of the other.
+    ``neighbors`` of a row in the graph are 15 % of the rows, at most 300, unless given. What breaks it: fewer than some
+    hundred rows, and eigenvalues that are close at the cut: a function that is the last of one basis may be beyond the
+    last of the other.
 
     References: Fumero et al., NeurIPS 2024 (latent functional maps), section 3.3.
 

@@ -15,8 +15,6 @@ from relatent.translate.unpaired import Matches
 
 # Functions of the first map, and of each refined one after it.
 FIRST, SIZES = 50, (50, 50, 70, 70, 100, 100, 150, 200)
-# Neighbors of a row in the graph, and the largest share of the rows that they may be.
-NEIGHBORS, NEAR_SHARE = 300, 0.15
 # How much commuting with the Laplacians weighs, beside what the known pairs say.
 PENALTY = 0.1
 # Weight of all known pairs together, relative to all matches.
@@ -34,8 +32,8 @@ class SpectralSide:
     @staticmethod
     def of(x: np.ndarray) -> SpectralSide:
         """Decompose a space."""
-        size, neighbors = min(SIZES[-1], len(x) - 1), max(1, min(NEIGHBORS, int(NEAR_SHARE * len(x))))
-        return SpectralSide(Normalizer.fit(x, "center+l2").apply(x), SpectralBasis.of(x, size, neighbors))
+        basis = SpectralBasis.of(x, min(SIZES[-1], len(x) - 1))
+        return SpectralSide(Normalizer.fit(x, "center+l2").apply(x), basis)
 
     def descriptors(self, anchors: np.ndarray) -> np.ndarray:
         """Return one function per anchor, of norm 1: how near each row is to it, by the kernel of the graph."""
