@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from relatent.evaluate.fidelity import r2 as r2
     from relatent.evaluate.fidelity import reconstruction_mse as reconstruction_mse
     from relatent.evaluate.fidelity import task_kept as task_kept
+    from relatent.evaluate.functional import functional_similarity as functional_similarity
     from relatent.evaluate.interval import Estimate as Estimate
     from relatent.evaluate.interval import Report as Report
     from relatent.evaluate.interval import bootstrap as bootstrap

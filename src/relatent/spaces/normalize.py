@@ -168,6 +168,25 @@ def centered(x: Array, anchors: Array) -> tuple[Array, Array]:
     return x - mean, anchors - mean
 
 
+def standardized(x: Array, anchors: Array) -> tuple[Array, Array]:
+    r"""Subtract the mean of the anchors, and divide each coordinate by their standard deviation, differentiably.
+
+    As ``standard`` does: ddof=1, and coordinates that the anchors hardly vary in are left as they are.
+
+    >>> [a.tolist() for a in standardized(np.asarray([[5.0]]), np.asarray([[1.0], [3.0]]))][0]
+    [[2.1213203435596424]]
+    """
+    xp = array_namespace(x)
+    x, anchors = centered(x, anchors)
+    variance = xp.sum(anchors**2, axis=0) / max(anchors.shape[0] - 1, 1)
+    ordered, d = xp.sort(variance), anchors.shape[1]
+    # The square of DEAD medians of the standard deviation, whose order is that of the variance.
+    least = DEAD**2 * (ordered[(d - 1) // 2] ** 0.5 + ordered[d // 2] ** 0.5) ** 2 / 4
+    # The root has no slope at 0, where dead coordinates are: keep them out of the gradient.
+    std = xp.sqrt(xp.where(variance > least, variance, xp.ones_like(variance)))
+    return x / std, anchors / std
+
+
 def scaled(x: Array, scale: Array) -> Array:
     """Multiply rows by a matrix, or by a diagonal given as a vector."""
     return x @ scale if scale.ndim == 2 else x * scale
