@@ -38,8 +38,8 @@ From two files of the same items to a verdict and translated vectors:
   relatent translate t.safetensors SOURCE -o out.parquet
 
 \b
-SOURCE and TARGET are Parquet, .npy, .npz, Arrow, safetensors, HDF5, word vectors
-or .jsonl; folders and globs of them; remote paths (s3://…, with the extra remote);
+SOURCE and TARGET are Parquet, .npy, .npz, Arrow, safetensors, HDF5, CSV, JSON lines
+or word vectors; folders and globs of them; remote paths (s3://…, with the extra remote);
 or stores (postgresql://…). A translator is always the first argument.
 
 \b

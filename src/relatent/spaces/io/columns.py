@@ -28,23 +28,8 @@ VECTOR_NAMES = ("vector", "embedding", "vectors", "embeddings", "emb", "values",
 # A column is taken for the keys only if it has one of these names, in any case; the earlier wins. It must be unique
 # too, which the join checks: whether a column of a huge file is unique cannot be seen without reading it.
 KEY_NAMES = (
-    *(
-        "key",
-        "keys",
-        "custom_id",
-        "id",
-        "ids",
-        "_id",
-        "uid",
-        "uuid",
-        "guid",
-        "pk",
-        "doc_id",
-        "docid",
-        "document_id",
-        "item_id",
-    ),
-    *("url", "uri", "path", "file_path", "filename", "file_name", "file", "word", "words", "token", "name"),
+    *("key", "keys", "custom_id", "id", "ids", "_id", "uid", "uuid", "guid", "pk", "doc_id", "docid", "document_id"),
+    *("item_id", "url", "uri", "path", "file_path", "filename", "file_name", "file", "word", "words", "token", "name"),
 )
 
 

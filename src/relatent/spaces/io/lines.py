@@ -158,7 +158,7 @@ def sidecar_path(path: Path) -> Path:
 
 
 def write_sidecar(path: Path, fingerprint: Fingerprint, first: Chunk, schema: pa.Schema | None = None) -> None:
-    """Record a file that is complete: its checksum, the fingerprint, the dtype and the type of the keys, or all types."""
+    """Record a file that is complete: its checksum, the fingerprint, the dtype and types."""
     integer = first.keys is not None and bool(pa.types.is_integer(first.keys.type))
     types = None if schema is None else b64encode(schema.serialize()).decode()
     found = replace(_scanned(path), dtype=str(first.vectors.dtype), integer_keys=integer, types=types)

@@ -1,4 +1,4 @@
-"""CSV and TSV: coordinates in columns of their own, or lists such as ``[0.1, 0.2]`` in one column, beside other columns.
+"""CSV and TSV: coordinates in columns of their own, or a column of lists such as ``[0.1, 0.2]``, beside others.
 
 We write lists, which PostgreSQL and JSON read too. In a .tsv, quotes are characters like others.
 """
@@ -61,7 +61,7 @@ class SeparatedSource:
             self._types = self._find_types(cells, file.schema, options) if cells or file.schema else self._types
             self.rows = sum(batch.num_rows for batch in self._batches(names[-1:])) if cells else 0
         about = {b"pandas": b'{"index_columns": ["%s"]}' % INDEX.encode()} if names[0] == INDEX else {}
-        self.metadata = about | (meta(file.fingerprint) if file.fingerprint else {})
+        self.metadata: dict[bytes, bytes] | None = about | (meta(file.fingerprint) if file.fingerprint else {})
         self.schema = pa.schema(self._types, self.metadata)
 
     def tables(self, start: int, stop: int, size: int, columns: list[str] | None = None) -> Iterator[pa.Table]:
