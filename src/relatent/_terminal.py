@@ -172,6 +172,13 @@ def _spinners() -> Iterator[Stage]:
         finish()
 
 
+@contextmanager
+def doing(title: str) -> Iterator[None]:
+    """Note what is done in this block, for reports; a terminal shows it only there."""
+    with _task(title, 0, wanted=False):
+        yield
+
+
 def tracked(items: Iterable[Item], title: str, wanted: bool | None = None) -> Iterator[Item]:
     """Yield items, and advance a bar after each."""
     every = list(items)
