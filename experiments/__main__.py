@@ -25,6 +25,8 @@ from experiments.show import print_record
 from rich.console import Console
 from rich.table import Table
 
+from relatent._terminal import progress_bar, working
+
 OUT, COMMITTED = Path("out/results"), Path(__file__).parent / "results"
 
 
@@ -91,10 +93,11 @@ def run_apart(name: str, given: argparse.Namespace) -> subprocess.CompletedProce
 def run_all(names: list[str], given: argparse.Namespace, console: Console) -> list[str]:
     """Run items, several at a time; print each when it is done, and return what was said by those that failed."""
     failed = []
-    with ThreadPoolExecutor(given.jobs) as pool:
+    with ThreadPoolExecutor(given.jobs) as pool, progress_bar(len(names), "items", False) as advance:
         running = {pool.submit(run_apart, name, given): name for name in names}
         for count, done in enumerate(as_completed(running), 1):
             name, ended = running[done], done.result()
+            advance(1)
             console.rule(f"{count} of {len(names)}")
             record = read_record(given.out, name)
             if ended.returncode or record is None:
@@ -110,7 +113,8 @@ def run_missing(given: argparse.Namespace, console: Console) -> None:
     size, kept = given.size or "quick", {name: read_record(given.out, name) for name in ITEMS}
     waiting = [name for name, record in kept.items() if given.again or record is None or record.size != size]
     console.print(f"{len(ITEMS) - len(waiting)} of {len(ITEMS)} items are kept in {given.out}.")
-    failed = run_all(waiting, given, console)
+    with working("experiments"):
+        failed = run_all(waiting, given, console)
     if failed:
         sys.exit("\n".join(["Not run:", *failed]))
 
@@ -124,7 +128,9 @@ def run_here(given: argparse.Namespace, console: Console) -> None:
     collections, encoders = tuple(given.collection), tuple(given.encoders)
     setting = Setting(given.size or "quick", given.source, given.models, collections, encoders)
     for name in given.items:
-        print_record(run_item(ITEMS[name], setting, given.out), console)
+        with working(name):
+            record = run_item(ITEMS[name], setting, given.out)
+        print_record(record, console)
 
 
 def main() -> None:

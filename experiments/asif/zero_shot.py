@@ -24,13 +24,13 @@ import numpy as np
 from experiments.asif.material import SETS, Coupled
 from experiments.asif.picture import draw
 from rich.console import Console
-from rich.progress import track
 from rich.table import Table
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import relatent as rl
+from relatent._terminal import tracked, working
 
 PAIRS = (50, 100, 200, 400, 800, 1400)
 RETRIEVAL = {"R@1": 1, "R@10": 10}
@@ -59,7 +59,7 @@ def main() -> None:
             result = results.setdefault(coupled.name, {"bounds": bounds(coupled), "cells": []})
             done = {(c["method"], c["pairs"], c["seed"]) for c in result["cells"]}
             jobs = [(k, seed) for seed in range(seeds) for k in counts if (method, k, seed) not in done]
-            for k, seed in track(jobs, f"{coupled.name}, {method}", transient=True):
+            for k, seed in tracked(jobs, f"{coupled.name}, {method}"):
                 result["cells"].append(run_cell(coupled, method, k, seed))
                 args.out.write_text(json.dumps(results, indent=1))
     for name, result in results.items():
@@ -148,4 +148,5 @@ def judge(groups: dict[tuple[int, str], list[dict[str, Any]]], measures: list[st
 
 
 if __name__ == "__main__":
-    main()
+    with working("zero_shot"):
+        main()

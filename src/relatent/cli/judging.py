@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import Annotated, Any, cast
 
-from typer import Argument, BadParameter, Option
+from typer import BadParameter, Option
 
 from relatent.cli import options as opt
 from relatent.cli.embedding import PairOrModel, QueryTexts
@@ -156,9 +156,7 @@ def _count(text: str) -> int:
 def report(
     spaces: opt.Pair,
     out: Annotated[list[str], Option("--out", "-o", help=opt.OUT)],
-    more: Annotated[
-        list[str] | None, Argument(metavar="MORE", help="Further spaces of the same items to compare.")
-    ] = None,
+    more: opt.More = None,
     translator: opt.SomeTranslator = None,
     goal: opt.Goal = "index",
     relevant: opt.Relevant = None,
@@ -192,12 +190,11 @@ def report(
 
     opt.Report(report=out, overwrite=overwrite).check(spaces.source, spaces.target, *(more or ()), translator)
     source, target = spaces.pair()
-    others = [spaces.read_target(path) for path in more or ()]
     found = make_report(
         Translator(cast(Any, goal), seed=seed) if translator is None else load(translator),
         source,
         target,
-        *([space.without_keys() for space in others] if spaces.by_row else others),
+        *spaces.others(more),
         relevant=opt.judged(relevant),
         queries=spaces.queries(queries),
         slices=slices,

@@ -47,6 +47,7 @@ AnySpace = Annotated[str, Argument(metavar="SPACE", help="Vectors: a file, folde
 OUT = "File or folder to write; the suffix tells the format."
 OutPath = Annotated[str, Option("--out", "-o", help=OUT)]
 SomeOut = Annotated[Path | None, Option("--out", "-o", help=OUT)]
+More = Annotated[list[str] | None, Argument(metavar="MORE", help="Further spaces of the same items to compare.")]
 Overwrite = Annotated[bool, Option("--overwrite", help="Replace files that exist.")]
 Force = Annotated[bool, Option("--force", help="Continue although a check failed.")]
 ReportPaths = Annotated[
@@ -161,6 +162,11 @@ class Both(WithTarget):
         """Open both; with ``by_row`` without their keys, so that whatever joins them pairs them by row order."""
         first, second = self.read(packed=packed), self.read_target()
         return (first.without_keys(), second.without_keys()) if self.by_row else (first, second)
+
+    def others(self, paths: list[str] | None) -> list[Space]:
+        """Open further spaces, whose columns are named as those of the target."""
+        found = [self.read_target(path) for path in paths or ()]
+        return [space.without_keys() for space in found] if self.by_row else found
 
     def queries(self, paths: tuple[str, str] | None) -> tuple[Space, Space] | None:
         """Open two spaces of queries, whose columns are named as those of the items; None if there are none."""

@@ -57,6 +57,8 @@ if TYPE_CHECKING:
     from relatent.evaluate.scale import rescale as rescale
     from relatent.evaluate.scale import rescaled as rescaled
     from relatent.evaluate.scale import scale_curve as scale_curve
+    from relatent.evaluate.several import Comparisons as Comparisons
+    from relatent.evaluate.several import compare_all as compare_all
     from relatent.evaluate.shape import permutation_angle as permutation_angle
     from relatent.evaluate.shape import soft_matching as soft_matching
     from relatent.evaluate.shape import whitened_procrustes as whitened_procrustes
