@@ -1,7 +1,7 @@
 """A fitted map: a list of named steps, which ``transform`` applies and which every export reads.
 
-A new kind of step needs a function here, one of the same name in ``relatent.exports.translate_with_numpy``, and an
-entry in the table of each export that can express it.
+A new kind of step needs a function here, one of the same name in ``relatent.exports.translate_with_numpy``, an entry in
+the table of each export that can express it, and its derivative in ``relatent.translate.directions``.
 """
 
 from __future__ import annotations

@@ -8,6 +8,10 @@ if TYPE_CHECKING:
     from relatent.summary import Summary as Summary
     from relatent.summary import summarize as summarize
     from relatent.translate.asif import ASIF as ASIF
+    from relatent.translate.direction_quality import DirectionQuality as DirectionQuality
+    from relatent.translate.directions import CanonicalDirection as CanonicalDirection
+    from relatent.translate.directions import LinearHead as LinearHead
+    from relatent.translate.directions import Subspace as Subspace
     from relatent.translate.endpoints import Endpoints as Endpoints
     from relatent.translate.endpoints import SpaceMismatchError as SpaceMismatchError
     from relatent.translate.few_pairs import grow_pairs as grow_pairs

@@ -19,6 +19,7 @@ from relatent._estimator import all_or_nothing
 from relatent._linalg import pseudo_inverse
 from relatent._saved import Saved, read_saved, understood, write_saved
 from relatent.spaces.space import Space
+from relatent.translate.directions import Directions
 from relatent.translate.endpoints import Side, check_side
 from relatent.translate.goals import (
     GoalName,
@@ -51,7 +52,7 @@ def _has_inverse(translator: Translator) -> bool:
     return translator.map_.features is None and translator.map_.lengths is None
 
 
-class Translator(Learner):
+class Translator(Directions, Learner):
     r"""Translate vectors of one space into another, from parallel anchors.
 
     Parameters
