@@ -86,14 +86,16 @@ def _source_mean(folded: Map) -> np.ndarray:
         )
     assert folded.before is not None
     assert folded.features is not None
-    # Without a normalization that subtracts it, the centers are as they were in the source.
-    kept: np.ndarray = folded.before.mean
-    return kept if folded.before.name != "none" else np.mean(folded.features.centers, axis=0)
+    mean: np.ndarray = folded.before.mean
+    if np.any(mean):
+        return mean
+    # No normalization subtracts it: it is that of the centers.
+    return np.asarray(scaled(np.mean(folded.features.centers, axis=0), folded.before.unscale))
 
 
 @dataclass(frozen=True)
-class LinearHead:
-    """A linear head, x ↦ x @ weightᵀ + bias, as ``coef_`` and ``intercept_`` of scikit-learn and torch's Linear."""
+class SourceHead:
+    """A linear head on the source, x ↦ x @ weightᵀ + bias, in the layout of ``coef_`` and of torch's Linear."""
 
     weight: Array
     bias: Array
@@ -203,7 +205,7 @@ class Directions:
             angles = np.asarray(subspace_angles(basis[kept].T, _spanned(its).T))
         return Subspace(like(basis[kept], rows), gains[kept], angles)
 
-    def pull_back(self, W: Array, b: Array | float | None = None) -> LinearHead:
+    def pull_back(self, W: Array, b: Array | float | None = None) -> SourceHead:
         r"""Return the head on the source that reads as the head :math:`y W^\top + b` on translated vectors does.
 
         .. math:: (x M + o)\,W^\top + b = x\,(W M^\top)^\top + (b + o W^\top)
@@ -242,7 +244,7 @@ class Directions:
                 matrix = like(matrix, weight)
                 weight = scaled(weight, matrix if matrix.ndim == 1 else xp.matrix_transpose(matrix))
         weight, bias = xp.astype(weight, given.dtype), xp.astype(bias, given.dtype)
-        return LinearHead(weight[0, :], bias[0]) if _is_single(W) else LinearHead(weight, bias)
+        return SourceHead(weight[0, :], bias[0]) if _is_single(W) else SourceHead(weight, bias)
 
     def direction_quality(
         self, x: Array, y: Array, labels: Array, *, at: Array | None = None, seed: int = 0
