@@ -78,6 +78,8 @@ ITEMS = {
         Item("irp-modalities", "IRP", "Pictures and texts", "inverse_relative_projection.modalities"),
         Item("stitch-at", "beyond", "Networks cut at inner layers", "beyond.inner_layers"),
         Item("judged", "migration", "Every way to change the model, on judged collections", "migration.judged"),
+        Item("directions", "beyond", "Steering vectors and probes moved between models", "beyond.directions"),
+        Item("kv-cache", "beyond", "A key-value cache translated, and when not to", "beyond.kv_cache"),
         Item("geodesic", "beyond", "Geodesic similarity", "beyond.geodesic", offline=True),
     )
 }
