@@ -129,6 +129,11 @@ class Summary:
             yy=self.yy + _square(root * y, self.yy.ndim),
         )
 
+    def block(self, x: np.ndarray, y: np.ndarray) -> Summary:
+        """Return the same pairs in some of the coordinates of each side."""
+        xx, yy = (m[np.ix_(part, part)] if m.ndim == 2 else m[part] for m, part in ((self.xx, x), (self.yy, y)))
+        return replace(self, mean_x=self.mean_x[x], mean_y=self.mean_y[y], xx=xx, xy=self.xy[np.ix_(x, y)], yy=yy)
+
     def normalized(self, source: Normalizer, target: Normalizer) -> Summary:
         """Return the summary that the pairs have after two affine normalizations."""
         x, y = source.scale, target.scale

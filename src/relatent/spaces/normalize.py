@@ -104,6 +104,11 @@ class Normalizer:
         """Return the same about another center; of None, as it is."""
         return self if center is None else replace(self, mean=center)
 
+    def weighted(self, factors: np.ndarray) -> Normalizer:
+        """Return the same with each coordinate multiplied by a factor before rows are scaled to unit norm."""
+        scale = self.scale * factors  # the columns of a matrix
+        return replace(self, name="weighted", scale=scale, unscale=(self.unscale.T / factors).T)
+
     def apply(self, x: Array) -> Array:
         """Normalize rows of the fitted space."""
         return self.applied(self._checked(x))
