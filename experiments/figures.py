@@ -89,24 +89,25 @@ def draw_grid(axes: Any, kept: dict[str, Any], title: str) -> None:
 
     pixels = np.asarray(Image.open(io.BytesIO(base64.b64decode(kept["webp"]))))
     step = len(pixels) / len(kept["rows"])
-    axes.imshow(pixels)
+    axes.imshow(pixels, interpolation="nearest")  # sharp pixels, which also keep the file small
     places = step * (np.arange(len(kept["rows"])) + 0.5)
     axes.set(xticks=[], yticks=places, yticklabels=kept["rows"], title=title)
     axes.tick_params(length=0)
     axes.spines[:].set_visible(False)
 
 
-def save(figure: Figure, path: Path) -> None:
-    """Write a picture, with as many colors as keep it small."""
+def save(figure: Figure, path: Path, *, photos: bool = False) -> None:
+    """Write a picture, with as many colors as keep it small; one that shows photos in its true colors."""
     import io
 
     from PIL import Image
 
     drawn, content = io.BytesIO(), io.BytesIO()
     figure.savefig(drawn, format="png", facecolor="white", dpi=STYLE["savefig.dpi"])
-    for colors in COLOR_COUNTS:
+    for colors in (None,) if photos else COLOR_COUNTS:
         content = io.BytesIO()
-        Image.open(drawn).convert("RGB").quantize(colors).save(content, "png", optimize=True)
+        picture = Image.open(drawn).convert("RGB")
+        (picture.quantize(colors) if colors else picture).save(content, "png", optimize=True)
         if content.tell() < LARGEST:
             break
     path.parent.mkdir(parents=True, exist_ok=True)

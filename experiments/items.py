@@ -48,11 +48,13 @@ ITEMS = {
         Item("rr-table8", "RR", "Table 8, figure 11: images in two spaces", "relative_representations.image_spaces"),
         Item("rr-figure3", "RR", "Figures 3 and 9: similarity against performance", "relative_representations.cora"),
         Item("rr-table2", "RR", "Table 2: training absolute and relative", "relative_representations.training"),
+        Item("rr-attempts", "RR", "Table 2: what was tried", "relative_representations.training_attempts"),
         Item("rr-table3", "RR", "Table 3, figure 4: stitched autoencoders", "relative_representations.autoencoders"),
         Item("rr-table4", "RR", "Tables 4, 15–17: a head across languages", "relative_representations.languages"),
         Item("rr-table5", "RR", "Table 5: a head across text encoders", "relative_representations.sentences"),
         Item("rr-table6", "RR", "Tables 6, 18: a head across image encoders", "relative_representations.image_heads"),
         Item("rr-figure6", "RR", "Figure 6: accuracy by number of anchors", "relative_representations.anchor_counts"),
+        Item("rr-anchors", "RR", "Open questions about anchors", "relative_representations.anchor_questions"),
         Item("rr-figure7", "RR", "Figure 7: quantized similarity", "relative_representations.quantized"),
         Item("rr-figure8", "RR", "Figure 8: self-similarities", "relative_representations.self_similarities"),
         Item("rr-domains", "RR", "Anchors of another domain", "relative_representations.domains"),
@@ -77,6 +79,7 @@ ITEMS = {
         Item("irp-sensitivity", "IRP", "Sensitivity on TREC", "inverse_relative_projection.sensitivity"),
         Item("irp-correlation", "IRP", "Similarity and accuracy", "inverse_relative_projection.correlation"),
         Item("irp-modalities", "IRP", "Pictures and texts", "inverse_relative_projection.modalities"),
+        Item("asif", "beyond", "ASIF: coupled data in place of training", "asif.zero_shot"),
         Item("stitch-at", "beyond", "Networks cut at inner layers", "beyond.inner_layers"),
         Item("later-methods", "later", "Offset, functional maps, Parseval frames, products", "beyond.later_methods"),
         Item("judged", "migration", "Every way to change the model, on judged collections", "migration.judged"),
@@ -85,3 +88,27 @@ ITEMS = {
         Item("geodesic", "beyond", "Geodesic similarity", "beyond.geodesic", offline=True),
     )
 }
+
+HUB_ONLY = "needs models or data that no package carries: `--source hub`"
+UNTESTED = (
+    ("RR", "table 3, figure 4: autoencoders of CIFAR-100 are stitched", HUB_ONLY),
+    ("RR", "tables 4, 15, 16: a head reads the stars of reviews in languages that it never saw", HUB_ONLY),
+    ("RR", "table 5: a head of DBpedia works under another language model", HUB_ONLY),
+    ("RR", "tables 6 and 18: heads of CIFAR-100 and ImageNet1k work under other image encoders", HUB_ONLY),
+    (
+        "RR",
+        "table 17: a multilingual transformer (XLM-R) is the only alternative",
+        f"USE stands for it; XLM-R {HUB_ONLY}",
+    ),
+    ("RR", "A.5.4: graph networks of 32 and 64 layers, 10 seeds, lose nothing", "hours of one core: rr-table2 --full"),
+    ("RR", "figure 3: 1,920 models at a width of 300", "ten hours of one core: rr-figure3 --full, which resumes"),
+    ("LST", "table 1: generation on CIFAR-100", HUB_ONLY),
+    ("LST", "tables 2 and 3: CIFAR-100, DBpedia and N24News", HUB_ONLY),
+    (
+        "LST",
+        "figure 4: RoBERTa stands a rescaling at every layer",
+        f"another transformer stands for it; RoBERTa {HUB_ONLY}",
+    ),
+    ("IRP", "reconstruction and stitching on CIFAR-100, coarse and fine", HUB_ONLY),
+)
+"""What the papers found and no item here judges: paper, finding and reason."""

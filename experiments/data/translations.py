@@ -14,7 +14,7 @@ from experiments.data import packages
 from experiments.data.groups import Group, cached, encoded
 from experiments.data.texts import translated_sentences
 
-LANGUAGES = ("en", "es", "fr", "ja")
+LANGUAGES = ("en", "es", "fr", "ja", "it")
 ENGLISH, MULTILINGUAL = "use-lite", "use"
 # Left out: parts of emoji, and flags, whose descriptions all begin with the same word.
 SKIPPED = ("component", "flags")

@@ -5,6 +5,8 @@ from __future__ import annotations
 import io
 import json
 import lzma
+from collections.abc import Container, Iterator
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -96,3 +98,34 @@ def murmur_hash(content: bytes, seed: int = 1) -> int:
         found = (found ^ int.from_bytes(content[whole:], "little")) * factor & full
     found = (found ^ found >> 47) * factor & full
     return found ^ found >> 47
+
+
+def read_vectors(path: Path, most: int | None = None, wanted: Container[str] | None = None) -> dict[str, np.ndarray]:
+    """Return words and their vectors of a text file (fastText, word2vec, GloVe) or a binary one (word2vec, .bin).
+
+    ``most`` reads only the first words, the most frequent; ``wanted`` keeps some of them.
+    """
+    if not path.is_file():
+        raise SystemExit(f"There is no file {path}: expected word vectors, as text or as word2vec's .bin.")
+    read = _binary_rows if path.suffix == ".bin" else _text_rows
+    rows = islice(read(path), most)
+    return {word: vector for word, vector in rows if wanted is None or word in wanted}
+
+
+def _text_rows(path: Path) -> Iterator[tuple[str, np.ndarray]]:
+    with path.open(encoding="utf8", errors="replace", newline="\n") as file:
+        for number, line in enumerate(file):
+            word, *values = line.rstrip().split(" ")
+            if number or len(values) != 1:  # not the header: rows and dimension
+                yield word, np.asarray(values, dtype=np.float32)
+
+
+def _binary_rows(path: Path) -> Iterator[tuple[str, np.ndarray]]:
+    with path.open("rb") as file:
+        rows, dim = map(int, file.readline().split())
+        for _ in range(rows):
+            word = b"".join(iter(lambda: file.read(1), b" ")).lstrip(b"\n")  # some files end each row with a new line
+            vector = np.frombuffer(file.read(4 * dim), "<f4")
+            if len(vector) < dim:
+                raise SystemExit(f"{path} ends before its {rows} rows do: get a new copy.")
+            yield word.decode("utf8", "replace"), vector

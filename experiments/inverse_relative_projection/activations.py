@@ -10,6 +10,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
+from experiments.data.source import BySource, on_hub
+from experiments.data.tasks import load_task
 from experiments.figures import panels
 from experiments.latent_space_translation.scale import (
     activation_curves,
@@ -23,23 +26,32 @@ from sklearn.datasets import load_digits
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-TITLE = "Digits, 8×8 pixels"
+TITLE = BySource(packages="Digits, 8×8 pixels", hub="CIFAR-100 coarse, CLIP")
 
 
 def run(setting: Setting) -> Result:
     """Inject at the input of MLPs of every activation, over seeds."""
-    pixels, labels = load_digits(return_X_y=True)
-    rows = setting.pick(quick=len(pixels), full=len(pixels), smoke=600)
+    x, labels = vectors()
+    rows = setting.pick(quick=5_000, full=len(x), smoke=600)
     seeds = setting.pick(quick=5, full=5, smoke=1)
-    curves = activation_curves(pixels[:rows] / 16, labels[:rows], seeds)
+    curves = activation_curves(x[:rows], labels[:rows], seeds)
     return Result(
-        [activation_table({TITLE: curves})],
-        [activation_finding({TITLE: curves}, "irp-activations")],
+        [activation_table({str(TITLE): curves})],
+        [activation_finding({str(TITLE): curves}, "irp-activations")],
         seeds=seeds,
         data=["digits of scikit-learn"],
         stand_ins={"CLIP encodings of CIFAR-100": "pixels of 1,797 digits"},
         series=curves,
     )
+
+
+def vectors() -> tuple[np.ndarray, np.ndarray]:
+    """Return the vectors that are rescaled, and their classes."""
+    if on_hub():
+        task = load_task("cifar100 coarse")
+        return task.spaces["CLIP"], task.labels
+    pixels, labels = load_digits(return_X_y=True)
+    return pixels / 16, labels
 
 
 def draw(result: Result) -> Figure:

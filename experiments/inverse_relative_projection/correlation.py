@@ -12,6 +12,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
+from experiments.data.source import BySource
 from experiments.data.tasks import STAND_INS, TASKS, load_task
 from experiments.figures import COLORS, panels
 from experiments.inverse_relative_projection.decoding import choose, fit_heads, neighbors, score_grid
@@ -21,7 +22,10 @@ from experiments.results import Finding, Result, Setting, Table, spread
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-NAMES = ("cifar10", "fashion", "groceries", "emoji", "trec", "newsgroups")
+NAMES = BySource(
+    packages=("cifar10", "fashion", "groceries", "emoji", "trec", "newsgroups"),
+    hub=("mnist", "fashion", "cifar10", "cifar100 coarse", "cifar100 fine", "trec", "newsgroups"),
+)
 DELTAS, OMEGAS, ANCHORS = (0.7, 0.8, 0.9, 0.95), (1, 4, 16), 400
 
 

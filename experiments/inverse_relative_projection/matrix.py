@@ -4,7 +4,9 @@ Held-out rows of every encoder are decoded into every encoder, their own include
 target's encoder makes of them. δ is chosen on validation rows, by the mean over pairs of different encoders. The mean
 of the target's anchors is what a decoder reaches that knows nothing of the sample.
 
-    python -m experiments irp-reconstruction
+``--images`` takes a folder of classes, as the paper took CIFAR-100, through four ImageNet networks.
+
+    python -m experiments irp-reconstruction [--images FOLDER]
 """
 
 from __future__ import annotations
@@ -13,7 +15,9 @@ from itertools import product
 from typing import TYPE_CHECKING
 
 import numpy as np
-from experiments.data.tasks import STAND_INS, TASKS, Task, load_task
+from experiments.data.groups import folder_of_pictures
+from experiments.data.source import BySource
+from experiments.data.tasks import STAND_INS, Task, load_task, task_of
 from experiments.figures import heat_map, panels
 from experiments.inverse_relative_projection.decoding import ANCHORS, choose_delta, neighbors
 from experiments.published import published
@@ -24,7 +28,8 @@ import relatent as rl
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-NAMES = ("trec", "fashion")
+NAMES = BySource(packages=("trec", "fashion"), hub=("cifar100 fine",))
+PICTURES = "pictures through EfficientNet-lite0 to 2 and Inception-v3"
 DELTAS, OMEGA = (0.7, 0.8, 0.85, 0.9, 0.95), 8
 NOTE = (
     "Where this falls below the published range: within a space it lies in the range, between spaces it does not. "
@@ -40,26 +45,38 @@ def run(setting: Setting) -> Result:
     seeds, max_rows = setting.pick(quick=(5, 1_000), full=(5, None))
     found: dict[str, dict[str, np.ndarray]] = {}
     chosen: dict[str, float] = {}
-    for name in NAMES:
-        tasks = [load_task(name, seed, max_rows) for seed in range(seeds)]
+    names = NAMES if setting.images is None else (setting.images.name,)
+    encoders, titles = {}, {}
+    for name in names:
+        tasks = [load(name, setting, seed, max_rows) for seed in range(seeds)]
+        encoders[name], titles[name] = list(tasks[0].spaces), tasks[0].title
         spaces = tasks[0].spaces
         pairs = [(spaces[source], spaces[target]) for source, target in neighbors(list(spaces))]
         chosen[name] = choose_delta(pairs, tasks[0].anchors(ANCHORS), tasks[0].choice, DELTAS, OMEGA)
         filled = [matrices(task, chosen[name], seed) for seed, task in enumerate(tasks)]
         found[name] = {way: np.stack([one[way] for one in filled]) for way in filled[0]}
-    encoders = {name: list(load_task(name).spaces) for name in NAMES}
+    found = {titles[name]: by_way for name, by_way in found.items()}
     return Result(
-        [table(found, chosen)],
+        [table(found, {titles[name]: delta for name, delta in chosen.items()})],
         findings(found),
         seeds=seeds,
         data=[f"{ANCHORS} anchors, ω = {OMEGA}, test rows"],
-        notes=[NOTE],
-        stand_ins={"CIFAR-100 through three ViTs, RexNet and CLIP": "; ".join(STAND_INS[name] for name in NAMES)},
+        notes=[NOTE] if setting.images is None else [],
+        stand_ins={
+            "CIFAR-100 through three ViTs, RexNet and CLIP": "; ".join(STAND_INS.get(name, PICTURES) for name in names)
+        },
         series={
-            TASKS[name].title: {"encoders": encoders[name]} | {way: m.mean(axis=0) for way, m in by_way.items()}
-            for name, by_way in found.items()
+            titles[name]: {"encoders": encoders[name]} | {way: m.mean(axis=0) for way, m in found[titles[name]].items()}
+            for name in names
         },
     )
+
+
+def load(name: str, setting: Setting, seed: int, max_rows: int | None) -> Task:
+    """Return a task, or the user's folder of pictures as one."""
+    if setting.images is None:
+        return load_task(name, seed, max_rows)
+    return task_of(name, folder_of_pictures(setting.images), seed, max_rows)
 
 
 def matrices(task: Task, delta: float, seed: int) -> dict[str, np.ndarray]:
@@ -87,7 +104,7 @@ def table(found: dict[str, dict[str, np.ndarray]], chosen: dict[str, float]) -> 
         for way, m in by_way.items():
             label = f"{way}, δ = {chosen[name]}" if way == INVERSE else way
             theirs = f"{low} to {high}" if way == INVERSE else ""
-            rows.append([TASKS[name].title, label, spread(within(m)), spread(between(m)), theirs])
+            rows.append([name, label, spread(within(m)), spread(between(m)), theirs])
     return Table(
         "Cosine of decoded to true vectors, mean ± std over pairs and seeds",
         ("data", "decoded by", "within a space", "between spaces", "published"),
@@ -118,7 +135,7 @@ def findings(found: dict[str, dict[str, np.ndarray]]) -> list[Finding]:
             f"similarities are medium to high, {low} to {high}",
             min(everywhere.values()) >= low,
             "Mean of the matrix: "
-            + ", ".join(f"{TASKS[name].title} {value:.2f}" for name, value in everywhere.items())
+            + ", ".join(f"{name} {value:.2f}" for name, value in everywhere.items())
             + f". Between spaces it is {min(lifts):.2f} to {max(lifts):.2f} above the mean of the anchors.",
         ),
         Finding(

@@ -11,7 +11,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
-from experiments.data.tasks import STAND_INS, load_task
+from experiments.data.source import BySource
+from experiments.data.tasks import SEEN, STAND_INS, load_task
 from experiments.figures import heat_map, panels
 from experiments.inverse_relative_projection.decoding import ANCHORS, choose
 from experiments.results import Finding, Result, Setting, Table, spread
@@ -21,18 +22,18 @@ import relatent as rl
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-PICTURES = ("google", "twitter")
+PICTURES = BySource(packages=("google", "twitter"), hub=SEEN)
 INVERSE, OURS = "inverse relative projection", "dual codes (ours)"
 
 
 def run(setting: Setting) -> Result:
     """Stitch every head to every encoder, over seeds."""
     seeds = setting.pick(quick=5, full=5)
-    first = load_task("all emoji")
+    first = load_task("both kinds")
     chosen = choose(first)
     found: dict[str, list[np.ndarray]] = {INVERSE: [], OURS: []}
     for seed in range(seeds):
-        task = load_task("all emoji", seed)
+        task = load_task("both kinds", seed)
         inverse = rl.RelativeTranslator("cosine", delta=chosen.delta, omega=chosen.omega, seed=seed)
         matrix = rl.stitching_matrix(
             task.spaces,

@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from experiments.data.source import BySource
 from experiments.data.tasks import TASKS, load_task
 from experiments.figures import COLORS, panels
 from experiments.results import Finding, Result, Setting, Table
@@ -20,7 +21,10 @@ import relatent as rl
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-NAMES = ("cifar10", "fashion", "groceries", "emoji", "emoji texts", "trec", "newsgroups", "tweets")
+NAMES = BySource(
+    packages=("cifar10", "fashion", "groceries", "emoji", "emoji texts", "trec", "newsgroups", "tweets"),
+    hub=("cifar100 fine",),
+)
 BINS, UNIT = 30, 1e-3
 # Of norms with one mode that one number may stand for: spread and outliers at most, |skew| at most.
 NARROW, FEW, SYMMETRIC = 0.25, 0.05, 1.0

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 from experiments.data import texts
+from experiments.data.source import BySource, on_hub
 from experiments.data.tasks import STAND_INS, TASKS, load_task
 from experiments.figures import COLORS, panels
 from experiments.inverse_relative_projection import layers
@@ -36,7 +37,10 @@ SHOWN = (-1.0, 0.5, 1.0, 1.5, 2.0, 4.0)
 # The norms, in mean norms, over which a scale-invariant classifier should not change.
 SPAN = (0.5, REACH)
 FLAT, WIDE = 0.05, 0.3
-NAMES = {"emoji": "google", "cifar10": None}
+NAMES = BySource(packages={"emoji": "google", "cifar10": "resnet8"}, hub={"cifar100 coarse": "CLIP"})
+
+
+CORPUS = BySource(packages="disaster tweets", hub="TREC")
 
 
 class Cos(nn.Module):
@@ -62,12 +66,12 @@ def run(setting: Setting) -> Result:
     for name, space in NAMES.items():
         task = load_task(name)
         rows = np.concatenate([task.fit, task.choice, task.test])[:max_rows]
-        x = task.spaces[space or next(iter(task.spaces))]
+        x = task.spaces[space]
         curves[TASKS[name].title] = activation_curves(x[rows], task.labels[rows], seeds)
-    corpus = texts.tweets()
+    corpus = texts.trec()[0] if on_hub() else texts.tweets()
     assert corpus.labels is not None
     depth = layers.layer_curves(corpus.texts, corpus.labels, *setting.pick(quick=(600, 150), full=(3_000, 500)))
-    tables = [activation_table(curves), layers.layer_table("disaster tweets", depth)]
+    tables = [activation_table(curves), layers.layer_table(CORPUS.value, depth)]
     return Result(
         tables,
         [activation_finding(curves, "lst-figure4"), layers.layer_finding(depth)],
@@ -170,5 +174,9 @@ def draw(result: Result) -> Figure:
         draw_activations(panel, curves, f"{title}: MLPs")
     marks = axes[0, 0].get_legend_handles_labels()
     figure.legend(*marks, loc="outside lower center", ncols=4, fontsize=8, frameon=False)
-    layers.draw_layers(axes[0, -1], result.series["layers"], "tweets: layers of MiniLM")
+    layers.draw_layers(
+        axes[0, -1],
+        result.series["layers"],
+        BySource(packages="tweets: layers of MiniLM", hub="TREC: layers of RoBERTa").value,
+    )
     return figure

@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
+from experiments.data.source import BySource
 from experiments.data.tasks import STAND_INS, TASKS, load_task
 from experiments.figures import COLORS, panels
 from experiments.latent_space_translation.heads import ABSOLUTE, ANCHORS, OURS, OWN, Scores, cell, stitched
@@ -23,7 +24,10 @@ import relatent as rl
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-NAMES = ("cifar10", "fashion", "trec", "newsgroups", "tweets")
+NAMES = BySource(
+    packages={"cifar10": "cifar10", "fashion": "fashion", "trec": "trec", "newsgroups": "ag news", "tweets": "imdb"},
+    hub={f"{name}, all encoders": name for name in ("cifar10", "trec", "ag news", "dbpedia", "imdb")},
+)
 METHODS = {
     ABSOLUTE: None,
     "affine": rl.Translator(map="affine", normalize="standard"),
@@ -49,9 +53,9 @@ def run(setting: Setting) -> Result:
         scores[name] = stitched((load_task(name, seed, max_rows, encoders) for seed in range(seeds)), SVC(), METHODS)
     rows = []
     for name, found in scores.items():
-        theirs = [published("lst-svm", name, column) for column in (OWN, ABSOLUTE, "affine", "SVD")]
+        theirs = [published("lst-svm", NAMES[name], column) for column in (OWN, ABSOLUTE, "affine", "SVD")]
         ours = [cell(found[column]) for column in COLUMNS]
-        rows.append([TASKS[name].title, *ours, published("lst-svm", name, "on"), " / ".join(map(str, theirs))])
+        rows.append([TASKS[name].title, *ours, published("lst-svm", NAMES[name], "on"), " / ".join(map(str, theirs))])
     head = ("data", *COLUMNS, "published on", "published: own / absolute / affine / SVD")
     return Result(
         [Table("SVM heads, accuracy, mean ± std over pairs and seeds", head, rows)],

@@ -33,12 +33,13 @@ class Autoencoding(Training):
     variational: bool = False
     relative: bool = False
     unit: bool = False
+    gelu: bool = True
 
     @property
     def name(self) -> str:
         """What it is called in the folder of models."""
         family, kind = "VAE" if self.variational else "AE", "relative" if self.relative else "absolute"
-        return f"{family}-{kind}{'-unit' if self.unit else ''}-{self.latent}"
+        return f"{family}-{kind}{'-unit' if self.unit else ''}{'' if self.gelu else '-linear'}-{self.latent}"
 
 
 def fitted(images: Images, how: Autoencoding, seed: int, folder: Path) -> nn.Module:
@@ -53,6 +54,7 @@ def fitted(images: Images, how: Autoencoding, seed: int, folder: Path) -> nn.Mod
         latent=how.latent,
         colors=images.colors,
         unit=how.unit,
+        gelu=how.gelu,
     )
     fit = partial(train, build, x, labels, reconstruction_loss, how, seed=seed)
     return trained(folder / f"{images.name}-{how.name}-{seed}.safetensors", how, build, fit)
@@ -67,10 +69,13 @@ def autoencoder(
     latent: int = LATENT,
     colors: int = 1,
     unit: bool = False,
+    gelu: bool = True,
 ) -> nn.Sequential:
     """Build an autoencoder for images of ``side`` pixels; with anchor images, a relative one.
 
-    ``unit`` scales what an absolute decoder reads to norm 1, as Maiorca et al. (2023) do in one of two variants.
+    ``unit`` scales what an absolute decoder reads to norm 1, as Maiorca et al. (2023) do in one of two variants. The
+    code of an absolute autoencoder passes a GELU, as the authors' does: codes are then mostly positive, so that those
+    of different seeds have a cosine well above 0. Without ``gelu`` it does not, so that a plane is used on all sides.
 
     A variational model draws its latent vector where an absolute one keeps it, in the encoder. A relative one draws it
     on the decoder's side of the relative layer: the cosines themselves are what two models share, and stay exact.
@@ -79,8 +84,10 @@ def autoencoder(
     flat = channels[-1] * sizes[-1] ** 2
     down, up = shrink(channels, colors), grow(channels, sizes, colors)
     if anchors is None:
-        bottleneck = Gaussian(flat, latent) if variational else nn.Linear(flat, latent)
-        encoder, entry = [down, bottleneck], [UnitNorm()] if unit else []
+        bottleneck = (
+            [Gaussian(flat, latent)] if variational else [nn.Linear(flat, latent), *([nn.GELU()] if gelu else [])]
+        )
+        encoder, entry = [down, *bottleneck], [UnitNorm()] if unit else []
     else:
         latent = latent if variational else len(anchors)
         encoder = [down, rl.nn.RelativeProjection(anchors, encoder=down, output="none")]
@@ -121,8 +128,16 @@ class Gaussian(nn.Module):
         return mean + torch.exp(log_variance / 2) * torch.randn_like(mean)
 
 
-def reconstruction_loss(model: nn.Module, x: torch.Tensor, _: torch.Tensor, weight: float = 1e-3) -> torch.Tensor:
-    """Mean squared error per pixel, plus the divergence per pixel times ``weight`` for a variational model."""
+def reconstruction_loss(model: nn.Module, x: torch.Tensor, _: torch.Tensor) -> torch.Tensor:
+    r"""Gaussian likelihood with a calibrated error, plus the divergence of a variational model, summed over the batch.
+
+    .. math:: \sum \tfrac12 (x - \hat x)^2 / \sigma^2 + \log \sigma \quad [+ \mathrm{KL}], \qquad
+        \sigma^2 = \operatorname{mean} (x - \hat x)^2
+
+    With :math:`\sigma^2` at its optimum the first term is constant, and what is left is half the log error. So an
+    autoencoder has the minima of the squared error, and a variational one needs no weight between the two terms (Rybkin
+    et al., 2021, which the authors follow).
+    """
     error = nn.functional.mse_loss(model(x), x)
-    drawn = [m.divergence for m in model.modules() if isinstance(m, Gaussian)]
-    return error + weight * sum(drawn) / x[0].numel() if drawn else error
+    likelihood = x.numel() * (1 + torch.log(error + 1e-12)) / 2
+    return likelihood + len(x) * sum(m.divergence for m in model.modules() if isinstance(m, Gaussian))

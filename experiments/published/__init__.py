@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 MISSING = "not available"
+READ: set[str] = set()  # the sections that were asked for so far: a record depends on them
 
 
 def published(item: str, *where: str) -> Any:
@@ -15,7 +16,8 @@ def published(item: str, *where: str) -> Any:
 
     Where the papers and what is left of their runs do not have it, that is said in words.
     """
-    found: Any = _sections().get(item, {})
+    READ.add(item)
+    found: Any = section(item)
     for key in where:
         found = found.get(key, MISSING) if isinstance(found, dict) else MISSING
     return found
@@ -23,7 +25,12 @@ def published(item: str, *where: str) -> Any:
 
 def source(item: str) -> str:
     """Return where the figures of an item were published."""
-    return str(_sections().get(item, {}).get("source", MISSING))
+    return str(section(item).get("source", MISSING))
+
+
+def section(item: str) -> dict[str, Any]:
+    """Return all that was published for an item."""
+    return dict(_sections().get(item, {}))
 
 
 @cache

@@ -2,9 +2,9 @@
 
 Photos of groceries through two EfficientNets, two ResNets that were trained on CIFAR-10 from different seeds, and in
 full size CIFAR-10 through two ImageNet networks of different width. A head is trained on each encoder and reads the
-other.
+others. ``--images`` takes a folder of classes instead, such as Tiny ImageNet, through four ImageNet networks.
 
-    python -m experiments rr-table6
+    python -m experiments rr-table6 [--images FOLDER]
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
-from experiments.data.groups import load_group
+from experiments.data.groups import folder_of_pictures, load_group
+from experiments.data.source import BySource
 from experiments.figures import COLORS, panels
 from experiments.published import published
 from experiments.relative_representations.stitched import (
@@ -39,9 +40,17 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 ANCHORS = 500
-QUICK = ("groceries", "resnets")
-FULL = (*QUICK, "cifar photos")  # large networks take long to encode these
+QUICK = BySource(packages=("groceries", "resnets"), hub=("CIFAR-100 coarse",))
+# Large networks take long to encode the last of packages.
+FULL = BySource(packages=("groceries", "resnets", "cifar photos"), hub=("CIFAR-100 coarse", "CIFAR-100", "ImageNet1k"))
+ENCODERS = BySource(packages=(), hub=("RexNet", "ViT-base", "ViT-ResNet", "ViT-small"))
 PAPER = (OWN, OWN_RELATIVE, ABSOLUTE, "relative")
+PUBLISHED = ("CIFAR-100 coarse", "ImageNet1k")
+STAND_INS = {
+    "RexNet and three ViTs (ImageNet)": "EfficientNet-lite0 and lite1 (ImageNet); two ResNets trained on CIFAR-10; in "
+    "full size EfficientNet-lite2 and Inception-v3, too",
+    "CIFAR-100 coarse, ImageNet1k": "photos of groceries (14 classes), CIFAR-10",
+}
 Runs = Mapping[str, list[StitchingMatrix]]
 
 
@@ -51,8 +60,9 @@ def run(setting: Setting) -> Result:
     epochs = setting.pick(quick=EPOCHS, full=20)
     runs: dict[str, list[StitchingMatrix]] = {}
     chance = {}
-    for name in setting.pick(quick=QUICK, full=FULL):
-        group = load_group(name)
+    names = setting.pick(quick=QUICK, full=FULL) if setting.images is None else (setting.images.name,)
+    for name in names:
+        group = load_group(name, ENCODERS) if setting.images is None else folder_of_pictures(setting.images)
         assert group.labels is not None
         train, test = split(len(group.labels), group.train, sizes)
         chance[name] = guessing(group.labels, train, test)
@@ -65,11 +75,7 @@ def run(setting: Setting) -> Result:
         list(findings({name: means(found) for name, found in runs.items()}, chance)),
         seeds=seeds,
         data=[f"{name}: up to {sizes[0]:,} images to train on, {runs[name][0].n_test} to test" for name in runs],
-        stand_ins={
-            "RexNet and three ViTs (ImageNet)": "EfficientNet-lite0 and lite1 (ImageNet); two ResNets trained on "
-            "CIFAR-10; in full size EfficientNet-lite2 and Inception-v3, too",
-            "CIFAR-100 coarse, ImageNet1k": "photos of groceries (14 classes), CIFAR-10",
-        },
+        stand_ins=STAND_INS if setting.images is None else {},
         notes=["Table 18, CIFAR-100 with its 100 fine classes, needs data that no package carries: it was not run."],
         series={
             name: {row: [cell["mean"], cell["std"]] for row, cell in mean_rows(found).items()}
@@ -81,17 +87,29 @@ def run(setting: Setting) -> Result:
 def mean_table(runs: Runs, chance: Mapping[str, float]) -> Table:
     """Lay the means over both directions out, with the paper's range over its encoders."""
     rows = [
-        [name, row, cell, paper(row) if row in PAPER else "", chance[name]]
+        [name, row, cell, *([paper(row, data) for data in PUBLISHED] if row in PAPER else ["", ""]), chance[name]]
         for name, found in runs.items()
         for row, cell in mean_rows(found).items()
     ]
-    columns = ("images", "head reads", "weighted F1", "published (CIFAR-100 coarse)", "guessing")
+    columns = ("images", "head reads", "weighted F1", *(f"published ({data})" for data in PUBLISHED), "guessing")
     return Table(f"Both directions, {ANCHORS} anchors", columns, rows)
 
 
-def paper(row: str) -> str:
-    """Return the paper's range over encoders in one cell."""
-    return " to ".join(str(published("rr-table6", row, end)) for end in ("lowest", "highest"))
+def paper(row: str, data: str) -> str:
+    """Return the paper's range over encoders, or pairs of them, in one cell."""
+    if row == ABSOLUTE:
+        found = published("rr-table6", row, data)
+    elif row == OWN:
+        found = published("rr-table6", data, OWN).values()
+    else:
+        heads = {name: cells for name, cells in published("rr-table6", data).items() if name != OWN}
+        found = [
+            value
+            for head, cells in heads.items()
+            for name, value in cells.items()
+            if (name == head) is (row == OWN_RELATIVE)
+        ]
+    return f"{min(found)} to {max(found)}"
 
 
 def pair_table(runs: Runs) -> Table:

@@ -9,10 +9,11 @@ in pairs of networks that were trained apart.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from experiments.data.groups import Group, load_group
+from experiments.data.source import BySource
 from experiments.published import published
 from experiments.relative_representations.lookup import MEASURES, TRANSLATED, K, compared, described, mean_of, sample
 from experiments.relative_representations.points import draw_planes, pack, planes
@@ -23,13 +24,18 @@ import relatent as rl
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-ANCHORS, CLASSES, SHOWN = 500, 4, 40
-PAIRS = {
-    "groceries": ("lite0", "lite1"),
-    "resnets": ("resnet8", "resnet14"),
-    "cifar photos": ("lite2", "inception"),
-}
-PICTURED, SEEN = ("groceries", "resnets"), ("absolute", "relative", "relative, centered (ours)")
+ANCHORS, CLASSES, SHOWN = 500, 4, 200
+# The second of each pair is the larger network.
+PAIRS = BySource(
+    packages={
+        "groceries": ("lite0", "lite1"),
+        "resnets": ("resnet8", "resnet14"),
+        "cifar photos": ("lite2", "inception"),
+    },
+    hub={"CIFAR-10": ("ViT-small", "ViT-base")},
+)
+PICTURED = BySource(packages=("groceries", "resnets"), hub=("CIFAR-10",))
+SEEN = ("absolute", "relative", "relative, centered (ours)")
 CHOICES: dict[str, Callable[..., np.ndarray]] = {
     "uniform": rl.anchors.uniform,
     "fps": rl.anchors.farthest_point,
@@ -50,7 +56,7 @@ Scores = Mapping[Case, np.ndarray]
 def run(setting: Setting) -> Result:
     """Look images up in the other space, over seeds."""
     names = setting.pick(quick=PICTURED, full=tuple(PAIRS))  # large networks take long to encode the photos of CIFAR
-    groups, seeds = {name: load_group(name) for name in names}, setting.pick(quick=5, full=10)
+    groups, seeds = {name: load_group(name, PAIRS[name]) for name in names}, setting.pick(quick=5, full=10)
     scores: dict[Case, np.ndarray] = {}
     for name, group in groups.items():
         queries = sample(len(group.spaces[PAIRS[name][0]]), setting.pick(quick=500, full=20_000))
@@ -76,19 +82,19 @@ def run(setting: Setting) -> Result:
 
 
 def table(scores: Scores) -> Table:
-    """Lay table 8 out; the paper's two directions hardly differ, and stand beside the pair that is nearest to them."""
-    rows = [[*case[:2], *case[2:], *map(spread, found.T), paper(*case)] for case, found in scores.items()]
-    columns = ("images", "spaces", "description", "anchors", *MEASURES, "published (ViT-base → ViT-small)")
+    """Lay table 8 out; each direction stands beside that of the paper, by which network is the larger."""
+    rows = [[*case[:2], *case[2:], *map(spread, found.T), *paper(*case)] for case, found in scores.items()]
+    columns = ("images", "spaces", "description", "anchors", *MEASURES, "published between", "published")
     return Table(f"Images: {K} neighbors, {ANCHORS} anchors", columns, rows)
 
 
-def paper(images: str, way: str, kind: str, choice: str) -> str:
-    """Return the paper's three figures in one cell."""
+def paper(images: str, way: str, kind: str, choice: str) -> tuple[str, str]:
+    """Return between which of its networks the paper's figures are, and the three of them in one cell."""
     if images == "resnets" or kind not in ("absolute", "relative"):
-        return ""
-    toward = "base → small" if way.startswith(("lite1", "inception")) else "small → base"
+        return "", ""
+    toward = "base → small" if way.startswith(PAIRS[images][1]) else "small → base"
     key = f"relative, {choice}, {toward}" if kind == "relative" else "absolute"
-    return " / ".join(str(published("rr-table8", key, measure)) for measure in MEASURES)
+    return f"ViT-{toward.replace('→ ', '→ ViT-')}", " / ".join(published("rr-table8", key, one) for one in MEASURES)
 
 
 def findings(scores: Scores) -> Iterator[Finding]:
@@ -116,26 +122,28 @@ def findings(scores: Scores) -> Iterator[Finding]:
     )
 
 
-def pictured(group: Group, pair: tuple[str, str]) -> dict[str, list[str]]:
-    """Return figure 11's points: images of four classes on two principal axes, in both spaces."""
+def pictured(group: Group, pair: tuple[str, str]) -> dict[str, Any]:
+    """Return figure 11's points: images of four classes on two principal axes, in both spaces, and their classes."""
     x, y = (group.spaces[name] for name in pair)
     assert group.labels is not None
     largest = np.argsort(-np.bincount(group.labels), kind="stable")[:CLASSES]
-    rows = np.concatenate([np.flatnonzero(group.labels == label)[:SHOWN] for label in largest])
+    chosen = [np.flatnonzero(group.labels == label)[:SHOWN] for label in largest]
+    rows = np.concatenate(chosen)
     anchors = rl.anchors.uniform(x, ANCHORS, seed=0)
     both = {kind: [a[rows] for a in described(kind, x, y, anchors)] for kind in SEEN}
-    return {kind: [pack(points) for points in planes(*spaces, "PCA")] for kind, spaces in both.items()}
+    shown = {kind: [pack(points) for points in planes(*spaces, "PCA")] for kind, spaces in both.items()}
+    return {"planes": shown, "images": [len(one) for one in chosen]}
 
 
 def draw(result: Result) -> Figure:
     """Draw both spaces of two pairs side by side, absolute above relative."""
+    clusters = {name: np.repeat(np.arange(CLASSES), result.series[name]["images"]).tolist() for name in PICTURED}
     rows = {
         kind: [
-            (title, points)
+            (title, points, clusters[name])
             for name in PICTURED
-            for title, points in zip(PAIRS[name], result.series[name][kind], strict=True)
+            for title, points in zip(PAIRS[name], result.series[name]["planes"][kind], strict=True)
         ]
         for kind in SEEN
     }
-    clusters = np.repeat(np.arange(CLASSES), SHOWN)
-    return draw_planes(rows, clusters.tolist(), [f"class {i + 1}" for i in range(CLASSES)])
+    return draw_planes(rows, [f"class {i + 1}" for i in range(CLASSES)])

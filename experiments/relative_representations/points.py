@@ -46,17 +46,22 @@ def unpack(text: str) -> np.ndarray:
     return np.frombuffer(base64.b64decode(text), dtype=np.uint8).reshape(-1, 2) / 255
 
 
-def draw_planes(rows: Mapping[str, Sequence[tuple[str, str]]], clusters: Sequence[int], names: Sequence[str]) -> Figure:
-    """Draw rows of panels, each a title and packed points, colored by cluster; ``names`` are the clusters'."""
+def draw_planes(rows: Mapping[str, Sequence[tuple[str, str, Sequence[int]]]], names: Sequence[str]) -> Figure:
+    """Draw rows of panels, each a title, packed points and their clusters, by color; ``names`` are the clusters'."""
     figure, axes = panels(len(rows), max(map(len, rows.values())), size=(1.9, 2.0))
-    colors = np.asarray(COLORS)[np.asarray(clusters)]
     for line, (label, cells) in zip(axes, rows.items(), strict=True):
         line[0].set_ylabel(label, fontsize=11)
-        for panel, (title, points) in zip(line, cells, strict=True):
-            panel.scatter(*unpack(points).T, c=colors, s=7, linewidths=0, alpha=0.8)
-            panel.set(title=title, xticks=[], yticks=[])
+        for panel, (title, points, clusters) in zip(line, cells, strict=True):
+            draw_plane(panel, points, clusters, title)
     figure.legend(handles=[_dot(i, name) for i, name in enumerate(names)], loc="outside lower center", ncols=len(names))
     return figure
+
+
+def draw_plane(panel: Any, points: str, clusters: Sequence[int], title: str) -> None:
+    """Draw packed points, colored by cluster."""
+    colors = np.asarray(COLORS)[np.asarray(clusters)]
+    panel.scatter(*unpack(points).T, c=colors, s=5, linewidths=0, alpha=0.7)
+    panel.set(title=title, xticks=[], yticks=[])
 
 
 def _dot(i: int, name: str) -> Any:

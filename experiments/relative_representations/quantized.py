@@ -17,8 +17,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from experiments.data.groups import load_group
+from experiments.data.source import BySource
 from experiments.figures import COLORS, panels
 from experiments.published import published
+from experiments.relative_representations.points import draw_plane, pack, planes
 from experiments.results import Finding, Result, Setting, Table, spread
 
 import relatent as rl
@@ -26,9 +28,10 @@ import relatent as rl
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-SPACES = ("spacy-300", "word2vec-300")
+SPACES = BySource(packages=("spacy-300", "word2vec-300"), hub=("fastText", "word2vec"))
 PIVOTS = ("doctor", "tomato", "guitar", "software")
 ANCHORS, THRESHOLDS = 300, (0.5, 0.8, 1.0, 1.2, 1.5, 2.0, 3.0)
+SCATTERED = ("relative", "quantized, t = 0.8", "quantized, t = 1.2", "quantized, t = 2.0")
 MEASURES = ("distance", "cosine distance", "mrr", "different rows")
 Pair = tuple[np.ndarray, np.ndarray]
 
@@ -40,7 +43,9 @@ def run(setting: Setting) -> Result:
     assert group.keys is not None
     x, y = (group.spaces[name] for name in SPACES)
     pivots = rl.anchors.by_keys(group.keys, PIVOTS)
-    rows = np.unique(rl.evaluate.nearest(x[pivots], x, near).indices)
+    found = rl.evaluate.nearest(x[pivots], x, near).indices
+    rows, first = np.unique(found, return_index=True)
+    clusters = first // near  # a word that is near two pivots counts to the first
     similarities: dict[str, Any] = {"relative": "cosine"} | {
         f"quantized, t = {t}": partial(rl.project.similarity.quantized, threshold=t) for t in THRESHOLDS
     }
@@ -61,13 +66,30 @@ def run(setting: Setting) -> Result:
             "clusters: the descriptions agree because nothing is left to tell apart."
         ],
         series={
-            suffix: {
-                measure: [float(scores[name + suffix][:, i].mean()) for name in similarities]
-                for i, measure in enumerate(MEASURES)
-            }
-            for suffix in ("", ", centered (ours)")
+            "curves": {
+                suffix: {
+                    measure: [float(scores[name + suffix][:, i].mean()) for name in similarities]
+                    for i, measure in enumerate(MEASURES)
+                }
+                for suffix in ("", ", centered (ours)")
+            },
+            "clusters": clusters.tolist(),
+            "planes": pictured(x, y, rows, similarities, scores),
         },
     )
+
+
+def pictured(
+    x: np.ndarray, y: np.ndarray, rows: np.ndarray, similarities: Mapping[str, Any], scores: Mapping[str, np.ndarray]
+) -> dict[str, Any]:
+    """Return the figure's points: the words in both spaces, on the principal axes of the first, and their distance."""
+    pairs = {"absolute": (x[rows], y[rows])} | {
+        name: described(x, y, rows, similarities[name], "none", 0) for name in SCATTERED
+    }
+    return {
+        name: {"distance": float(scores[name][:, 0].mean()), "points": [pack(one) for one in planes(*pair, "PCA")]}
+        for name, pair in pairs.items()
+    }
 
 
 def described(x: np.ndarray, y: np.ndarray, rows: np.ndarray, similarity: Any, normalize: str, seed: int) -> Pair:
@@ -128,17 +150,25 @@ def findings(scores: Mapping[str, np.ndarray]) -> Iterator[Finding]:
 
 
 def draw(result: Result) -> Figure:
-    """Draw distance and MRR by threshold."""
-    figure, axes = panels(1, 3, size=(3.0, 2.7))
+    """Draw the words in both spaces by every similarity, and below distance and MRR by threshold."""
+    shown, clusters = result.series["planes"], result.series["clusters"]
+    figure, axes = panels(3, len(shown), size=(2.5, 2.3))
+    for column, (name, found) in enumerate(shown.items()):
+        for row, (space, points) in enumerate(zip(SPACES, found["points"], strict=True)):
+            title = f"{name}: distance {found['distance']:.2f}" if row == 0 else ""
+            draw_plane(axes[row, column], points, clusters, title)
+            axes[row, 0].set_ylabel(space)
+    for panel in axes[2, 3:]:
+        panel.set_axis_off()
     titles = ("cosine distance: more alike …", "… as fewer rows differ", "MRR: words found")
-    for panel, measure, title in zip(axes[0], ("cosine distance", "different rows", "mrr"), titles, strict=True):
-        for color, (suffix, found) in zip(COLORS, result.series.items(), strict=False):
+    for panel, measure, title in zip(axes[2], ("cosine distance", "different rows", "mrr"), titles, strict=False):
+        for color, (suffix, found) in zip(COLORS, result.series["curves"].items(), strict=False):
             first, *others = found[measure]
             panel.axhline(first, color=color, linestyle=":", linewidth=1)
             panel.plot(THRESHOLDS, others, "o-", color=color, markersize=4, label="quantized" + suffix)
         panel.set(title=title, xlabel="threshold t", ylim=(0, None))
-    figure.legend(*axes[0][0].get_legend_handles_labels(), loc="outside lower center", ncols=2)
-    figure.suptitle("Dotted: the cosine, unquantized", fontsize=9)
+    figure.legend(*axes[2][0].get_legend_handles_labels(), loc="outside lower center", ncols=2)
+    figure.suptitle("Words near four words (colors) in two spaces. Dotted: the cosine, unquantized", fontsize=9)
     return figure
 
 

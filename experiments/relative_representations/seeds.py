@@ -38,7 +38,7 @@ def run(setting: Setting) -> Result:
     torch.set_num_threads(1)
     how, seeds = setting.pick(quick=(QUICK, 5), full=(FULL, 5))
     images = load_images("MNIST", how.images, TESTED)
-    settings = {2: replace(how, latent=2, steps=3 * how.steps), how.latent: how}
+    settings = {2: replace(how, latent=2, steps=3 * how.steps, gelu=False), how.latent: how}
     spaces = {
         width: [embedded(fitted(images, one, seed, setting.models), images) for seed in range(seeds)]
         for width, one in settings.items()

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 from experiments.data.groups import load_group
+from experiments.data.source import BySource
 from experiments.figures import SEQUENTIAL, heat_map, panels
 from experiments.relative_representations.lookup import described, sample
 from experiments.results import Finding, Result, Setting, Table, spread
@@ -24,15 +25,10 @@ import relatent as rl
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-SPACES = ("spacy-300", "glove-100")
+SPACES = BySource(packages=("spacy-300", "glove-100"), hub=("fastText", "word2vec"))
 KINDS = ("absolute", "relative", "relative, centered (ours)")
 ANCHORS, BINS = 300, 48
 Cosines = dict[str, np.ndarray]
-PICTURED = (
-    ("absolute, spacy-300", "absolute, glove-100"),
-    ("relative, spacy-300", "relative, glove-100"),
-    ("absolute, spacy-300", "relative, spacy-300"),
-)
 
 
 def run(setting: Setting) -> Result:
@@ -56,7 +52,7 @@ def run(setting: Setting) -> Result:
         series={
             "names": names,
             "correlations": matrices.mean(axis=0).round(3),
-            "densities": [density(runs[0][a], runs[0][b]) for a, b in PICTURED],
+            "densities": [density(runs[0][a], runs[0][b]) for a, b in pictured()],
         },
     )
 
@@ -93,6 +89,14 @@ def findings(pairs: Mapping[tuple[str, str], list[float]]) -> Iterator[Finding]:
     )
 
 
+def pictured() -> list[tuple[str, str]]:
+    """Return the descriptions whose similarities are drawn against each other."""
+    a, b = SPACES
+    return [(f"{one}, {a}", f"{two}, {c}") for one, two, c in (("absolute",) * 2 + (b,), ("relative",) * 2 + (b,))] + [
+        (f"absolute, {a}", f"relative, {a}")
+    ]
+
+
 def density(a: np.ndarray, b: np.ndarray) -> dict[str, object]:
     """Return how the pairs lie in the plane of two similarities: logarithmic counts, as one short text."""
     counts, *edges = np.histogram2d(a, b, bins=BINS)
@@ -106,7 +110,7 @@ def density(a: np.ndarray, b: np.ndarray) -> dict[str, object]:
 def draw(result: Result) -> Figure:
     """Draw three planes of similarities, and all correlations."""
     figure, axes = panels(1, 4, size=(3.1, 3.2), width_ratios=[1, 1, 1, 1.5])
-    for panel, (a, b), found in zip(axes[0], PICTURED, result.series["densities"], strict=False):
+    for panel, (a, b), found in zip(axes[0], pictured(), result.series["densities"], strict=False):
         shades = np.frombuffer(base64.b64decode(found["shades"]), dtype=np.uint8).reshape(BINS, BINS)
         panel.imshow(shades.T, origin="lower", extent=found["extent"], aspect="auto", cmap=SEQUENTIAL)
         panel.set(xlabel=f"cosine: {a}", ylabel=f"cosine: {b}")

@@ -1,8 +1,9 @@
 """Heads under text encoders that they were not trained on: table 5 of Moschella et al., ICLR 2023.
 
-Questions of TREC through five encoders (in the quick size three), newsgroup posts through three (two), and tweets
-through two. A head is trained on each encoder and reads all others: as they are (filled up with zeros where the widths
-differ), relative to 768 anchors, and translated.
+Questions of TREC through five encoders (in the quick size three), newsgroup posts through three (two), tweets through
+two, and sentences of Amazon reviews through three, in two classes and in five, which have an order: these are scored by
+the mean absolute error, too, as the paper's tables 4, 15 and 16 are. A head is trained on each encoder and reads all
+others: as they are (filled up with zeros where the widths differ), relative to 768 anchors, and translated.
 
     python -m experiments rr-table5
 """
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 from experiments.data.groups import load_group
+from experiments.data.source import BySource
 from experiments.figures import heat_map, panels
 from experiments.published import published
 from experiments.relative_representations.stitched import (
@@ -26,6 +28,7 @@ from experiments.relative_representations.stitched import (
     OWN_RELATIVE,
     TRANSLATED,
     guessing,
+    mean_error,
     mean_rows,
     means,
     pair_rows,
@@ -40,15 +43,32 @@ from relatent.stitching import StitchingMatrix
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+COARSE, FINE = ORDERED = ("reviews, two classes", "reviews, five in order")
 # Encoders of each data set, and how many of them the quick size takes.
-ENCODERS = {
-    "trec": ("usem3", "minilm6", "potion128", "para3", "glove"),
-    "newsgroups": ("use-lite", "wordllama", "lsa"),
-    "tweets": ("minilm-layer-3", "glove-100"),
+PAPERS_ENCODERS = ("BERT-c", "BERT-u", "Electra", "RoBERTa", "XLM-R")
+ENCODERS = BySource(
+    packages={
+        "trec": ("usem3", "minilm6", "potion128", "para3", "glove"),
+        "newsgroups": ("use-lite", "wordllama", "lsa"),
+        "tweets": ("minilm-layer-3", "glove-100"),
+    }
+    | dict.fromkeys(ORDERED, ("use-lite", "minilm-layer-3", "wordllama")),
+    hub=dict.fromkeys(("trec", "dbpedia", *ORDERED), PAPERS_ENCODERS),
+)
+QUICK = BySource(packages={"trec": 3, "newsgroups": 2, "tweets": 2}, hub={})
+# Each data set, and the one of the paper that stands beside it with its key, where there is one.
+GROUPS = BySource(
+    packages={"trec": "trec", "newsgroups": "newsgroups", "tweets": "tweets"}
+    | dict.fromkeys(ORDERED, "scored reviews"),
+    hub={"trec": "TREC", "dbpedia": "DBpedia"} | dict.fromkeys(ORDERED, "Amazon reviews, en"),
+)
+DBPEDIA = ("DBpedia", "dbpedia")
+BESIDE = {
+    "trec": ("TREC", "trec"),
+    "newsgroups": DBPEDIA,
+    "dbpedia": DBPEDIA,
+    FINE: ("Amazon reviews, 5 stars", "reviews"),
 }
-QUICK = {"trec": 3, "newsgroups": 2, "tweets": 2}
-# Each data set and the one of the paper that is nearest to it.
-GROUPS = {"trec": "trec", "newsgroups": "dbpedia", "tweets": "reviews"}
 PAIRED, PAPER = "trec", (OWN, OWN_RELATIVE, ABSOLUTE, "relative")
 Runs = Mapping[str, list[StitchingMatrix]]
 
@@ -57,29 +77,30 @@ def run(setting: Setting) -> Result:
     """Stitch all pairs of encoders on every data set, over seeds."""
     sizes, seeds = setting.pick(quick=(1_500, 500), full=(10_000, 2_000)), setting.pick(quick=5, full=5)
     runs: dict[str, list[StitchingMatrix]] = {}
+    errors: dict[str, list[StitchingMatrix]] = {}
     chance = {}
     for name in GROUPS:
-        group = load_group(name)
-        assert group.labels is not None
-        spaces = {one: group.spaces[one] for one in ENCODERS[name][: setting.pick(quick=QUICK[name], full=None)]}
-        train, test = split(len(group.labels), group.train, sizes)
-        chance[name] = guessing(group.labels, train, test)
-        runs[name] = [
-            stitch_all(spaces, group.labels, seed, train=train, test=test, epochs=setting.pick(quick=EPOCHS, full=20))
-            for seed in range(seeds)
-        ]
+        spaces, labels, first = task(name, setting.pick(quick=QUICK.get(name), full=None))
+        train, test = split(len(labels), first, sizes)
+        chance[name] = guessing(labels, train, test)
+        options = {"train": train, "test": test, "epochs": setting.pick(quick=EPOCHS, full=20)}
+        runs[name] = [stitch_all(spaces, labels, seed, **options) for seed in range(seeds)]
+        if name in ORDERED:
+            errors[name] = [stitch_all(spaces, labels, seed, metric=mean_error, **options) for seed in range(seeds)]
     return Result(
-        [mean_table(runs, chance), pair_table(runs[PAIRED])],
-        list(findings({name: means(found) for name, found in runs.items()}, chance)),
+        [mean_table(runs, errors, chance), pair_table(runs[PAIRED])],
+        list(findings({name: means(found) for name, found in runs.items()}, means(errors[FINE]), chance)),
         seeds=seeds,
         data=[
-            f"TREC, newsgroup openings, disaster tweets: {sizes[0]:,} rows to train on and up to {sizes[1]:,} to test"
+            "TREC, newsgroup openings, disaster tweets, sentences of Amazon reviews with the mean score of twenty "
+            f"people: {sizes[0]:,} rows to train on and up to {sizes[1]:,} to test"
         ],
         stand_ins={
             "BERT (cased, uncased), ELECTRA, RoBERTa": "Universal Sentence Encoder, MiniLM-L6, potion, and in full "
             "size MiniLM-L3 and GloVe (TREC); USE lite, wordllama, and in full size LSA (newsgroups); MiniLM's third "
-            "layer and GloVe (tweets)",
-            "DBpedia, Amazon reviews": "20 newsgroups, disaster tweets",
+            "layer and GloVe (tweets); USE lite, MiniLM's third layer and wordllama (reviews)",
+            "DBpedia": "20 newsgroups; disaster tweets, too",
+            "Amazon reviews and their stars": "sentences of Amazon reviews, scored by people (vaderSentiment)",
         },
         series={
             "encoders": list(runs[PAIRED][0].encoders),
@@ -88,14 +109,30 @@ def run(setting: Setting) -> Result:
     )
 
 
-def mean_table(runs: Runs, chance: Mapping[str, float]) -> Table:
-    """Lay table 5 out: the mean over all pairs of encoders."""
-    rows = [
-        [name, row, cell, published("rr-table5", row, GROUPS[name]) if row in PAPER else "", chance[name]]
-        for name in runs
-        for row, cell in mean_rows(runs[name]).items()
-    ]
-    columns = ("data", "head reads", "weighted F1", "published (TREC, DBpedia, Amazon)", "guessing")
+def task(name: str, encoders: int | None) -> tuple[dict[str, np.ndarray], np.ndarray, int | None]:
+    """Return the spaces of a data set, its labels, and how many of its first rows are to train on.
+
+    Reviews in two classes leave out the middle one of the five, as in the paper.
+    """
+    group = load_group(GROUPS[name], ENCODERS[name])
+    assert group.labels is not None
+    labels = group.labels
+    kept = np.flatnonzero(labels != 2) if name == COARSE else np.arange(len(labels))
+    first = None if group.train is None else int((kept < group.train).sum())
+    spaces = {one: group.spaces[one][kept] for one in ENCODERS[name][:encoders]}
+    return spaces, (labels[kept] > 2).astype(int) if name == COARSE else labels, first
+
+
+def mean_table(runs: Runs, errors: Runs, chance: Mapping[str, float]) -> Table:
+    """Lay table 5 out: the mean over all pairs of encoders, with the absolute error where classes have an order."""
+    rows = []
+    for name, found in runs.items():
+        wrong = mean_rows(errors[name]) if name in errors else {}
+        for row, cell in mean_rows(found).items():
+            title, key = BESIDE.get(name, ("", "")) if row in PAPER else ("", "")
+            paper = published("rr-table5", row, key) if key else ""
+            rows.append([name, row, cell, wrong.get(row), title, paper, chance[name]])
+    columns = ("data", "head reads", "weighted F1", "MAE", "published on", "published F1", "guessing")
     return Table(f"All pairs of encoders, {ANCHORS} anchors", columns, rows)
 
 
@@ -104,8 +141,16 @@ def pair_table(runs: list[StitchingMatrix]) -> Table:
     return Table("TREC, weighted F1", ("encoder", "head of", OWN, *METHODS), pair_rows(runs, METHODS))
 
 
-def findings(mean: Mapping[str, Mapping[str, float]], chance: Mapping[str, float]) -> Iterator[Finding]:
-    """Judge what the paper says of its table; ``mean`` is by data and by what the head reads."""
+def findings(
+    mean: Mapping[str, Mapping[str, float]], errors: Mapping[str, float], chance: Mapping[str, float]
+) -> Iterator[Finding]:
+    """Judge what the paper says of its table; ``mean`` is by data and by what the head reads, ``errors`` of FINE."""
+    yield Finding(
+        "relative heads misjudge scores by less than absolute ones under another encoder",
+        errors["relative"] < errors[ABSOLUTE],
+        f"mean absolute error of five classes {errors[ABSOLUTE]:.2f} absolute, {errors['relative']:.2f} relative, "
+        f"{errors[CENTERED]:.2f} centered, {errors[TRANSLATED]:.2f} translated; on its own encoder {errors[OWN]:.2f}",
+    )
     yield Finding(
         "a head cannot read the absolute vectors of another text encoder: it is no better than guessing",
         all(mean[name][ABSOLUTE] < chance[name] + 0.1 for name in mean),

@@ -18,10 +18,11 @@ other, as it is (absolute), relative, or with a translator fitted on the same an
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import permutations
+from itertools import permutations, product
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,7 @@ import numpy as np
 import torch
 from experiments.data.graphs import load_citations
 from experiments.data.images import Images, load_images
+from experiments.data.source import BySource
 from experiments.models.classifier import classification_loss, classifier
 from experiments.models.training import Training, train, trained
 from experiments.published import published
@@ -47,30 +49,21 @@ GRAPH_KINDS: dict[str, dict[str, bool] | None] = {
     CENTERED: {"anchor_grad": True, "center": True},
 }
 STITCHED = ("own absolute", "own relative", "absolute", "relative", "translated (ours)")
-NETWORKS = {
-    "digits": ("plain", "residual", "mlp"),
-    "MNIST": ("plain",),
-    "Fashion-MNIST": ("plain", "residual"),
-    "CIFAR-10": ("plain",),
-}
-GRAPHS = {"cora": "Cora", "citeseer": "CiteSeer"}
+NETWORKS = BySource(
+    packages={
+        "digits": ("plain", "residual", "mlp"),
+        "MNIST": ("plain",),
+        "Fashion-MNIST": ("plain", "residual"),
+        "CIFAR-10": ("plain",),
+    },
+    hub=dict.fromkeys(("MNIST", "Fashion-MNIST", "CIFAR-10", "CIFAR-100"), ("plain",)),
+)
+GRAPHS = {"cora": "Cora", "citeseer": "CiteSeer", "pubmed": "PubMed"}
 
-# Figures of the notes: python -m experiments.relative_representations.training_attempts
-NOTES = (
-    "Raw cosines on graphs: before training, the vectors of two nodes of Cora have a cosine of .9999 on average, so "
-    "that every node is described by nearly the same row of ones and hardly any gradient tells nodes apart. Networks "
-    "leave this state late, and some do not: in an earlier run with layers of width 300, two seeds of five stayed at "
-    "chance. Tried with raw cosines (4 layers of width 64, 100 epochs, 5 seeds; absolute .883 ± .014): as they are "
-    ".786 ± .059, worst seed .686; no gradient through the anchors .643; learning rate .005 in place of .02 .691; tanh "
-    ".754; dropout .1 in place of .5 .805. Subtracting the mean of the anchors, the library's default, closes the gap: "
-    ".889 ± .010, worst seed .874.",
-    "The residual network on Fashion-MNIST: after 100 steps it is 9 points behind (.728 against .816), after 300 steps "
-    "2.3 points (.843 against .866), so that most of the loss is slower learning. Centering does not help (.723, and "
-    ".831 after 300 steps); letting gradients through the anchors does, and closes the gap (.797, and .864 after 300 "
-    "steps), which the paper's text rules out.",
-    "CIFAR-10: slower learning as well. After 100 steps the relative network is 5.5 points behind (.426 against .481), "
-    "after 300 steps half a point (.494 against .499). More anchors (.430), centering (.385) and gradients through the "
-    "anchors (.428) change little after 100 steps.",
+NOTE = (
+    "Raw cosines on graphs: the vectors of an untrained graph network are nearly parallel, so that every node is "
+    "described by nearly the same row of ones and hardly any gradient tells nodes apart. rr-attempts has what was "
+    "tried."
 )
 
 Name = tuple[str, int]  # architecture and seed
@@ -84,13 +77,14 @@ class Size:
 
     seeds: int
     images: Training
-    graph_layers: int
+    graph_seeds: int
+    graph_layers: tuple[int, ...]
     graph_width: int
     graph_epochs: int
 
 
-QUICK = Size(5, Training(100, 5e-3, images=5_000, anchors=150), graph_layers=4, graph_width=64, graph_epochs=80)
-FULL = Size(6, Training(4_700, 1e-3, anchors=300), graph_layers=32, graph_width=300, graph_epochs=500)
+QUICK = Size(5, Training(400, 5e-3, images=5_000, anchors=150), 5, graph_layers=(4,), graph_width=64, graph_epochs=50)
+FULL = Size(6, Training(4_700, 1e-3, anchors=300), 10, graph_layers=(32, 64), graph_width=300, graph_epochs=500)
 
 
 def run(setting: Setting) -> Result:
@@ -106,18 +100,18 @@ def run(setting: Setting) -> Result:
         for kind, reach, score in stitch_all(images, models, size.images.anchors):
             stitched.setdefault((dataset, reach, kind), []).append(score)
     for name in GRAPHS:
-        cost |= graph_scores(name, size)
+        cost |= graph_scores(name, size, setting.models)
     return Result(
         [cost_table(cost), stitched_table(stitched)],
         findings(cost, stitched),
         seeds=size.seeds,
-        data=["digits, MNIST, Fashion-MNIST, CIFAR-10: at most 5,000 images to train; Cora; CiteSeer"],
+        data=["digits, MNIST, Fashion-MNIST, CIFAR-10: at most 5,000 images to train; Cora; CiteSeer; PubMed"],
         stand_ins={
             "the paper's networks and epochs": f"small networks, {size.images.steps} steps; on graphs "
-            f"{size.graph_layers} layers of width {size.graph_width}, {size.graph_epochs} epochs",
-            "PubMed": "left out",
+            f"{' and '.join(map(str, size.graph_layers))} layers of width {size.graph_width}, {size.graph_epochs} "
+            "epochs",
         },
-        notes=NOTES,
+        notes=[NOTE],
     )
 
 
@@ -127,7 +121,7 @@ def train_all(images: Images, size: Size, folder: Path) -> Models:
     anchors = {"absolute": None, "relative": torch.from_numpy(images.anchors(size.images.anchors))}
     models: Models = {kind: {} for kind in KINDS}
     for kind, architecture in ((k, a) for k in KINDS for a in NETWORKS[images.name]):
-        build = partial(classifier, architecture, images.side, 10, anchors[kind], colors=images.colors)
+        build = partial(classifier, architecture, images.side, images.classes, anchors[kind], colors=images.colors)
         for seed in range(size.seeds):
             fit = partial(train, build, x, labels, classification_loss, size.images, seed=seed)
             path = folder / f"{images.name}-{architecture}-{kind}-{seed}.safetensors"
@@ -172,16 +166,25 @@ def reach(i: Name, j: Name) -> str:
     return "another seed" if i[0] == j[0] else "another architecture"
 
 
-def graph_scores(name: str, size: Size) -> Scores:
-    """Train node classifiers of every kind and seed; return the score at the best epoch on validation."""
+def graph_scores(name: str, size: Size, folder: Path) -> Scores:
+    """Return the score at the best epoch on validation of node classifiers of every depth, kind and seed.
+
+    Each score is kept in a file of its own, so that an interrupted run resumes.
+    """
     papers, found = load_citations(name), {}
-    for seed in range(size.seeds):
+    for layers, seed in product(size.graph_layers, range(size.graph_seeds)):
         task = nodes.make_task(papers, seed=seed, test=0.1)
-        one = nodes.Run(seed=seed, layers=size.graph_layers, width=size.graph_width)
+        one = nodes.Run(seed=seed, layers=layers, width=size.graph_width)
         for kind, options in GRAPH_KINDS.items():
             relative = {} if options is None else {"anchor_rows": task.anchors, **options}
-            score = best_epoch(task, one, size.graph_epochs, relative)
-            found.setdefault((GRAPHS[name], "GCN2", kind), []).append(score)
+            settings = (name, layers, size.graph_width, size.graph_epochs, kind.split(" (")[0].replace(", ", "-"), seed)
+            path = folder / f"graph-{'-'.join(map(str, settings))}.json"
+            if not path.is_file():
+                part = path.with_suffix(".part")
+                part.parent.mkdir(parents=True, exist_ok=True)
+                part.write_text(json.dumps(best_epoch(task, one, size.graph_epochs, relative)))
+                part.replace(path)
+            found.setdefault((GRAPHS[name], f"GCN2, {layers} layers", kind), []).append(json.loads(path.read_text()))
     return found
 
 
@@ -235,7 +238,13 @@ def findings(cost: Scores, stitched: Scores) -> list[Finding]:
             "relative representations in training are not detrimental",
             best[worst] > -0.02,
             f"largest loss {-100 * best[worst]:.1f} points ({', '.join(worst)}), "
-            f"mean loss {-100 * np.mean(list(best.values())):.1f}; graphs with centered cosines",
+            f"mean loss {-100 * np.mean(list(best.values())):.1f}; graphs with centered cosines (with raw ones: "
+            + ", ".join(
+                f"{data} {100 * (mean[data, network, 'absolute'] - mean[data, network, 'relative']):.1f}"
+                for data, network in best
+                if (data, network, CENTERED) in mean
+            )
+            + " points lost)",
         ),
         Finding(
             "stitched classifiers: absolute fails, relative comes close to its own head",

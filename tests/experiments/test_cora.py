@@ -154,16 +154,20 @@ def test_a_second_call_trains_only_what_is_missing(task, reference, tmp_path, mo
     monkeypatch.setattr(cora, "EPOCHS", (4,))
     monkeypatch.setattr(cora, "follow", counted := Counted(follow))
     runs = [TINY, replace(TINY, seed=2), replace(TINY, optimizer="SGD")]
-    complete(tmp_path, runs[:2], task, reference, seconds=np.inf)
-    records = complete(tmp_path, runs, task, reference, seconds=np.inf)
+    complete(tmp_path, runs[:2], task, reference, 2)
+    records = complete(tmp_path, runs, task, reference, len(runs))
     assert counted.calls == 3
     assert [Run(**record["run"]) for record in records] == runs
-    assert len(complete(tmp_path, runs[1:2], task, reference, seconds=np.inf)) == 1
+    assert len(complete(tmp_path, runs[1:2], task, reference, 1)) == 1
     assert not list(tmp_path.glob("*.part"))
 
 
-def test_no_training_begins_when_the_time_is_over(task, reference, tmp_path):
-    assert complete(tmp_path, [TINY], task, reference, seconds=-1.0) == []
+def test_no_more_are_trained_than_asked_for(task, reference, tmp_path):
+    assert complete(tmp_path, [TINY], task, reference, 0) == []
+    runs = [TINY, replace(TINY, seed=2), replace(TINY, seed=3)]
+    first = complete(tmp_path, runs, task, reference, 2)
+    assert len(first) == 2
+    assert complete(tmp_path, runs, task, reference, 2) == first  # whatever the folder holds, the table is the same
 
 
 class Counted:

@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 from experiments.data import images
 from experiments.data.images import IDX, MNIST, load_images, read_idx
+from experiments.data.pictures import folder_of_classes
+from PIL import Image
 
 
 def as_idx(a: np.ndarray) -> bytes:
@@ -73,3 +75,24 @@ def test_digits_need_no_download_and_both_parts_hold_all_classes() -> None:
 def test_what_is_no_idx_file_is_refused() -> None:
     with pytest.raises(ValueError, match="expected an idx file"):
         read_idx(b"<html>")
+
+
+def test_a_folder_of_classes_is_read_by_name_and_as_many_of_each(tmp_path: Path) -> None:
+    colors = {"cat": (255, 0, 0), "dog": (0, 0, 255)}
+    for name, color in colors.items():
+        (tmp_path / name).mkdir()
+        for i in range(3):
+            Image.new("RGB", (5 + i, 9), color).save(tmp_path / name / f"{i}.png")
+    (tmp_path / "cat" / "notes.txt").write_text("no picture")
+    pixels, labels = folder_of_classes(tmp_path, rows=4, side=8)
+    assert pixels.shape == (4, 3, 8, 8)
+    assert sorted(labels) == [0, 0, 1, 1]
+    assert (pixels[labels == 0, 0] == 1).all()
+    assert (pixels[labels == 1, 2] == 1).all()
+
+
+def test_a_folder_without_two_classes_of_pictures_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "cat").mkdir()
+    for path in (tmp_path, tmp_path / "missing"):
+        with pytest.raises(SystemExit, match="expected a folder per class"):
+            folder_of_classes(path, rows=4)

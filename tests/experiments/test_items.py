@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from dataclasses import replace
 from importlib.util import find_spec
 
 import numpy as np
@@ -11,12 +12,24 @@ import pytest
 from experiments.__main__ import run_item
 from experiments.figures import heat_map, panels, save
 from experiments.items import ITEMS, PAPERS
-from experiments.page import PAGE, PICTURES, RECORDS, render
+from experiments.page import PAGE, PICTURES, RECORDS, anchor, render
 from experiments.published import MISSING, published, source
-from experiments.results import Finding, Record, Result, Setting, Table, read_record, spread, write_record
+from experiments.results import (
+    Finding,
+    Record,
+    Result,
+    Setting,
+    Table,
+    largest,
+    read_record,
+    read_records,
+    spread,
+    write_record,
+)
 from experiments.show import markdown_table
 
 from experiments import __main__ as frame
+from experiments import sources
 
 LARGEST = 100_000
 
@@ -32,17 +45,22 @@ def test_the_page_is_what_the_records_say():
     assert PAGE.read_text(encoding="utf8") == render()
 
 
-@pytest.mark.parametrize("name", sorted(path.stem for path in RECORDS.glob("*.json")))
-def test_a_committed_record_is_whole_and_small(name):
-    record = read_record(RECORDS, name)
-    assert record is not None
-    assert name in ITEMS
-    assert record.result.tables
-    assert all(len(row) == len(table.columns) for table in record.result.tables for row in table.rows)
-    assert (RECORDS / f"{name}.json").stat().st_size < LARGEST
-    picture = PICTURES / f"{name}.png"
-    assert picture.is_file() == hasattr(ITEMS[name].load(), "draw")
-    assert not picture.is_file() or picture.stat().st_size < 200_000
+def test_every_committed_file_is_the_record_of_an_item():
+    known = {RECORDS / f"{record.name}.json" for name in ITEMS for record in read_records(RECORDS, name)}
+    assert known == set(RECORDS.rglob("*.json"))
+
+
+@pytest.mark.parametrize("name", ITEMS)
+def test_committed_records_are_whole_and_small(name):
+    for record in read_records(RECORDS, name):
+        assert record.result.tables
+        assert all(len(row) == len(table.columns) for table in record.result.tables for row in table.rows)
+        assert (RECORDS / f"{record.name}.json").stat().st_size < LARGEST
+        picture = PICTURES / f"{anchor(record)}.png"
+        assert picture.is_file() == hasattr(ITEMS[name].load(), "draw")
+        assert not picture.is_file() or picture.stat().st_size < (
+            700_000 if getattr(ITEMS[name].load(), "PHOTOS", False) else 200_000
+        )
 
 
 def test_a_record_comes_back_as_it_was_written(tmp_path):
@@ -56,6 +74,22 @@ def test_a_record_comes_back_as_it_was_written(tmp_path):
     assert found.result.series == {"p": [0.0, 0.33333, 0.66667]}
     assert found.seconds == 1.2346
     assert read_record(tmp_path, "rr-table2") is None
+
+
+def test_records_of_other_sizes_and_sources_lie_side_by_side_and_the_largest_is_shown(tmp_path):
+    result = Result([Table("t", ("a",), [["x"]])])
+    for size, of in (("full", "packages"), ("quick", "packages"), ("quick", "hub")):
+        write_record(tmp_path, Record("rr-table7", size, f"run {size} {of}", 1.0, {}, result, of))
+    assert [(one.source, one.size) for one in read_records(tmp_path, "rr-table7")] == [
+        ("packages", "quick"),
+        ("packages", "full"),
+        ("hub", "quick"),
+    ]
+    assert [one.command for one in largest(tmp_path, "rr-table7")] == ["run full packages", "run quick hub"]
+    page = render(tmp_path)
+    assert "`run full packages`, size full" in page
+    assert "`run quick hub`, size quick" in page
+    assert "run quick packages" not in page
 
 
 def test_a_table_in_markdown():
@@ -74,7 +108,7 @@ def test_items_that_need_no_download_run(tmp_path, name):
     """The smoke subset: every part of an item in its smallest size."""
     record = run_item(ITEMS[name], Setting("smoke", models=tmp_path), tmp_path)
     assert record.result.tables
-    assert read_record(tmp_path, name) is not None
+    assert read_record(tmp_path, name, "smoke") is not None
 
 
 def test_failed_items_are_reported_and_run_again_and_kept_ones_are_not(tmp_path, monkeypatch, capsys):
@@ -83,7 +117,8 @@ def test_failed_items_are_reported_and_run_again_and_kept_ones_are_not(tmp_path,
     def run_apart(name, given):
         asked.append(name)
         if name not in offline:
-            write_record(tmp_path, Record(name, "quick", "command", 1.0, {}, Result([Table("t", ("a",), [["x"]])])))
+            record = Record(name, "quick", "command", 1.0, {}, Result([Table("t", ("a",), [["x"]])]))
+            write_record(tmp_path, replace(record, sources=sources.digests(["experiments.data.cache"])))
         return subprocess.CompletedProcess([], int(name in offline), "", "is this computer offline?")
 
     monkeypatch.setattr(frame, "run_apart", run_apart)

@@ -5,13 +5,24 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-from experiments.data.tasks import split
+from experiments.data.tasks import Task, split
 from experiments.inverse_relative_projection import activations, matrix, modalities
 from experiments.inverse_relative_projection.decoding import condition_number, decode_grid
 from experiments.inverse_relative_projection.layers import Classifier
 from experiments.items import ITEMS
 from experiments.latent_space_translation.heads import fit_mlp
-from experiments.latent_space_translation.modalities import findings
+from experiments.latent_space_translation.modalities import (
+    BY_CLASS,
+    HEADS,
+    MLP,
+    ORTHOGONAL,
+    OURS,
+    RANDOM,
+    TEXT,
+    TRUE,
+    controlled,
+    findings,
+)
 from experiments.latent_space_translation.scale import RATIOS, kind
 from experiments.published import MISSING, published, source
 from experiments.results import Setting
@@ -137,9 +148,20 @@ def test_the_published_matrix_holds_what_the_paper_says_of_it() -> None:
     pictures = published("lst-figure1", "pictures")
     order = [0, 1, *range(pictures, len(theirs))]  # our figure has two encoders of pictures
     kept = theirs[np.ix_(order, order)]
-    assert all(finding.held for finding in findings(kept, kept, kept))
-    flat = np.full((4, 4), 0.5)
-    assert not any(finding.held for finding in findings(flat, flat, flat))
+    by_class = {head: [{TRUE: 0.6, BY_CLASS: 0.55, RANDOM: 0.1, TEXT: 0.7}] for head in HEADS}
+    assert all(one.held for one in findings(dict.fromkeys((ORTHOGONAL, OURS, MLP), kept), kept, by_class))
+    flat, alike = np.full((4, 4), 0.5), {head: [dict.fromkeys((TRUE, BY_CLASS, RANDOM, TEXT), 0.5)] for head in HEADS}
+    assert not any(one.held for one in findings(dict.fromkeys((ORTHOGONAL, OURS, MLP), flat), flat, alike))
+
+
+def test_controls_tell_classes_from_pairs(rng: np.random.Generator) -> None:
+    """Where the classes are all that two modalities share, pairs of one class serve as well as true ones."""
+    labels, centers = np.arange(400) % 4, 3 * rng.normal(size=(4, 10))
+    spaces = {name: centers[labels] + rng.normal(size=(400, 10)) for name in ("picture", "drawing", "text")}
+    task = Task("made up", spaces, labels, np.arange(300), np.arange(0), np.arange(300, 400))
+    found = controlled(task, HEADS["SVM"], 0)
+    assert found[BY_CLASS] > 0.8 < found[TRUE]
+    assert found[RANDOM] < 0.6
 
 
 @pytest.mark.parametrize("name", [name for name in ITEMS if name.startswith(("irp-", "lst-")) and name != "lst-table1"])

@@ -17,10 +17,10 @@ from experiments.results import Setting, path_of, read_record
 @pytest.mark.slow
 def test_offline_items_run_and_are_drawn_from_what_they_wrote(name: str, tmp_path: Path) -> None:
     run_item(ITEMS[name], Setting("smoke", models=tmp_path / "models"), tmp_path)
-    kept = read_record(tmp_path, name)
+    kept = read_record(tmp_path, name, "smoke")
     assert kept is not None
     assert kept.result.tables[0].rows
-    assert path_of(tmp_path, name).stat().st_size < 60 * 1024
+    assert path_of(tmp_path, name, "smoke").stat().st_size < 60 * 1024
     ITEMS[name].load().draw(kept.result)
 
 

@@ -58,15 +58,23 @@ def test_the_divergence_is_that_of_two_normals() -> None:
     assert torch.equal(layer.eval()(x), layer.mean(x))
 
 
-def test_only_a_variational_model_pays_for_its_divergence() -> None:
+@pytest.mark.parametrize("variational", [False, True])
+def test_the_loss_is_the_gaussian_likelihood_at_its_best_deviation_and_the_divergence(variational: bool) -> None:
     x = torch.rand(4, 1, 8, 8)
-    for variational in (False, True):
-        model = autoencoder(8, variational=variational, channels=(3,), latent=2).train()
-        torch.manual_seed(0)
-        light = reconstruction_loss(model, x, x, weight=0.0)
-        torch.manual_seed(0)
-        heavy = reconstruction_loss(model, x, x, weight=1.0)
-        assert bool(heavy > light) is variational
+    model = autoencoder(8, variational=variational, channels=(3,), latent=2).train()
+    torch.manual_seed(0)
+    loss = reconstruction_loss(model, x, x)
+    torch.manual_seed(0)
+    drawn = torch.distributions.Normal(y := model(x), (y - x).square().mean().sqrt())
+    expected = -drawn.log_prob(x).sum() - x.numel() * np.log(2 * np.pi) / 2
+    if variational:
+        expected = expected + 4 * model.encoder[1].divergence
+    assert torch.allclose(loss, expected, rtol=1e-4)
+
+
+def test_codes_of_an_absolute_autoencoder_pass_a_gelu() -> None:
+    codes = autoencoder(8, channels=(3,), latent=20).eval().encoder(torch.rand(30, 1, 8, 8)).detach()
+    assert float(codes.min()) > -0.17  # the minimum of GELU
 
 
 def test_every_row_comes_once_before_any_comes_again() -> None:
