@@ -52,7 +52,8 @@ class Model:
 
 CLIP = "openai/clip-vit-base-patch32"
 # Table 4 of LST, tables 11, 12 and 14 of RR. The first prints 768 for CLIP's texts, which is the width of its pictures
-# before both are mapped into one space, and for two networks widths that timm's weights do not have.
+# before both are mapped into one space, and for two networks widths that timm's weights do not have. What they call
+# vit_base_resnet50_384 has another name today.
 MODELS = {
     "BERT-c": Model("bert-base-cased", "text"),
     "BERT-u": Model("bert-base-uncased", "text"),
@@ -67,7 +68,7 @@ MODELS = {
     "ViT-small": Model("vit_small_patch16_224", "image", 384),
     "ViT-base": Model("vit_base_patch16_224", "image"),
     "ViT-base, 384": Model("vit_base_patch16_384", "image"),
-    "ViT-ResNet": Model("vit_base_resnet50_384", "image"),
+    "ViT-ResNet": Model("vit_base_r50_s16_384", "image"),
     "CLIP": Model(CLIP, "clip image"),
     "RoBERTa, es": Model("PlanTL-GOB-ES/roberta-base-bne", "text"),
     "RoBERTa, fr": Model("ClassCat/roberta-base-french", "text"),
