@@ -180,7 +180,7 @@ def accumulate(
     total: list[Array] | None = None
     for block in _blocks(x, y, w, sides):
         # Passed on at once: a block that had a name would still be held while the next is prepared.
-        part = _sums(*(side.block(block) for side in sides), None if w is None else w[block], full_x, full_y)
+        part = _sums(sides[0].block(block), sides[1].block(block), None if w is None else w[block], full_x, full_y)
         total = part if total is None else _added(total, part)
     assert total is not None
     xp = array_namespace(x)
