@@ -44,6 +44,7 @@ from rich.console import Console
 from rich.table import Table
 
 from experiments import sources
+from relatent._terminal import progress_bar, working
 
 OUT, COMMITTED = Path("out/results"), Path(__file__).parent / "results"
 
@@ -167,10 +168,11 @@ def run_apart(name: str, given: argparse.Namespace) -> subprocess.CompletedProce
 def run_all(names: list[str], given: argparse.Namespace, console: Console) -> list[str]:
     """Run items, several at a time; print each when it is done, and return what was said by those that failed."""
     failed = []
-    with ThreadPoolExecutor(given.jobs) as pool:
+    with ThreadPoolExecutor(given.jobs) as pool, progress_bar(len(names), "items", False) as advance:
         running = {pool.submit(run_apart, name, given): name for name in names}
         for count, done in enumerate(as_completed(running), 1):
             name, ended = running[done], done.result()
+            advance(1)
             console.rule(f"{count} of {len(names)}")
             record = read_record(given.out, name, given.size or "quick", given.source)
             if ended.returncode or record is None:
@@ -187,7 +189,8 @@ def run_missing(given: argparse.Namespace, console: Console) -> None:
     kept = {name: read_record(given.out, name, size, given.source) for name in ITEMS}
     waiting = [name for name, one in kept.items() if given.again or one is None or sources.changed(one.sources)]
     console.print(f"{len(ITEMS) - len(waiting)} of {len(ITEMS)} items are current in {given.out}.")
-    failed = run_all(waiting, given, console)
+    with working("experiments"):
+        failed = run_all(waiting, given, console)
     if failed:
         sys.exit("\n".join(["Not run:", *failed]))
 
@@ -211,7 +214,9 @@ def run_here(given: argparse.Namespace, console: Console) -> None:
     out = given.out if given.images is None else given.out / given.images.name
     run = confirm if given.confirm else run_item
     for name in given.items:
-        print_record(run(ITEMS[name], setting, out), console)
+        with working(name):
+            record = run(ITEMS[name], setting, out)
+        print_record(record, console)
 
 
 def main() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar
@@ -13,10 +12,11 @@ from pathlib import Path
 import torch
 from experiments.models.logs import open_log
 from filelock import FileLock
-from rich.progress import track
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 from torch import nn
+
+from relatent._terminal import progress_bar
 
 # Where every network that an item has trained or read is kept, with its settings: --keep-models.
 KEEP: ContextVar[Path | None] = ContextVar("keep", default=None)
@@ -53,11 +53,10 @@ def train(
         model = build().train()
         optimizer = torch.optim.Adam(model.parameters(), lr=how.rate)
         schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, how.rate, how.steps)
-        rows = track(
-            batches(len(x), how.batch, how.steps), title, how.steps, transient=True, disable=not sys.stdout.isatty()
-        )
-        with open_log(title, asdict(how) | {"seed": seed}) as log:
+        rows = batches(len(x), how.batch, how.steps)
+        with open_log(title, asdict(how) | {"seed": seed}) as log, progress_bar(how.steps, title) as advance:
             for step, chosen in enumerate(rows):
+                advance(1)
                 optimizer.zero_grad()
                 error = loss(model, x[chosen], labels[chosen])
                 error.backward()
