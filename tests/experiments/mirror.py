@@ -5,8 +5,8 @@ from __future__ import annotations
 import gzip
 import json
 import pickle
-from collections.abc import Iterator, Mapping
-from contextlib import suppress
+from collections.abc import Mapping
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -22,14 +22,18 @@ TRAIN, TEST, SIDE = 120, 60, 16
 WIDE = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 32}
 
 
-def operators() -> Iterator[Any]:
-    """Name the operators that torchvision lacks when it was built for another torch: none of them is used here."""
-    with suppress(RuntimeError):
-        library = torch.library.Library("torchvision", "FRAGMENT")
+def import_torchvision() -> None:
+    """Import torchvision, also where it was built for another torch and its operators are missing: none is used here."""
+    try:
+        import_module("torchvision")
+    except RuntimeError:
+        KEPT.append(torch.library.Library("torchvision", "FRAGMENT"))
         for name in ("nms", "qnms"):
-            with suppress(RuntimeError):
-                library.define(f"{name}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
-        yield library
+            KEPT[0].define(f"{name}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
+        import torchvision  # noqa: F401
+
+
+KEPT: list[torch.library.Library] = []
 
 
 def write(folder: Path, models: Mapping[str, Any]) -> Path:
