@@ -23,7 +23,7 @@ WIDE = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "in
 
 
 def import_torchvision() -> None:
-    """Import torchvision, also where it was built for another torch and its operators are missing: none is used here."""
+    """Import torchvision, also where it was built for another torch and lacks its operators: none is used here."""
     try:
         import_module("torchvision")
     except RuntimeError:

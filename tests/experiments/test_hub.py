@@ -79,6 +79,7 @@ def of_papers() -> list[str]:
     return [name for name, item in ITEMS.items() if item.paper in ("RR", "LST", "IRP") and name not in OWN_DATA]
 
 
+@pytest.mark.filterwarnings("ignore")  # of few and degenerate rows
 @pytest.mark.parametrize("name", of_papers())
 def test_an_item_of_the_papers_runs_from_a_hub(name, folder, on_hub, tmp_path, monkeypatch) -> None:
     tokens = [hub.FOLDER.set(folder), hub.ROWS.set(None), hub.WORDS.set(mirror.word_files(tmp_path / "words"))]
