@@ -18,7 +18,7 @@ from relatent.evaluate.neighbors import check_fewer, nearest
 from relatent.evaluate.pairwise import MAX_ROWS, sampled
 from relatent.spaces.normalize import Normalizer
 
-# Functions that two spaces are compared by. Neighbors of a row in the graph, and how large a share of the rows they are.
+# Functions that spaces are compared by; neighbors of a row in the graph: a largest number, and a share of the rows.
 SIZE, NEIGHBORS, NEAR_SHARE = 50, 300, 0.15
 # Graphs of fewer rows than this many per eigenvector are decomposed as dense matrices, which takes no longer.
 DENSE = 4
