@@ -29,7 +29,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -42,6 +42,7 @@ import pyarrow as pa
 from relatent._errors import StoreError, needs
 from relatent.exports.sql.literals import quoted
 from relatent.spaces.sample import sample_rows
+from relatent.steps import Step
 from relatent.stores.address import Address
 from relatent.stores.base import Form, Found, Purpose, Rows, Scan, Session, Shard, Store, every_nth
 from relatent.stores.fields import NUMERIC_METRICS, Field, Roles, decoded, encoded, is_coded, lock_file, read_as
@@ -52,10 +53,9 @@ from relatent.stores.sqlite_table import (
     Table,
     find_table,
     own_field,
-    read_note,
     size_of,
-    write_roles,
 )
+from relatent.stores.sqlite_view import read_note, write_roles
 
 PURPOSE = "open SQLite tables of vectors"
 # Seconds that a write waits for the writes of applications.
@@ -199,6 +199,17 @@ class SqliteStore(Store):
                 [(vector, one) for one, vector in given.items()],
             )
 
+    def _overwrite(self, session: Opened, served: Field, keys: pa.Array, vectors: np.ndarray) -> None:
+        """Update the vectors where they stand; the triggers of the view are not run."""
+        table = session.table
+        self._check_keys(keys, table.kind)
+        rows = list(zip(_bytes(served, vectors), keys.to_pylist(), strict=True))
+        beside = not table.is_vec0 and not table.holds(served)
+        key, vector = ("key", "vector") if beside else (quoted(table.key), quoted(table.vector))
+        value = MADE[served.dtype].format("?") if table.is_vec0 else "?"
+        statement = f"UPDATE {table.place(served)} SET {vector} = {value} WHERE {key} = ? AND length({vector}) > 0"
+        session.db.executemany(statement, rows)
+
     def _remove_orphans(self, session: Opened, new: Field, kept: frozenset[Any]) -> int:
         """Delete the new vectors whose items are gone."""
         table = session.table
@@ -210,6 +221,10 @@ class SqliteStore(Store):
             gone = {key for (key,) in found.fetchall()}
         _delete(session, new, list(gone))
         return len(gone)
+
+    def follow(self, new: Field, steps: Sequence[Step], back: Sequence[Step]) -> str | None:
+        """Return why it does not: no trigger can stand on a virtual table, and a map is slow in plain SQL."""
+        return "triggers of SQLite cannot, or would take too long"
 
     def _search(
         self, session: Opened, of: Field, queries: np.ndarray, k: int, exact: bool, effort: int | None
