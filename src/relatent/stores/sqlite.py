@@ -21,14 +21,16 @@ stands beside it:
 A switch replaces the view and the note in one transaction. No table is renamed: after ``ALTER TABLE … RENAME`` a
 ``vec0`` table cannot be read any more (sqlite-vec 0.1.9).
 
-SQLite has one writer at a time. Each write here is a transaction of some milliseconds, and waits up to a minute for its
-turn. A scan is a snapshot if the file is in WAL mode; else each of its pages is one, so that nobody waits for it.
+SQLite has one writer at a time. Each write here is a short transaction, waits up to a minute for its turn, and leaves
+as much time to others as it took. A scan is a snapshot if the file is in WAL mode; else each of its pages is one, so
+that nobody waits for it.
 """
 
 from __future__ import annotations
 
 import json
 import sqlite3
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import dataclass, replace
@@ -60,6 +62,8 @@ from relatent.stores.sqlite_view import read_note, write_roles
 PURPOSE = "open SQLite tables of vectors"
 # Seconds that a write waits for the writes of applications.
 WAIT = 60.0
+# After a write, others have as long for theirs, up to this: SQLite keeps no queue, and who waits looks every 0.1 s.
+MAX_PAUSE = 0.2
 # The largest k of sqlite-vec's own search.
 MAX_K = 4_096
 # Rows that are copied at a time.
@@ -94,7 +98,7 @@ class SqliteStore(Store):
     no_codes = "sqlite-vec has no uint8 and no inner product of codes: choose int8 with cosine or l2, or float32."
     writes_while_read = compares_codes = True
     # What is read at a time is written at a time, and keeps applications from writing meanwhile.
-    chunk_bytes = 2 * 2**20
+    chunk_bytes = 2**20
 
     def _open(self) -> None:
         self._idle: list[Any] = []
@@ -362,9 +366,12 @@ def _transaction(address: Address, idle: list[Any], *, writes: bool) -> Iterator
         db = idle.pop() if idle else _connect(address)
         try:
             db.execute("BEGIN IMMEDIATE" if writes else "BEGIN")
+            began = time.monotonic()
             yield db
             if db.in_transaction:
                 db.execute("COMMIT")
+            if writes:
+                time.sleep(min(time.monotonic() - began, MAX_PAUSE))
         except BaseException:
             db.close()  # which rolls back
             raise
