@@ -316,7 +316,7 @@ def finish(
     store: StoreUrl,
     work: WorkFolder = None,
     into_table: Annotated[
-        bool, Option("--into-table", help="PostgreSQL: put the new vectors into the table, under the old name.")
+        bool, Option("--into-table", help="PostgreSQL, SQLite: put the new vectors into the table, under the old name.")
     ] = False,
     yes: Annotated[bool, Option("--yes", help="Do not ask.")] = False,
     force: opt.Force = False,
