@@ -2,6 +2,7 @@
 
 import ast
 import inspect
+import json
 import pkgutil
 import subprocess
 import sys
@@ -100,8 +101,10 @@ def test_an_unknown_name_is_an_attribute_error(module, name):
         getattr(import_module(module), name)
 
 
-def test_the_version_is_that_of_the_project():
-    assert tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"] == rl.__version__
+def test_there_is_one_version():
+    assert tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dynamic"] == ["version"]
+    assert json.loads((ROOT / "js" / "package.json").read_text())["version"] == rl.__version__
+    assert f"## [{rl.__version__}]" in (ROOT / "CHANGELOG.md").read_text("utf8")
 
 
 # Loaded at first use
