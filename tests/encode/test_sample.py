@@ -71,6 +71,13 @@ def test_texts_belong_to_their_keys_and_empty_ones_are_left_out():
     assert found.empty == 20
 
 
+def test_texts_inside_of_json():
+    """As in the table of mem0, whose payload is JSON."""
+    payload = ['{"data": "one", "user": "ann"}', '{"user": "bob"}', None, '{"data": "two"}']
+    space = rl.Space(np.ones((4, 2)), "abcd", others={"payload": payload})
+    assert sorted(sample_texts(space, "payload.data").texts) == ["one", "two"]
+
+
 def test_keys_of_several_rows_are_not_embedded():
     space = rl.Space(np.ones((4, 2)), ["a", "b", "a", "c"], others={"text": ["1", "2", "3", "4"]})
     assert sorted(sample_texts(space).texts) == ["2", "4"]

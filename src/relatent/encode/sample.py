@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -190,16 +191,18 @@ def texts_of(
     space: Space, rows: np.ndarray, column: str | None = None, *, prefix: str = "", max_chars: int | None = None
 ) -> Texts:
     """Return the texts of some rows of a space, ascending, without holding the others."""
-    name = text_column(space.path or space.name or "the space", space.schema.names, column)
-    _check_texts(space, name)
+    name, inner = _column(space, column)
     keys, texts = [pa.array([], key_values(_keys(space)[:0]).type)], []
     for chunk, places in _places(space, rows):
         found = chunk.others.column(name).take(pa.array(places)).to_pylist()
+        found = [_inside(value, inner) for value in found] if inner else found
         held = [row for row, text in enumerate(found) if text is not None and text.strip()]
         keys.append(key_values(chunk.keys.take(pa.array(places[held], pa.int64()))))
         texts += [prefix + found[row][:max_chars] for row in held]
     if not texts:
-        raise FileError(f"None of {len(rows):,} items has a text in column {name!r}: name the column of the texts.")
+        raise FileError(
+            f"None of {len(rows):,} items has a text in column {column or name!r}: name the column of the texts."
+        )
     return Texts(pa.concat_arrays(keys), texts, len(rows) - len(texts), space.name)
 
 
@@ -221,8 +224,29 @@ def _keys(space: Space) -> Any:
     return keys
 
 
-def _check_texts(space: Space, name: str) -> None:
+def _column(space: Space, given: str | None) -> tuple[str, list[str]]:
+    """Return the column of the texts, and the keys that lead to them where it holds JSON (``payload.data``)."""
+    names, inner = space.schema.names, []
+    if given is not None and given not in names and given.partition(".")[0] in names:
+        given, *inner = given.split(".")
+    name = text_column(space.path or space.name or "the space", names, given)
     kind = space.schema.field(name).type
-    inner = kind.value_type if pa.types.is_dictionary(kind) else kind
-    if not (pa.types.is_string(inner) or pa.types.is_large_string(inner) or pa.types.is_null(inner)):
+    kind = kind.value_type if pa.types.is_dictionary(kind) else kind
+    if not (pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_null(kind)):
         raise FileError(f"Column {name!r} of {space.name} holds {kind}: expected texts. Name another column.")
+    return name, inner
+
+
+def _inside(value: str | None, keys: list[str]) -> str | None:
+    """Return the text that keys lead to in JSON; None where there is none.
+
+    >>> _inside('{"data": {"body": "a note"}}', ["data", "body"]), _inside("no JSON", ["data"])
+    ('a note', None)
+    """
+    try:
+        found = None if value is None else json.loads(value)
+    except ValueError:
+        return None
+    for key in keys:
+        found = found.get(key) if isinstance(found, dict) else None
+    return found if isinstance(found, str) else None
