@@ -123,6 +123,21 @@ def test_queries_that_were_made_give_no_verdict_unless_forced(fitted, address):
     assert json.loads(forced.stdout)["recommended"] is not None
 
 
+def test_another_model_than_the_stored_one_is_not_taken_for_the_old_one(fitted, address):
+    made = (*fitted, "--queries-from", "body", "--quiet", "--embed-old")
+    for model, says in ((f"other@{OLD}", "is not the model of"), ("old", f"makes {NEW} coordinates")):
+        result = run(*made, f"{address}?model={model}", code=1)
+        assert says in result.stderr
+
+
+def test_another_model_than_the_translators_is_refused_before_anything_is_embedded(table, fitted, address):
+    asked = len(SERVER.requests)
+    other = ("--embed", f"{address}?model=other", "--text", "body")
+    for words in (("evaluate", "t.safetensors", table), ("migrate", "plan", "t.safetensors", table)):
+        refused(*words, *other, says="'other' in one and 'new' in the other")
+    assert len(SERVER.requests) == asked
+
+
 def test_a_log_of_queries_is_embedded_by_both_models_and_judged(fitted, address):
     items = rl.read_space(fitted[2])
     texts = dict(zip(items.keys.tolist(), items.others.column("body").to_pylist(), strict=True))

@@ -65,13 +65,7 @@ def run_backfill(
     store. ``tell`` is given what it will take before it begins. With a cache, a run that was killed resumes: run it
     again, and nothing is embedded twice.
     """
-    made = encoder.fingerprint(translator.endpoints_.target.dim).matches(translator.endpoints_.target.recorded())
-    if not made:
-        raise ValueError(
-            f"The vectors of {encoder.model} are not of the space that the translator translates into: {made.reason}. "
-            "Vectors of two models in one field give wrong answers without a sign of it: embed with the model that the "
-            "translator was fitted on."
-        )
+    translator.endpoints_.check_model(encoder.fingerprint(translator.endpoints_.target.dim), "target")
     if stored_side(translator).name != "source":
         raise ValueError(
             "This translator maps queries and documents into a shared space, which is not that of the new model: its "
