@@ -199,6 +199,18 @@ class SqliteStore(Store):
                 [(vector, one) for one, vector in given.items()],
             )
 
+    def _overwrite(self, session: Opened, served: Field, keys: pa.Array, vectors: np.ndarray) -> None:
+        """Update the vectors of items that are there."""
+        table = session.table
+        self._check_keys(keys, table.kind)
+        own = table.is_vec0 or table.holds(served)
+        key, vector = (quoted(table.key), quoted(table.vector)) if own else ("key", "vector")
+        value = table.value(table.vector, served) if table.is_vec0 else "?"
+        session.db.executemany(
+            f"UPDATE {table.place(served)} SET {vector} = {value} WHERE {key} = ?",
+            zip(_bytes(served, vectors), keys.to_pylist(), strict=True),
+        )
+
     def _remove_orphans(self, session: Opened, new: Field, kept: frozenset[Any]) -> int:
         """Delete the new vectors whose items are gone."""
         table = session.table
