@@ -87,6 +87,7 @@ def run_backfill(
                 store.overwrite(block.keys, space.vectors)
                 parts.append(took)
                 advance(len(block))
+        store.build_index(served)  # where it does not take in what is replaced by itself
         store.flush()
         gone = len(wanted) - len(texts) - texts.empty
         embedded = Embedded.total(parts)
