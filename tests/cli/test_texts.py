@@ -93,7 +93,7 @@ def test_a_translator_is_fitted_and_judged_without_embedding_twice(table, embed)
 
 def test_what_it_will_take_is_said_before_and_not_with_quiet(table, embed):
     said = run("fit", table, *embed, "--pairs", "500", "-o", "t.safetensors")
-    assert said.stderr.startswith("499 texts to embed with new: about ")
+    assert said.stderr.startswith("499 texts of column 'body' to embed with new: about ")
     assert "because they have no text: 1." in said.stderr
     quiet = run("fit", table, *embed, "--pairs", "500", "-o", "u.safetensors", "--quiet")
     assert quiet.output == ""

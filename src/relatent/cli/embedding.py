@@ -43,10 +43,10 @@ class Embedding:
         from relatent.encode import sample_texts, text_encoder
 
         assert self.embed is not None
-        encoder = text_encoder(self.embed)
+        encoder = text_encoder(self.embed).prefixed(self.prefix)
         if translator is not None:
             translator.endpoints_.check_model(encoder.fingerprint(translator.endpoints_.target.dim), "target")
-        texts = sample_texts(source, self.text, self.pairs, prefix=self.prefix, max_chars=self.max_chars)
+        texts = sample_texts(source, self.text, self.pairs, max_chars=self.max_chars)
         return self.embedded(texts, encoder, progress)
 
     def teller(self, progress: bool | None) -> Callable[[str], None]:
@@ -116,10 +116,10 @@ class QueryTexts:
         else:
             column = text_column(source.name, source.schema.names, model.text)
             texts, relevant = make_queries(translator, source, str(self.queries_from), target.keys, embedded=column)
-        new, _ = model.embedded(texts.with_prefix(self.query_prefix), text_encoder(model.embed), progress)
+        new, _ = model.embedded(texts, text_encoder(model.embed).prefixed(self.query_prefix), progress)
         if self.embed_old is None:
             return new, None, relevant
         encoder = text_encoder(self.embed_old)
         check_old_model(encoder, source, model.text)
-        old, _ = model.embedded(texts.with_prefix(self.old_prefix), encoder, progress)
+        old, _ = model.embedded(texts, encoder.prefixed(self.old_prefix), progress)
         return new, old, relevant

@@ -75,7 +75,7 @@ def make_queries(
     items = [str(key) for key in given.keys.take(pa.array(kept)).to_pylist()]
     queries = [f"query of {key}" for key in items]
     name = f"the item whose {column!r} each query was made of, which is no judgment"
-    texts = Texts(pa.array(queries), [str(made[row]) for row in kept], len(given) - len(kept), "queries")
+    texts = Texts(pa.array(queries), [str(made[row]) for row in kept], name="queries")
     return texts, Relevance(queries, items, name, made=True)
 
 

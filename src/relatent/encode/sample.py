@@ -98,6 +98,7 @@ class Texts:
     texts: Sequence[str]
     empty: int = 0
     name: str = ""
+    column: str = ""
 
     def __len__(self) -> int:
         return len(self.texts)
@@ -110,7 +111,8 @@ class Texts:
         empty = f" Left out, because they have no text: {self.empty:,}." if self.empty else ""
         price = f" at a price of {tokens * token_price / 1e6:.2g}" if token_price is not None else ""
         needed = f": about {tokens:,} tokens{price}" if new else ""
-        return f"{len(self):,} texts to embed with {encoder.model}{cached}{needed}.{empty}"
+        of = f" of column {self.column!r}" if self.column else ""
+        return f"{len(self):,} texts{of} to embed with {encoder.model}{cached}{needed}.{empty}"
 
     def _new(self, encoder: Encoder, cache: str | Path | None) -> list[str]:
         """Return the texts that are not in the cache, each once."""
@@ -123,10 +125,6 @@ class Texts:
                 for at in range(0, len(distinct), LOOKED_UP)
                 for text in _unknown(kept, distinct[at : at + LOOKED_UP])
             ]
-
-    def with_prefix(self, prefix: str) -> Texts:
-        """Return them with a prefix in front of each."""
-        return replace(self, texts=[prefix + text for text in self.texts])
 
     def blocks(self, size: int) -> Iterator[Texts]:
         """Cut them into blocks."""
@@ -164,14 +162,12 @@ def sample_texts(
     column: str | None = None,
     n: int = PAIRS,
     *,
-    prefix: str = "",
     max_chars: int | None = None,
 ) -> Texts:
     """Return the texts of at most n items of a space: those of the smallest hashes of their keys.
 
     So every run takes the same items, however the rows are ordered, and most of them again when the space has grown.
-    ``column`` is that of the texts, by default one that is named as such columns are. ``prefix`` is put in front of
-    every text, as some models expect it; ``max_chars`` cuts longer texts.
+    ``column`` is that of the texts, by default one that is named as such columns are. ``max_chars`` cuts longer texts.
 
     >>> space = Space(np.ones((3, 2)), ["a", "b", "c"], others={"text": ["one", "", "three"]})
     >>> found = sample_texts(space)
@@ -184,12 +180,10 @@ def sample_texts(
     _, first, counts = np.unique(hashes, return_index=True, return_counts=True)
     rows = first[counts == 1]  # a key of several rows tells none of them apart
     order = np.argsort(hashed(hashes[rows], seed=0), kind="stable")
-    return texts_of(space, np.sort(rows[order[:n]]), column, prefix=prefix, max_chars=max_chars)
+    return texts_of(space, np.sort(rows[order[:n]]), column, max_chars=max_chars)
 
 
-def texts_of(
-    space: Space, rows: np.ndarray, column: str | None = None, *, prefix: str = "", max_chars: int | None = None
-) -> Texts:
+def texts_of(space: Space, rows: np.ndarray, column: str | None = None, *, max_chars: int | None = None) -> Texts:
     """Return the texts of some rows of a space, ascending, without holding the others."""
     name, inner = _column(space, column)
     keys, texts = [pa.array([], key_values(_keys(space)[:0]).type)], []
@@ -198,12 +192,12 @@ def texts_of(
         found = [_inside(value, inner) for value in found] if inner else found
         held = [row for row, text in enumerate(found) if text is not None and text.strip()]
         keys.append(key_values(chunk.keys.take(pa.array(places[held], pa.int64()))))
-        texts += [prefix + found[row][:max_chars] for row in held]
+        texts += [found[row][:max_chars] for row in held]
     if not texts:
         raise FileError(
             f"None of {len(rows):,} items has a text in column {column or name!r}: name the column of the texts."
         )
-    return Texts(pa.concat_arrays(keys), texts, len(rows) - len(texts), space.name)
+    return Texts(pa.concat_arrays(keys), texts, len(rows) - len(texts), space.name, column or name)
 
 
 def _places(space: Space, rows: np.ndarray) -> Iterator[tuple[Any, np.ndarray]]:

@@ -51,7 +51,6 @@ def run_backfill(
     *,
     text: str | None = None,
     most: int | None = None,
-    prefix: str = "",
     max_chars: int | None = None,
     cache: str | Path | None = None,
     token_price: float | None = None,
@@ -75,7 +74,7 @@ def run_backfill(
     if listed is None:
         raise ValueError(f"{order.name} has no keys: expected the order that backfill wrote.")
     wanted = key_texts(listed)[:most]
-    texts = _texts(read_space(url), wanted, text, prefix, max_chars)
+    texts = _texts(read_space(url), wanted, text, max_chars)
     with open_store(url) as store, store.lock():
         parts, served = [], store.served
         _check_served(served, translator, str(store.address))
@@ -111,13 +110,15 @@ def _check_served(served: Field, translator: Translator, store: str) -> None:
         )
 
 
-def _texts(space: Space, wanted: pa.Array, text: str | None, prefix: str, max_chars: int | None) -> Texts:
+def _texts(space: Space, wanted: pa.Array, text: str | None, max_chars: int | None) -> Texts:
     """Return the texts of the wanted keys that a space has, in the order wanted."""
     keys = key_texts(space.key_column())
     rows = np.flatnonzero(pc.is_in(keys, value_set=wanted).to_numpy(zero_copy_only=False))
     if not len(rows):
         raise StoreError(f"{space.path or space.name} has none of the {len(wanted):,} items listed: check the order.")
-    found = texts_of(space, rows, text, prefix=prefix, max_chars=max_chars)
+    found = texts_of(space, rows, text, max_chars=max_chars)
     place = pc.index_in(key_texts(found.keys), value_set=wanted).to_numpy(zero_copy_only=False)
     order = np.argsort(place, kind="stable")
-    return Texts(found.keys.take(pa.array(order)), [found.texts[i] for i in order], found.empty, found.name)
+    return Texts(
+        found.keys.take(pa.array(order)), [found.texts[i] for i in order], found.empty, found.name, found.column
+    )
