@@ -82,7 +82,7 @@ class FeatureMatches(Tabular):
         found = self.records()
         sure = sum(one["p_value"] <= 0.05 for one in found)
         units = " and ".join(f"{d:,}" for d in self.correlations.shape)
-        mean = float(np.mean([one["correlation"] for one in found]))
+        mean = float(np.mean(self._size(np.asarray([one["correlation"] for one in found])))) if found else float("nan")
         return (
             f"{sure:,} of {len(found):,} one-to-one pairs have p ≤ 0.05 (family-wise); mean correlation {mean:.3f}; "
             f"{len(self.mutual()):,} pairs are each other's best.\nShuffled rows: the best of all pairs has "

@@ -219,7 +219,7 @@ def _controls(
         stitcher.spaces[shuffled[name]][anchors] = x[rng.permutation(anchors)]
     for decoder in decoders:
         random = f"random encoder as wide as {decoder}"
-        stitcher.spaces[random] = _random_vectors(samples, *true[decoder].shape, rng)
+        stitcher.spaces[random] = _random_vectors(samples, true[decoder].shape, rng)
         for method in methods:
             kind = kind_of(method, methods)
             by = method if kind != method else None
@@ -233,10 +233,11 @@ def _controls(
         advance(1)
 
 
-def _random_vectors(samples: Any, n: int, width: int, rng: np.random.Generator) -> np.ndarray:
+def _random_vectors(samples: Any, shape: tuple[int, ...], rng: np.random.Generator) -> np.ndarray:
     """Encode samples by a layer with random weights, or without samples each row by random numbers."""
     if not hasattr(samples, "shape"):
-        return rng.normal(size=(n, width))
+        return rng.normal(size=shape)
+    n, width = shape
     flat = to_numpy(samples).reshape(n, -1).astype(np.float64)
     scale = np.linalg.norm(flat - flat.mean(axis=0)) / np.sqrt(n)
     return np.asarray(np.tanh((flat - flat.mean(axis=0)) @ rng.normal(size=(flat.shape[1], width)) / (scale or 1.0)))
