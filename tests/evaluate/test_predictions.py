@@ -2,11 +2,23 @@
 
 import numpy as np
 import pytest
+from scipy.linalg import expm
+from scipy.optimize import minimize_scalar
+from scipy.sparse.csgraph import laplacian
 from scipy.spatial.distance import jensenshannon, pdist
 from scipy.special import softmax
 from sklearn.metrics import cohen_kappa_score
+from sklearn.neighbors import kneighbors_graph
 
-from relatent.evaluate import agreement, cohen_kappa, concentricity, jensen_shannon, magnitude, uniformity
+from relatent.evaluate import (
+    agreement,
+    cohen_kappa,
+    concentricity,
+    intrinsic_distance,
+    jensen_shannon,
+    magnitude,
+    uniformity,
+)
 
 
 @pytest.fixture
@@ -118,3 +130,41 @@ def test_what_leaves_the_spread_as_it_is(rng, orthogonal, measure, move):
     x = rng.normal(size=(60, 6)) + 0.5
     survives = np.isclose(measure(x), measure(MOVES[move](x, orthogonal(6))))
     assert survives == (move in UNCHANGED[measure])
+
+
+# The shape of neighbor graphs.
+
+
+def test_intrinsic_distance_by_matrix_exponentials(xp, rng):
+    x, y = rng.normal(size=(40, 3)), rng.normal(size=(30, 8))
+
+    def heat(a, t):
+        graph = kneighbors_graph(a, 4).toarray()
+        return np.trace(expm(-t * laplacian(np.maximum(graph, graph.T), normed=True))) / len(a)
+
+    times = np.geomspace(0.3, 3, 60)
+    expected = max(np.exp(-2 * (t + 1 / t)) * abs(heat(x, t) - heat(y, t)) for t in times)
+    assert intrinsic_distance(xp(x), xp(y), k=4) == pytest.approx(expected, rel=5e-3)
+    assert intrinsic_distance(x, y, k=4) == intrinsic_distance(y, x, k=4)
+
+
+def test_intrinsic_distance_of_pairs_and_of_paths_of_three():
+    """The eigenvalues are 0 and 2 of a pair, and 0, 1 and 2 of a path of three: a closed form of one variable."""
+    pairs = (100 * np.arange(6)[:, None] + [0, 1]).reshape(-1, 1).astype(float)
+    paths = (100 * np.arange(4)[:, None] + [0, 1, 1.9]).reshape(-1, 1)
+
+    def gap(t):
+        return np.exp(-2 * (t + 1 / t)) * abs((1 + np.exp(-2 * t)) / 2 - (1 + np.exp(-t) + np.exp(-2 * t)) / 3)
+
+    most = -minimize_scalar(lambda t: -gap(t), bounds=(0.3, 3), method="bounded").fun
+    assert intrinsic_distance(pairs, paths, k=1) == pytest.approx(most, rel=1e-3)
+
+
+def test_clusters_are_seen_and_neither_order_nor_rotation(rng, orthogonal):
+    x = rng.normal(size=(120, 6))
+    same = intrinsic_distance(x, 2 * x[rng.permutation(120)] @ orthogonal(6) + 1)
+    clustered = x + 30 * np.eye(6)[np.arange(120) % 6]
+    assert same == pytest.approx(0, abs=1e-9)
+    assert intrinsic_distance(x, clustered) > 3 * intrinsic_distance(x, rng.normal(size=(120, 6)))
+    with pytest.raises(ValueError, match="neighbors were asked for"):
+        intrinsic_distance(x[:5], x)

@@ -70,6 +70,7 @@ if TYPE_CHECKING:
     from relatent.evaluate.shape import soft_matching as soft_matching
     from relatent.evaluate.shape import whitened_procrustes as whitened_procrustes
     from relatent.evaluate.spread import concentricity as concentricity
+    from relatent.evaluate.spread import intrinsic_distance as intrinsic_distance
     from relatent.evaluate.spread import magnitude as magnitude
     from relatent.evaluate.spread import uniformity as uniformity
 else:
