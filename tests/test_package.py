@@ -114,6 +114,7 @@ ARGUMENTS = {
     "bootstrap": "x",
     "compare_all": "[x, y]",
     "concentricity": "x",
+    "functional_similarity": "x, y, size=10",
     "gain_recovered": "x[:, 0], x[:, 1], x[:, 2]",
     "jensen_shannon": "np.eye(2), np.eye(2)",
     "magnitude": "x",
