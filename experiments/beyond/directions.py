@@ -101,7 +101,7 @@ def run(setting: Setting) -> Result:
     ]
     inner = list(between_networks(setting))
     by_map = [[name, *(mean_cosine(c, PAIRS, options) for c in concepts)] for name, options in MAPS.items()]
-    canonical = [row for concept in concepts for row in common(concept)]
+    canonical = list(common(concepts[0]))
     columns = ("cosine", "95 % of random below", "attainable", *WAYS)
     probes = ("its probe", "pulled back to the source")
     tables = [
@@ -236,11 +236,13 @@ def fitted(concept: Concept, source: str, target: str, options: dict[str, object
 
 def mean_cosine(concept: Concept, pairs: tuple[tuple[str, str], ...], options: dict[str, object]) -> float:
     """Return the mean over pairs and directions."""
-    rows, found = concept.test, []
+    rows, labels, found = concept.test, concept.labels[concept.test], []
     for source, target in pairs:
         x, y = concept.group.spaces[source], concept.group.spaces[target]
-        quality = fitted(concept, source, target, options).direction_quality(x[rows], y[rows], concept.labels[rows])
-        found += [e.value for e in quality.cosines.values()]
+        t = fitted(concept, source, target, options)
+        for label in concept.asked:
+            moved, own = t.direction(difference(x[rows], labels == label)), difference(y[rows], labels == label)
+            found.append(moved @ own / np.linalg.norm(moved) / np.linalg.norm(own))
     return float(np.mean(found))
 
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
+from warnings import catch_warnings, simplefilter
 
 import numpy as np
 import torch
@@ -172,13 +173,15 @@ def fit_side(xs: list[np.ndarray], y: np.ndarray, recipe: Recipe) -> tuple[tuple
 def translated(source: Causal, maps: list, batch: Tensor) -> list[list[np.ndarray]]:
     """Translate the cache of the contexts."""
     xs = sides(source, batch)
-    return [
-        [
-            np.concatenate([t.transform([xs[i][side] for i in order]) for t in translators], axis=1)
-            for side, (order, translators) in enumerate(layer)
+    with catch_warnings():  # a few rare characters lie far out, which look like another model's rows
+        simplefilter("ignore", rl.spaces.SpaceWarning)
+        return [
+            [
+                np.concatenate([t.transform([xs[i][side] for i in order]) for t in translators], axis=1)
+                for side, (order, translators) in enumerate(layer)
+            ]
+            for layer in maps
         ]
-        for layer in maps
-    ]
 
 
 def judged(
