@@ -277,8 +277,8 @@ def findings(rows: list[list], kept: list[tuple[rl.evaluate.Estimate, rl.evaluat
     yield Finding(
         "How well keys and values are predicted does not tell what the translated cache is worth",
         rows[bare][3] > 0.75 * several[3] and kept[bare][1].high < 0.5 * kept[LAYERS - 1][1].low,
-        f"From a source with random weights R² of keys is {rows[bare][3]:.2f}, and {kept[bare][1].value:.2f} is kept; from "
-        f"a trained one {several[3]:.2f}, and {kept[LAYERS - 1][1].value:.2f}",
+        f"From a source with random weights R² of keys is {rows[bare][3]:.2f}, and {kept[bare][1].value:.2f} is kept; "
+        f"from a trained one {several[3]:.2f}, and {kept[LAYERS - 1][1].value:.2f}",
     )
     right = [(choice.low >= THRESHOLD) == (test.value >= THRESHOLD) for choice, test in kept]
     wrong = [choice.low >= THRESHOLD > test.value for choice, test in kept]
