@@ -129,7 +129,7 @@ $(BIN)/python:
 .venv-exports/ready: pyproject.toml
 	$(PYTHON) -m venv .venv-exports
 	.venv-exports/bin/python -m pip install --quiet torch==2.13.0
-	.venv-exports/bin/python -m pip install --quiet --editable '.[dev,langchain,llama-index,haystack,mteb]' schemathesis
+	.venv-exports/bin/python -m pip install --quiet --editable '.[dev,hub,langchain,llama-index,haystack,mteb]' schemathesis
 	@touch $@
 
 .venv-browser/ready: pyproject.toml

@@ -73,6 +73,7 @@ def run(setting: Setting) -> Result:
     assert corpus.labels is not None
     order = np.concatenate([np.random.default_rng(0).permutation(train), np.arange(train, len(corpus.texts))])
     learn, test = setting.pick(quick=(800, 200), full=(train, len(corpus.texts) - train))
+    learn = min(learn, train)
     rows = np.concatenate([order[:learn], order[train : train + test]])
     found = layer_curves([corpus.texts[row] for row in rows], corpus.labels[rows], learn, test)
     return Result(
@@ -91,6 +92,7 @@ def run(setting: Setting) -> Result:
 def layer_curves(items: list[str], labels: np.ndarray, learn: int, test: int) -> dict[str, Any]:
     """Fit a head on the first texts, and return its accuracy on the next for every layer and every α."""
     torch.set_num_threads(1)
+    learn = min(learn, 3 * len(items) // 4)
     tokenizer, model = load_model()
     ids = tokenizer(items[: learn + test], padding=True, truncation=True, max_length=TOKENS, return_tensors="pt")
     known, unseen = ids["input_ids"][:learn], ids["input_ids"][learn:]

@@ -7,14 +7,13 @@
     images = load_images("digits")
     module = autoencoder_module(images, Autoencoding(steps=300, anchors=50, channels=(8, 16), relative=True))
     monitor = rl.nn.LatentMonitor(samples, vectors_of_a_reference, layer="model.encoder")
-    Trainer(max_epochs=10, logger=CSVLogger("out"), callbacks=[monitor]).fit(module, batches_of(images))
+    Trainer(max_epochs=10, logger=CSVLogger("out"), callbacks=[monitor]).fit(module, Batches(images))
 
 The items of the papers train by the one loop of ``experiments.models.training``, which needs no Lightning.
 """
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
 import torch
@@ -74,11 +73,19 @@ def classifier_module(images: Images, how: Training, architecture: str = "plain"
     return Module(model, classification_loss, how)
 
 
-def batches_of(images: Images, size: int = 128) -> LightningDataModule:
-    """Return batches of images to train on, and of those for testing to validate on."""
-    parts = ((images.train, images.train_labels), (images.test, images.test_labels))
-    train, test = (TensorDataset(torch.from_numpy(x), torch.from_numpy(labels)) for x, labels in parts)
-    data = LightningDataModule()
-    data.train_dataloader = partial(DataLoader, train, size, shuffle=True, drop_last=len(train) > size)
-    data.val_dataloader = partial(DataLoader, test, size)
-    return data
+class Batches(LightningDataModule):
+    """Batches of images to train on, and of those for testing to validate on."""
+
+    def __init__(self, images: Images, size: int = 128) -> None:
+        super().__init__()
+        self.size = size
+        parts = ((images.train, images.train_labels), (images.test, images.test_labels))
+        self.train, self.test = (TensorDataset(torch.from_numpy(x), torch.from_numpy(labels)) for x, labels in parts)
+
+    def train_dataloader(self) -> DataLoader[tuple[Tensor, ...]]:
+        """Return whole batches in another order every epoch."""
+        return DataLoader(self.train, self.size, shuffle=True, drop_last=len(self.train) > self.size)
+
+    def val_dataloader(self) -> DataLoader[tuple[Tensor, ...]]:
+        """Return the images for testing in their order."""
+        return DataLoader(self.test, self.size)

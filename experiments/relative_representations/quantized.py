@@ -28,7 +28,7 @@ import relatent as rl
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-SPACES = BySource(packages=("spacy-300", "word2vec-300"), hub=("fastText", "word2vec"))
+SPACES = BySource(packages=("spacy-300", "glove-100"), hub=("fastText", "word2vec"))
 PIVOTS = ("doctor", "tomato", "guitar", "software")
 ANCHORS, THRESHOLDS = 300, (0.5, 0.8, 1.0, 1.2, 1.5, 2.0, 3.0)
 SCATTERED = ("relative", "quantized, t = 0.8", "quantized, t = 1.2", "quantized, t = 2.0")
@@ -49,7 +49,7 @@ def run(setting: Setting) -> Result:
     similarities: dict[str, Any] = {"relative": "cosine"} | {
         f"quantized, t = {t}": partial(rl.project.similarity.quantized, threshold=t) for t in THRESHOLDS
     }
-    scores = {"absolute": np.asarray([score(x[rows], y[rows])])}
+    scores = {"absolute": np.asarray([score(*padded(x[rows], y[rows]))])}
     for normalize, suffix in (("none", ""), ("center", ", centered (ours)")):
         for name, similarity in similarities.items():
             drawn = (described(x, y, rows, similarity, normalize, seed) for seed in range(seeds))
@@ -59,7 +59,7 @@ def run(setting: Setting) -> Result:
         list(findings(scores)),
         seeds=seeds,
         data=[f"{len(rows)} words near {', '.join(PIVOTS)}; {ANCHORS} anchors among all words"],
-        stand_ins={"fastText, 300-d": "spaCy's English vectors, 300-d", "word2vec, 300-d": "word2vec-wordlist, 300-d"},
+        stand_ins={"fastText, 300-d": "spaCy's English vectors, 300-d", "word2vec, 300-d": "GloVe, 100-d"},
         notes=[
             "The authors kept mean distances for 10 and for 100 clusters; ours are by threshold, as in the figure. "
             "Their scale is that of the vectors: compare the order. At large thresholds all words fall into few "
@@ -83,13 +83,19 @@ def pictured(
     x: np.ndarray, y: np.ndarray, rows: np.ndarray, similarities: Mapping[str, Any], scores: Mapping[str, np.ndarray]
 ) -> dict[str, Any]:
     """Return the figure's points: the words in both spaces, on the principal axes of the first, and their distance."""
-    pairs = {"absolute": (x[rows], y[rows])} | {
+    pairs = {"absolute": padded(x[rows], y[rows])} | {
         name: described(x, y, rows, similarities[name], "none", 0) for name in SCATTERED
     }
     return {
         name: {"distance": float(scores[name][:, 0].mean()), "points": [pack(one) for one in planes(*pair, "PCA")]}
         for name, pair in pairs.items()
     }
+
+
+def padded(x: np.ndarray, y: np.ndarray) -> Pair:
+    """Fill the narrower space up with zeros, so that absolute vectors can be compared."""
+    width = max(x.shape[1], y.shape[1])
+    return np.pad(x, ((0, 0), (0, width - x.shape[1]))), np.pad(y, ((0, 0), (0, width - y.shape[1])))
 
 
 def described(x: np.ndarray, y: np.ndarray, rows: np.ndarray, similarity: Any, normalize: str, seed: int) -> Pair:
@@ -155,7 +161,8 @@ def draw(result: Result) -> Figure:
     figure, axes = panels(3, len(shown), size=(2.5, 2.3))
     for column, (name, found) in enumerate(shown.items()):
         for row, (space, points) in enumerate(zip(SPACES, found["points"], strict=True)):
-            title = f"{name}: distance {found['distance']:.2f}" if row == 0 else ""
+            short = name.replace("quantized, ", "")
+            title = f"{short}: {found['distance']:.2f}" if row == 0 else ""
             draw_plane(axes[row, column], points, clusters, title)
             axes[row, 0].set_ylabel(space)
     for panel in axes[2, 3:]:
@@ -168,7 +175,11 @@ def draw(result: Result) -> Figure:
             panel.plot(THRESHOLDS, others, "o-", color=color, markersize=4, label="quantized" + suffix)
         panel.set(title=title, xlabel="threshold t", ylim=(0, None))
     figure.legend(*axes[2][0].get_legend_handles_labels(), loc="outside lower center", ncols=2)
-    figure.suptitle("Words near four words (colors) in two spaces. Dotted: the cosine, unquantized", fontsize=9)
+    figure.suptitle(
+        "Words near four words (colors) in two spaces, with the distance between the two vectors of a word, as they "
+        "are and quantized.\nDotted: the cosine, unquantized",
+        fontsize=9,
+    )
     return figure
 
 

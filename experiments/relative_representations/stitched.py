@@ -15,7 +15,7 @@ import torch
 from experiments.models.heads import norm_head
 from experiments.models.training import batches
 from experiments.results import spread
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, clone
 from torch import nn
 
 import relatent as rl
@@ -25,6 +25,7 @@ ANCHORS, BATCH, HIDDEN = 768, 64, 64
 EPOCHS = 6
 OWN, OWN_RELATIVE = "own", "own, relative"
 ABSOLUTE, CENTERED, TRANSLATED = "absolute, as is", "relative, centered (ours)", "translated (ours)"
+CONTROL = "translated, random pairs (control)"
 
 
 class Untranslated(BaseEstimator):
@@ -40,11 +41,30 @@ class Untranslated(BaseEstimator):
         return np.pad(x[:, : self.width_], ((0, 0), (0, max(0, self.width_ - x.shape[1]))))
 
 
+class RandomPairs(BaseEstimator):
+    """A control: a translator that is fitted on the same anchors, paired at random."""
+
+    def __init__(self, translator: Any, seed: int = 0) -> None:
+        self.translator, self.seed = translator, seed
+
+    def fit(self, x: np.ndarray, y: np.ndarray) -> Self:
+        """Exchange the targets of the pairs."""
+        order = np.random.default_rng(self.seed).permutation(len(y))
+        force = {"force": True} if isinstance(self.translator, rl.Translator) else {}
+        self.fitted_ = clone(self.translator).fit(x, y[order], **force)
+        return self
+
+    def transform(self, x: np.ndarray) -> np.ndarray:
+        """Translate."""
+        return np.asarray(self.fitted_.transform(x))
+
+
 METHODS: dict[str, Any] = {
     ABSOLUTE: Untranslated(),
     "relative": rl.RelativeProjection(normalize="none"),
     CENTERED: rl.RelativeProjection(),
     TRANSLATED: rl.Translator("stitching"),
+    CONTROL: RandomPairs(rl.Translator("stitching")),
 }
 
 

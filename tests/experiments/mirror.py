@@ -5,8 +5,8 @@ from __future__ import annotations
 import gzip
 import json
 import pickle
-from collections.abc import Iterator, Mapping
-from contextlib import suppress
+from collections.abc import Mapping
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -22,14 +22,18 @@ TRAIN, TEST, SIDE = 120, 60, 16
 WIDE = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 32}
 
 
-def operators() -> Iterator[Any]:
-    """Name the operators that torchvision lacks when it was built for another torch: none of them is used here."""
-    with suppress(RuntimeError):
-        library = torch.library.Library("torchvision", "FRAGMENT")
+def import_torchvision() -> None:
+    """Import torchvision, also where it was built for another torch and lacks its operators: none is used here."""
+    try:
+        import_module("torchvision")
+    except RuntimeError:
+        KEPT.append(torch.library.Library("torchvision", "FRAGMENT"))
         for name in ("nms", "qnms"):
-            with suppress(RuntimeError):
-                library.define(f"{name}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
-        yield library
+            KEPT[0].define(f"{name}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
+        import torchvision  # noqa: F401
+
+
+KEPT: list[torch.library.Library] = []
 
 
 def write(folder: Path, models: Mapping[str, Any]) -> Path:
@@ -141,10 +145,6 @@ def _parquet(where: Path, columns: Mapping[str, int]) -> None:
                 for name, count in columns.items()
             }
             pq.write_table(pa.table(table), folder / f"{split}-00000-of-00001.parquet")
-    if languages[0]:
-        parts = "\n".join(f"  - split: {one}\n    path: {{0}}/{one}-*" for one in ("train", "test"))
-        files = [f"- config_name: {one}\n  data_files:\n{parts.format(one)}\n" for one in languages]
-        (where / "README.md").write_text("---\nconfigs:\n" + "".join(files) + "---\n")
 
 
 def _pictures(where: Path, side: int, colors: int, image: str, labels: Mapping[str, int]) -> None:
@@ -209,7 +209,7 @@ def _planetoid(where: Path, name: str) -> None:
     y, sparse = np.eye(classes, dtype=np.int32)[labels], scipy.sparse.csr_matrix((x > 0).astype(np.float32))
     parts = {"allx": sparse[: n - tested], "ally": y[: n - tested], "tx": sparse[order], "ty": y[order], "graph": graph}
     for part, content in parts.items():
-        (where / f"ind.{name}.{part}").write_bytes(pickle.dumps(content, protocol=2))
+        (where / f"ind.{name}.{part}").write_bytes(pickle.dumps(content, protocol=3))
     (where / f"ind.{name}.test.index").write_text("\n".join(map(str, order)))
 
 
@@ -218,7 +218,7 @@ def word_files(folder: Path) -> tuple[Path, Path]:
     folder.mkdir(parents=True, exist_ok=True)
     rng = np.random.default_rng(0)
     letters = np.asarray(list("abcdefghijklmnopqrstuvwxyz"))
-    words = [*PIVOTS, *dict.fromkeys("".join(rng.choice(letters, 7)) for _ in range(420))]
+    words = [*PIVOTS, *dict.fromkeys("".join(rng.choice(letters, 7)) for _ in range(1_700))]
     words = [*words[4:200], *PIVOTS, *words[200:], "it's", "of"]  # the most frequent are left out, as are the last two
     x = rng.normal(size=(len(words), 12)).astype(np.float32)
     y = (x @ np.linalg.qr(rng.normal(size=(12, 12)))[0] + 0.1 * rng.normal(size=x.shape)).astype("<f4")

@@ -19,6 +19,8 @@ from tests.experiments import mirror
 
 # Items on data that a hub has nothing to do with.
 OWN_DATA = {"rr-slides", "rr-supervision", "stitch-at", "judged", "geodesic", "rr-attempts", "rr-anchors", "asif"}
+# Numbers of seeds, and how long is trained.
+FEWER = {5: 3, 6: 3, 10: 3, 24: 8, 80: 2, 150: 10, 250: 2, 300: 2}
 SMALL = {"steps": 2, "graph_epochs": 2, "graph_layers": 2, "graph_width": 8, "anchors": 10, "images": 60}
 
 
@@ -26,9 +28,12 @@ SMALL = {"steps": 2, "graph_epochs": 2, "graph_layers": 2, "graph_width": 8, "an
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     pytest.importorskip("datasets")
     pytest.importorskip("transformers")
-    kept = list(mirror.operators())
+    pytest.importorskip("PIL")
+    try:
+        mirror.import_torchvision()
+    except ImportError:
+        pytest.skip("torchvision is not installed")
     pytest.importorskip("timm")
-    assert kept is not None
     return mirror.write(tmp_path_factory.mktemp("hub"), hub.MODELS)
 
 
@@ -44,7 +49,7 @@ def on_hub(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyP
 
 @dataclass(frozen=True)
 class Tiny(Setting):
-    """The quick size with two seeds and next to no training."""
+    """The quick size with three seeds and next to no training."""
 
     size: str = "smoke"
 
@@ -57,14 +62,24 @@ def tiny(value: Any) -> Any:
         return tuple(map(tiny, value))
     if is_dataclass(value) and not isinstance(value, type):
         found = {field.name: getattr(value, field.name) for field in fields(value)}
-        return replace(value, **{name: SMALL.get(name, tiny(one)) for name, one in found.items()})
-    return 2 if isinstance(value, int) and value in (5, 6, 10) else value
+        return replace(
+            value,
+            **{
+                name: SMALL.get(name) if _is_number(one) and name in SMALL else tiny(one) for name, one in found.items()
+            },
+        )
+    return FEWER.get(value, value) if isinstance(value, int) else value
+
+
+def _is_number(value: Any) -> bool:
+    return value is None or isinstance(value, int)
 
 
 def of_papers() -> list[str]:
     return [name for name, item in ITEMS.items() if item.paper in ("RR", "LST", "IRP") and name not in OWN_DATA]
 
 
+@pytest.mark.filterwarnings("ignore")  # of few and degenerate rows
 @pytest.mark.parametrize("name", of_papers())
 def test_an_item_of_the_papers_runs_from_a_hub(name, folder, on_hub, tmp_path, monkeypatch) -> None:
     tokens = [hub.FOLDER.set(folder), hub.ROWS.set(None), hub.WORDS.set(mirror.word_files(tmp_path / "words"))]
@@ -80,6 +95,7 @@ def test_an_item_of_the_papers_runs_from_a_hub(name, folder, on_hub, tmp_path, m
     assert not record.result.stand_ins
     assert record.origins
     assert all("@" in one or "bytes" in one for one in record.origins)
+    assert not any("unknown" in one for one in record.origins)
     assert (tmp_path / "hub" / f"{name}.smoke.json").is_file()
     assert read_record(tmp_path, name, "smoke") is None
 
@@ -146,7 +162,7 @@ def test_word_vectors_are_read_as_text_and_as_binary(tmp_path) -> None:
     residual = np.linalg.lstsq(x, y, rcond=None)[1]
     assert residual.sum() < 0.05 * np.sum(y**2)  # a rotation of each other, but for noise
     binary.write_bytes(binary.read_bytes()[:-10])
-    with pytest.raises(SystemExit, match="ends before its 42"):
+    with pytest.raises(SystemExit, match="ends before its"):
         read_vectors(binary)
     with pytest.raises(SystemExit, match="There is no file"):
         read_vectors(tmp_path / "none.vec")
