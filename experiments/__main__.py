@@ -3,6 +3,7 @@
     python -m experiments --list
     python -m experiments rr-table1 [--full]
     python -m experiments --all            # what `make reproduce` runs; a second call resumes where it was stopped
+    python -m experiments --all --source hub --hub FOLDER --words A.vec B.bin     # the papers' own encoders and data
     python -m experiments rr-table1 --confirm   # a quick run that gives the same digits keeps larger records current
 
 Each run writes NAME.json, and NAME.png where there is a picture, into the folder of --out: NAME.full.json in the full
@@ -25,6 +26,7 @@ from experiments.data.source import ORIGINS, SOURCE
 from experiments.figures import save
 from experiments.items import ITEMS, PAPERS, Item
 from experiments.models.logs import LOGGER, find_logger
+from experiments.models.training import KEEP
 from experiments.results import (
     HUB,
     PACKAGED,
@@ -42,6 +44,7 @@ from rich.console import Console
 from rich.table import Table
 
 from experiments import sources
+from relatent._terminal import progress_bar, working
 
 OUT, COMMITTED = Path("out/results"), Path(__file__).parent / "results"
 
@@ -131,7 +134,13 @@ def options() -> argparse.Namespace:
         "--words", type=Path, nargs=2, metavar=("A.vec", "B.bin"), help="fastText's and word2vec's file"
     )
     parser.add_argument("--out", type=Path, default=OUT, help=f"folder of results (default: {OUT})")
-    parser.add_argument("--models", type=Path, default=Setting().models, help="folder of trained models")
+    parser.add_argument(
+        "--models",
+        type=Path,
+        default=Setting().models,
+        help="folder of trained networks, which are read in place of training",
+    )
+    parser.add_argument("--keep-models", type=Path, help="folder to save trained networks to, for --models elsewhere")
     parser.add_argument("--collection", action="append", default=[], help="of `judged`: a BEIR folder, or a name")
     parser.add_argument("--images", type=Path, help="of `rr-table6`, `irp-reconstruction`: a folder of classes")
     parser.add_argument("--encoders", nargs="+", default=[], help="of `judged`: which encoders (default: five)")
@@ -150,6 +159,7 @@ def run_apart(name: str, given: argparse.Namespace) -> subprocess.CompletedProce
     command = [sys.executable, "-m", "experiments", name, f"--{given.size or 'quick'}", "--source", given.source]
     command += ["--out", str(given.out), "--models", str(given.models)]
     command += ["--logger", given.logger] if given.logger else []
+    command += ["--keep-models", str(given.keep_models)] if given.keep_models else []
     command += ["--hub", str(given.hub)] if given.hub else []
     command += ["--words", *map(str, given.words)] if given.words else []
     return subprocess.run(command, capture_output=True, text=True, check=False)
@@ -158,10 +168,11 @@ def run_apart(name: str, given: argparse.Namespace) -> subprocess.CompletedProce
 def run_all(names: list[str], given: argparse.Namespace, console: Console) -> list[str]:
     """Run items, several at a time; print each when it is done, and return what was said by those that failed."""
     failed = []
-    with ThreadPoolExecutor(given.jobs) as pool:
+    with ThreadPoolExecutor(given.jobs) as pool, progress_bar(len(names), "items", False) as advance:
         running = {pool.submit(run_apart, name, given): name for name in names}
         for count, done in enumerate(as_completed(running), 1):
             name, ended = running[done], done.result()
+            advance(1)
             console.rule(f"{count} of {len(names)}")
             record = read_record(given.out, name, given.size or "quick", given.source)
             if ended.returncode or record is None:
@@ -178,7 +189,8 @@ def run_missing(given: argparse.Namespace, console: Console) -> None:
     kept = {name: read_record(given.out, name, size, given.source) for name in ITEMS}
     waiting = [name for name, one in kept.items() if given.again or one is None or sources.changed(one.sources)]
     console.print(f"{len(ITEMS) - len(waiting)} of {len(ITEMS)} items are current in {given.out}.")
-    failed = run_all(waiting, given, console)
+    with working("experiments"):
+        failed = run_all(waiting, given, console)
     if failed:
         sys.exit("\n".join(["Not run:", *failed]))
 
@@ -194,13 +206,17 @@ def run_here(given: argparse.Namespace, console: Console) -> None:
     hub.FOLDER.set(given.hub)
     hub.WORDS.set(tuple(given.words) if given.words else None)
     hub.ROWS.set(hub.ROWS_OF[size])
-    models = given.models / given.source if given.source == HUB else given.models
-    models = models if size == "quick" else models / size  # networks of two sizes or sources have the same names
+    # Networks of two sizes or sources have the same names.
+    part = Path(given.source if given.source == HUB else "", size if size != "quick" else "")
+    models = given.models / part
+    KEEP.set(given.keep_models / part if given.keep_models else None)
     setting = Setting(size, given.source, models, collections, encoders, given.images)
     out = given.out if given.images is None else given.out / given.images.name
     run = confirm if given.confirm else run_item
     for name in given.items:
-        print_record(run(ITEMS[name], setting, out), console)
+        with working(name):
+            record = run(ITEMS[name], setting, out)
+        print_record(record, console)
 
 
 def main() -> None:

@@ -22,6 +22,7 @@ import numpy as np
 from experiments.data.encoders import ENCODERS, INSTALL, load_encoder, missing
 
 import relatent as rl
+from relatent._terminal import working
 from relatent.decide import Search, Verdict, score_options, verdict_of
 from relatent.evaluate import nearest
 
@@ -118,4 +119,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    with working("demo_sentences"):
+        main()

@@ -11,6 +11,7 @@ PAPERS = {
     "LST": "Latent space translation (Maiorca et al., NeurIPS 2023)",
     "IRP": "Inverse relative projection (Maiorca et al., 2024)",
     "beyond": "What the papers name as future work",
+    "later": "Methods of later papers beside ours",
     "migration": "Changing the embedding model",
 }
 
@@ -80,7 +81,10 @@ ITEMS = {
         Item("irp-modalities", "IRP", "Pictures and texts", "inverse_relative_projection.modalities"),
         Item("asif", "beyond", "ASIF: coupled data in place of training", "asif.zero_shot"),
         Item("stitch-at", "beyond", "Networks cut at inner layers", "beyond.inner_layers"),
+        Item("later-methods", "later", "Offset, functional maps, Parseval frames, products", "beyond.later_methods"),
         Item("judged", "migration", "Every way to change the model, on judged collections", "migration.judged"),
+        Item("directions", "beyond", "Steering vectors and probes moved between models", "beyond.directions"),
+        Item("kv-cache", "beyond", "A key-value cache translated, and when not to", "beyond.kv_cache"),
         Item("geodesic", "beyond", "Geodesic similarity", "beyond.geodesic", offline=True),
     )
 }

@@ -24,6 +24,21 @@ Each item is one command, on data that install from package registries; `make re
 data differ from the papers' where they must, and each item says how: compare the shape of a table, not its last
 digit. *Ours* marks the default of relatent, which is not in the papers. Where an item was run in several sizes, the
 largest is shown. `python -m experiments --list` names the commit of each record and what has changed since.
+
+The papers' own encoders and data are on hubs that not every computer reaches. Whoever does gets their tables by one
+command, and the records lie beside those of packages:
+
+```bash
+pip install 'relatent[hub]'
+python -m experiments --all --full --source hub --hub FOLDER --words fastText.vec GoogleNews-vectors-negative300.bin
+```
+
+FOLDER has what no hub has, as its authors publish it: `datasets/WikiMatrix/WikiMatrix.en-es.tsv.gz` (and `fr`, `ja`),
+`datasets/N24News` with `news/` and `imgs/`, and `datasets/amazon_reviews_multi`, which is on no hub any more, with
+`en/`, `es/`, `fr/` and `ja/` in Parquet. What is in `models/NAME` or `datasets/NAME` there is not downloaded. Records
+name every model and data set with its revision. `--keep-models FOLDER` keeps the trained networks, for
+`--models FOLDER` elsewhere. The tests run each item on such a folder, with every model in its own class and tiny
+(`make test-exports`); no record on this page is from a hub unless its title says so.
 """
 
 

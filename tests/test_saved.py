@@ -139,7 +139,7 @@ def test_a_fingerprint_nested_too_deeply_is_named(tmp_path):
     deep = dict.fromkeys(("source", "target"), "[" * 100_000) | {"accepted": []}
     about = json.dumps({"parameters": {}, "endpoints": deep})
     forge(tmp_path / "deep", kind="translator", about=about)
-    with pytest.raises(FileError, match=r"deep lacks what its kind should hold \(maximum recursion depth"):
+    with pytest.raises(FileError, match=r"deep does not hold what its kind should \(maximum recursion depth"):
         rl.load(tmp_path / "deep")
 
 
@@ -192,7 +192,7 @@ def test_another_kind_is_refused(path):
 @pytest.mark.parametrize("about", ["{}", '{"codes": "dual", "normalizer": 3}', '{"codes": "dual", "rescale": true}'])
 def test_a_atomic_write_that_lacks_a_field_is_named(tmp_path, kind, about):
     forge(tmp_path / "lacking", kind=kind, about=about)
-    with pytest.raises(FileError, match="lacking lacks what its kind should hold"):
+    with pytest.raises(FileError, match="lacking does not hold what its kind should"):
         rl.load(tmp_path / "lacking")
 
 

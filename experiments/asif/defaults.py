@@ -17,10 +17,10 @@ from pathlib import Path
 import numpy as np
 from experiments.asif.material import SETS, Coupled, class_means
 from rich.console import Console
-from rich.progress import track
 from rich.table import Table
 
 import relatent as rl
+from relatent._terminal import tracked, working
 
 NORMALIZE, TOP, POWER = ("none", "center"), (25, 50, 100, 200, 400, None), (1.0, 2.0, 3.0, 4.0, 8.0)
 PAIRS, JUDGED, SHOWN = (100, 400, 1100), 300, 8
@@ -37,7 +37,7 @@ def main() -> None:
     args.out.parent.mkdir(parents=True, exist_ok=True)
     jobs = list(itertools.product([SETS[name]() for name in args.sets], PAIRS, range(args.seeds)))
     scores: dict[Setting, list[tuple[float, float]]] = {s: [] for s in itertools.product(NORMALIZE, TOP, POWER)}
-    for coupled, k, seed in track(jobs, "draws", transient=True):
+    for coupled, k, seed in tracked(jobs, "draws"):
         for setting in scores:
             scores[setting].append(judge(coupled, k, seed, setting))
         args.out.write_text(json.dumps([[*s, v] for s, v in scores.items()]))
@@ -79,4 +79,5 @@ def show(scores: dict[Setting, list[tuple[float, float]]], console: Console) -> 
 
 
 if __name__ == "__main__":
-    main()
+    with working("defaults"):
+        main()

@@ -52,7 +52,8 @@ class Model:
 
 CLIP = "openai/clip-vit-base-patch32"
 # Table 4 of LST, tables 11, 12 and 14 of RR. The first prints 768 for CLIP's texts, which is the width of its pictures
-# before both are mapped into one space, and for two networks widths that timm's weights do not have.
+# before both are mapped into one space, and for two networks widths that timm's weights do not have. What they call
+# vit_base_resnet50_384 has another name today.
 MODELS = {
     "BERT-c": Model("bert-base-cased", "text"),
     "BERT-u": Model("bert-base-uncased", "text"),
@@ -67,7 +68,7 @@ MODELS = {
     "ViT-small": Model("vit_small_patch16_224", "image", 384),
     "ViT-base": Model("vit_base_patch16_224", "image"),
     "ViT-base, 384": Model("vit_base_patch16_384", "image"),
-    "ViT-ResNet": Model("vit_base_resnet50_384", "image"),
+    "ViT-ResNet": Model("vit_base_r50_s16_384", "image"),
     "CLIP": Model(CLIP, "clip image"),
     "RoBERTa, es": Model("PlanTL-GOB-ES/roberta-base-bne", "text"),
     "RoBERTa, fr": Model("ClassCat/roberta-base-french", "text"),
@@ -224,7 +225,8 @@ def encoded(items: Sequence[Any], model: str) -> tuple[np.ndarray, str]:
     """Return the vectors of items through a model, and the model with its revision."""
     encoder = MODELS[model].load()
     vectors = np.asarray(rl.encode.encode(items, encoder, progress=True).vectors, dtype=np.float32)
-    return vectors, f"{MODELS[model].path} @ {encoder.revision or 'unknown'}"
+    where = Path(local("models", MODELS[model].path))
+    return vectors, f"{MODELS[model].path} @ {encoder.revision or (_digest(where) if where.exists() else 'unknown')}"
 
 
 def encoded_group(texts: Mapping[str, Sequence[Any]], models: Mapping[str, str], **beside: Any) -> Group:
@@ -283,12 +285,16 @@ def origin_of(path: str) -> str:
     """Return a data set with its revision: the commit on the hub, or a digest of the names and sizes of local files."""
     where = Path(local("datasets", path))
     if where.exists():
-        files = sorted(file for file in where.rglob("*") if file.is_file())
-        text = "\n".join(f"{file.relative_to(where)} {file.stat().st_size}" for file in files)
-        return f"{path} @ sha256:{hashlib.sha256(text.encode()).hexdigest()[:16]}"
+        return f"{path} @ {_digest(where)}"
     from huggingface_hub import HfApi
 
     return f"{path} @ {HfApi().dataset_info(path).sha}"
+
+
+def _digest(folder: Path) -> str:
+    files = sorted(file for file in folder.rglob("*") if file.is_file())
+    text = "\n".join(f"{file.relative_to(folder)} {file.stat().st_size}" for file in files)
+    return f"sha256:{hashlib.sha256(text.encode()).hexdigest()[:16]}"
 
 
 def load_dataset(path: str, config: str | None, split: str, revision: str | None = None) -> Any:
@@ -298,8 +304,10 @@ def load_dataset(path: str, config: str | None, split: str, revision: str | None
     except ImportError:
         raise SystemExit("--source hub needs the package datasets: pip install 'relatent[hub]'.") from None
     where = local("datasets", path)
+    options = {"name": config, "revision": revision} if where == path else {}
+    where = where if where == path or config is None else str(Path(where) / config)
     try:
-        return datasets.load_dataset(where, config, split=split, revision=revision if where == path else None)
+        return datasets.load_dataset(where, split=split, **options)
     except (ConnectionError, OSError, ValueError) as error:
         raise SystemExit(f"{path} cannot be loaded; is this computer offline? {error}") from None
 

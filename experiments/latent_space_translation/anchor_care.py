@@ -26,6 +26,7 @@ from rich.table import Table
 from sklearn.metrics import roc_auc_score
 
 import relatent as rl
+from relatent._terminal import working
 
 PAIRS = {
     "ResNet-8 → ResNet-14 (CIFAR-10)": ("resnets", "resnet8", "resnet14"),
@@ -245,4 +246,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    with working("anchor_care"):
+        main()

@@ -23,6 +23,7 @@ import numpy as np
 from experiments.data.groups import load_group
 
 import relatent as rl
+from relatent._terminal import working
 from relatent.translate import few_pairs as growing
 
 DEVELOPMENT = [
@@ -190,4 +191,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    with working("few_anchors"):
+        main()

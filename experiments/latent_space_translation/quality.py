@@ -30,8 +30,9 @@ from experiments.data.groups import load_group
 from experiments.latent_space_translation.quality_parts import PARTS, Split, train_heads
 from experiments.latent_space_translation.quality_report import Cell, Key, read_cells, report, write_cells
 from rich.console import Console
-from rich.progress import track
 from sklearn.pipeline import Pipeline
+
+from relatent._terminal import tracked, working
 
 ANCHORS = (50, 100, 300, 1000, 3000)
 TEST = 1_000
@@ -55,7 +56,7 @@ def main() -> None:
     cells = read_cells(args.out)
     groups = [(b, g) for b in args.blocks for g in BLOCKS[b] if not args.groups or g in args.groups]
     jobs = [] if args.report else [(*job, seed) for seed in range(args.seeds) for job in groups]
-    for block, group, seed in track(jobs, description="groups"):
+    for block, group, seed in tracked(jobs, "groups"):
         for cell in run_group(block, group, seed, args, {c.key for c in cells}):
             cells.append(cell)
             write_cells(args.out, cells)
@@ -108,4 +109,5 @@ def keys(block: str, pair: str, seed: int, available: int, args: argparse.Namesp
 
 
 if __name__ == "__main__":
-    main()
+    with working("quality"):
+        main()

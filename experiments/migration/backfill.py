@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.table import Table
 
 import relatent as rl
+from relatent._terminal import working
 from relatent.decide import backfill_order
 
 GROUPS = {
@@ -48,4 +49,5 @@ def measure(x: np.ndarray, y: np.ndarray) -> list[float]:
 
 
 if __name__ == "__main__":
-    main()
+    with working("backfill"):
+        main()

@@ -22,6 +22,7 @@ from rich.progress import track
 from rich.table import Table
 
 import relatent as rl
+from relatent._terminal import working
 
 GROUPS = ("trec", "vocabulary", "emoji")
 TUNED = {
@@ -130,4 +131,5 @@ def held_class(x: np.ndarray, y: np.ndarray, labels: np.ndarray, unseen: int) ->
 
 
 if __name__ == "__main__":
-    main()
+    with working("confidence"):
+        main()

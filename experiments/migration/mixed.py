@@ -25,6 +25,7 @@ from rich.console import Console
 from rich.table import Table
 
 import relatent as rl
+from relatent._terminal import working
 from relatent.evaluate import nearest
 from relatent.monitor import tell_apart
 
@@ -112,4 +113,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    with working("mixed"):
+        main()

@@ -16,6 +16,7 @@ import numpy as np
 from experiments.data.groups import load_group
 
 import relatent as rl
+from relatent._terminal import working
 
 DEVELOPMENT = ("trec", "vocabulary")
 CONFIRMATION = ("newsgroups", "tweets", "languages", "frequent words", "resnets")
@@ -73,4 +74,5 @@ def _mrr(x: np.ndarray, y: np.ndarray, fitted: np.ndarray, test: np.ndarray) -> 
 
 
 if __name__ == "__main__":
-    main()
+    with working("next_anchors"):
+        main()

@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.table import Table
 
 import relatent as rl
+from relatent._terminal import working
 from relatent.spaces import Quantizer
 
 SPACES = ("minilm6", "para3", "usem3")
@@ -53,4 +54,5 @@ def mrr(x: np.ndarray, y: np.ndarray) -> float:
 
 
 if __name__ == "__main__":
-    main()
+    with working("quantized"):
+        main()

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import json
-import sys
 import time
 from collections.abc import Callable, Iterator
+from contextvars import ContextVar
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import torch
 from experiments.models.logs import open_log
 from filelock import FileLock
-from rich.progress import track
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 from torch import nn
 
+from relatent._terminal import progress_bar
+
+# Where every network that an item has trained or read is kept, with its settings: --keep-models.
+KEEP: ContextVar[Path | None] = ContextVar("keep", default=None)
 Loss = Callable[[nn.Module, torch.Tensor, torch.Tensor], torch.Tensor]
 
 
@@ -50,11 +53,10 @@ def train(
         model = build().train()
         optimizer = torch.optim.Adam(model.parameters(), lr=how.rate)
         schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, how.rate, how.steps)
-        rows = track(
-            batches(len(x), how.batch, how.steps), title, how.steps, transient=True, disable=not sys.stdout.isatty()
-        )
-        with open_log(title, asdict(how) | {"seed": seed}) as log:
+        rows = batches(len(x), how.batch, how.steps)
+        with open_log(title, asdict(how) | {"seed": seed}) as log, progress_bar(how.steps, title) as advance:
             for step, chosen in enumerate(rows):
+                advance(1)
                 optimizer.zero_grad()
                 error = loss(model, x[chosen], labels[chosen])
                 error.backward()
@@ -86,11 +88,20 @@ def trained(path: Path, how: Training, build: Callable[[], nn.Module], fit: Call
         model = _loaded(path, settings, build)
         if model is None:
             model = fit()
-            beside = path.with_suffix(".part")
-            save_file(model.state_dict(), beside, {"settings": settings})
-            beside.replace(path)
+            save_checkpoint(model, path, settings)
             print(f"{path.stem}: trained in {time.perf_counter() - start:.0f} s", flush=True)
+    if KEEP.get() is not None:
+        save_checkpoint(model, KEEP.get() / path.name, settings)
     return model
+
+
+def save_checkpoint(model: nn.Module, path: Path, settings: str) -> None:
+    """Write a network atomically, with its settings as metadata and, to be read by people, in a file of its own."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    tmp = path.with_suffix(".part")
+    save_file(model.state_dict(), tmp, {"settings": settings})
+    tmp.replace(path)
+    path.with_suffix(".json").write_text(f"{settings}\n", encoding="utf8")
 
 
 def _loaded(path: Path, settings: str, build: Callable[[], nn.Module]) -> nn.Module | None:

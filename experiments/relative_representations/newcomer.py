@@ -23,6 +23,7 @@ from sklearn.datasets import load_digits
 from torch import Tensor, nn
 
 import relatent as rl
+from relatent._terminal import working
 
 TRAINED, VALIDATED = 900, 1300  # rows up to here
 EPOCHS, BATCH, LATENT = 20, 64, 32
@@ -126,4 +127,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    with working("newcomer"):
+        main()

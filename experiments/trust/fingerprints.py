@@ -30,6 +30,7 @@ from rich.table import Table
 from scipy.fft import dct
 
 import relatent as rl
+from relatent._terminal import working
 from relatent.spaces import Fingerprint
 from relatent.spaces.probe import Probe, compare_blocks, probe_of
 
@@ -247,4 +248,5 @@ def timed(call: Callable[[np.ndarray], object], x: np.ndarray) -> float:
 
 
 if __name__ == "__main__":
-    main()
+    with working("fingerprints"):
+        main()

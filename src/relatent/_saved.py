@@ -112,13 +112,13 @@ def from_bytes(raw: bytes, name: str = "the data") -> Saved:
 
 @contextmanager
 def understood(path: str | os.PathLike[str]) -> Iterator[None]:
-    """Name the file in the error where an undamaged file lacks something that its kind should hold."""
+    """Name the file in the error where an undamaged file does not hold what its kind should."""
     try:
         yield
     except FileError:
         raise
     except (KeyError, TypeError, AttributeError, ValueError, RecursionError) as error:
-        problem = f"{path} lacks what its kind should hold ({error}): get a new copy or update relatent."
+        problem = f"{path} does not hold what its kind should ({error}): get a new copy or update relatent."
         raise FileError(problem) from error
 
 

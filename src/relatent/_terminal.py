@@ -1,21 +1,30 @@
-"""Output: tables as text, HTML, JSON and data frames; progress and stages on the error stream."""
+"""Output: tables as text, HTML, JSON and data frames; progress and stages on the error stream.
+
+:func:`progress_bar` and :func:`stages` always note what is done now. On a terminal they show it themselves; elsewhere,
+and in between, :func:`working` reports it, a line now and then.
+"""
 
 from __future__ import annotations
 
 import sys
+import threading
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, is_dataclass
+from dataclasses import asdict, dataclass, is_dataclass
 from html import escape
 from io import StringIO
 from math import isfinite
 from textwrap import fill
-from typing import Any
+from typing import Any, TypeVar
 
 WIDTH = 120
+# Seconds after which work is reported first, and then again and again, where no bar shows it.
+FIRST_REPORT, NEXT_REPORT = 2.0, 10.0
 
 # A function that takes the name of the stage of work that begins.
 Stage = Callable[[str], None]
+Item = TypeVar("Item")
 
 
 def render(header: Sequence[str], rows: Iterable[Sequence[object]], numbers: Sequence[int] = ()) -> str:
@@ -95,9 +104,21 @@ class Tabular:
 @contextmanager
 def progress_bar(total: int, title: str, wanted: bool | None = None) -> Iterator[Callable[[int], None]]:
     """Return a function that advances the bar; it does nothing when no bar is wanted. None: on a terminal only."""
-    if not _shown(wanted):
-        yield lambda _: None
-        return
+    with _task(title, total, wanted) as task:
+        if not _shown(wanted):
+            yield task.advance
+            return
+        with _bar(total, title) as advance:
+
+            def both(done: int) -> None:
+                task.advance(done)
+                advance(done)
+
+            yield both
+
+
+@contextmanager
+def _bar(total: int, title: str) -> Iterator[Callable[[int], None]]:
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
@@ -116,9 +137,21 @@ def stages(wanted: bool | None = None) -> Iterator[Stage]:
     >>> with stages(wanted=False) as stage:
     ...     stage("joining keys")
     """
-    if not _shown(wanted):
-        yield lambda _: None
-        return
+    with _task("", 0, wanted) as task:
+        if not _shown(wanted):
+            yield task.rename
+            return
+        with _spinners() as begin:
+
+            def both(name: str) -> None:
+                task.rename(name)
+                begin(name)
+
+            yield both
+
+
+@contextmanager
+def _spinners() -> Iterator[Stage]:
     from rich.console import Console
     from rich.progress import Progress, SpinnerColumn, TextColumn
 
@@ -137,6 +170,122 @@ def stages(wanted: bool | None = None) -> Iterator[Stage]:
 
         yield begin
         finish()
+
+
+@contextmanager
+def doing(title: str) -> Iterator[None]:
+    """Note what is done in this block, for reports; a terminal shows it only there."""
+    with _task(title, 0, wanted=False):
+        yield
+
+
+def tracked(items: Iterable[Item], title: str, wanted: bool | None = None) -> Iterator[Item]:
+    """Yield items, and advance a bar after each."""
+    every = list(items)
+    with progress_bar(len(every), title, wanted) as advance:
+        for item in every:
+            yield item
+            advance(1)
+
+
+@dataclass(eq=False)
+class _Task:
+    """Something that is being done: how far it is, and whether a bar on a terminal shows it."""
+
+    title: str
+    total: int = 0
+    shown: bool = False
+    done: int = 0
+
+    def advance(self, done: int) -> None:
+        self.done += done
+
+    def rename(self, title: str) -> None:
+        self.title = title
+
+    def __str__(self) -> str:
+        return f"{self.title} {self.done:,} of {self.total:,}" if self.total else self.title
+
+
+# What is being done in this process, the innermost last.
+_TASKS: list[_Task] = []
+
+
+@contextmanager
+def _task(title: str, total: int, wanted: bool | None) -> Iterator[_Task]:
+    task = _Task(title, total, _shown(wanted) and sys.stderr.isatty())
+    _TASKS.append(task)
+    try:
+        yield task
+    finally:
+        _TASKS.remove(task)
+
+
+class Reporter:
+    """Decides when to report what is being done, and in which words.
+
+    >>> reporter = Reporter("relatent fit", now=0.0)
+    >>> reporter.line(1.0), reporter.line(2.5), reporter.line(11.0), reporter.line(12.5)
+    (None, 'relatent fit: at work (2 s)', None, 'relatent fit: at work (12 s)')
+    """
+
+    def __init__(self, name: str, now: float) -> None:
+        self._name, self._start, self._next = name, now, now + FIRST_REPORT
+
+    def line(self, now: float) -> str | None:
+        """Return the line that is due now; None if none is, or where a bar shows the work, or there is none."""
+        tasks = list(_TASKS)
+        if _RESTING or any(task.shown for task in tasks):
+            self._next = now + FIRST_REPORT
+            return None
+        if now < self._next:
+            return None
+        self._next = now + NEXT_REPORT
+        what = ", ".join(str(task) for task in tasks if task.title) or "at work"
+        return f"{self._name}: {what} ({_elapsed(now - self._start)})"
+
+
+def _elapsed(seconds: float) -> str:
+    minutes, rest = divmod(int(seconds), 60)
+    return f"{minutes} min {rest} s" if minutes else f"{rest} s"
+
+
+@contextmanager
+def working(name: str, wanted: bool = True) -> Iterator[None]:
+    """Report on the error stream what is being done in this block, where no bar shows it: first after two seconds."""
+    if not wanted:
+        yield
+        return
+    stop = threading.Event()
+    reporting = Reporter(name, time.monotonic())
+    thread = threading.Thread(target=print_reports, args=(reporting, stop), name="reports", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join()
+
+
+def print_reports(reporter: Reporter, stop: Any, clock: Callable[[], float] = time.monotonic) -> None:
+    """Print the lines of a reporter on the error stream until the event ``stop`` is set."""
+    while not stop.wait(0.5):
+        line = reporter.line(clock())
+        if line is not None:
+            print(line, file=sys.stderr, flush=True)  # noqa: T201
+
+
+_RESTING: list[str] = []
+
+
+@contextmanager
+def resting(why: str) -> Iterator[None]:
+    """Report nothing in this block, in which a process waits for what it is told, as a server does."""
+    _RESTING.append(why)
+    try:
+        yield
+    finally:
+        _RESTING.remove(why)
 
 
 def plain(value: Any) -> Any:

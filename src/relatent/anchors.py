@@ -28,7 +28,7 @@ from relatent._array import (
     to_numpy,
 )
 from relatent._linalg import row_norms, unit_norm
-from relatent._terminal import Result
+from relatent._terminal import Result, doing
 
 if TYPE_CHECKING:
     from relatent.spaces.io.files import AnyPath
@@ -366,7 +366,8 @@ def write_anchors(
     from relatent.spaces.io.files import check_new, space_writer
 
     check_new(path, space, overwrite=overwrite)
-    rows = np.sort(_rows_by(strategy, space, k, column, seed))
+    with doing(f"choosing {k:,} anchors by {strategy}"):
+        rows = np.sort(_rows_by(strategy, space, k, column, seed))
     with space_writer(path, fingerprint=space.fingerprint, overwrite=overwrite) as out:
         for chunk in space.chunks():
             first, end = np.searchsorted(rows, (chunk.start, chunk.start + len(chunk)))

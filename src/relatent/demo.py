@@ -99,8 +99,12 @@ class Network:
 
     def accuracy(self, hidden: Any, labels: np.ndarray) -> float:
         """Return the accuracy of the head on hidden vectors, its own or those of another network."""
+        return float(np.mean(self.read(hidden) == labels))
+
+    def read(self, hidden: Any) -> np.ndarray:
+        """Return the digits that the head reads in hidden vectors."""
         scores = hidden @ self.classifier.coefs_[1] + self.classifier.intercepts_[1]
-        return float(np.mean(self.classifier.classes_[np.argmax(scores, axis=1)] == labels))
+        return np.asarray(self.classifier.classes_[np.argmax(scores, axis=1)])
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,6 +114,7 @@ class Upgrade:
     old: Network
     new: Network
     anchors: np.ndarray
+    anchor_labels: np.ndarray
     images: np.ndarray
     labels: np.ndarray
 
@@ -119,10 +124,16 @@ class Upgrade:
         return np.sort(np.concatenate([np.flatnonzero(self.labels == digit)[:PER_DIGIT] for digit in range(10)]))
 
     def space(self, network: Network, name: str) -> Space:
-        """Return the vectors of the anchors, followed by those of the images to search."""
+        """Return the vectors of the anchors, followed by those of the images to search; columns to color them by."""
         keys = [f"anchor {i}" for i in range(len(self.anchors))] + [f"image {i}" for i in self.searched]
-        vectors = network.encode(np.concatenate([self.anchors, self.images[self.searched]])).astype(np.float32)
-        return Space(vectors, keys, name, Fingerprint(dim=WIDTH, model=f"digits-mlp-{name}"))
+        hidden = network.encode(np.concatenate([self.anchors, self.images[self.searched]]))
+        columns = {
+            "digit": np.concatenate([self.anchor_labels, self.labels[self.searched]]),
+            "read_as": network.read(hidden),
+            "part": ["anchor"] * len(self.anchors) + ["searched"] * len(self.searched),
+        }
+        known = Fingerprint(dim=WIDTH, model=f"digits-mlp-{name}")
+        return Space(hidden.astype(np.float32), keys, name, known, others=columns)
 
     def relevant(self) -> list[tuple[str, str]]:
         """Return each searched image with every other of the same digit, by key."""
@@ -140,7 +151,8 @@ def digits_upgrade() -> Upgrade:
     images, labels = load_digits(return_X_y=True)
     train, test, known, labels = train_test_split(images / 16, labels, test_size=0.4, random_state=SEED)
     old, new = Network.train(train[:OLD_IMAGES], known[:OLD_IMAGES], 1), Network.train(train, known, 2)
-    return Upgrade(old, new, train[kmeans(old.encode(train), ANCHORS, seed=SEED)], test, labels)
+    rows = kmeans(old.encode(train), ANCHORS, seed=SEED)
+    return Upgrade(old, new, train[rows], known[rows], test, labels)
 
 
 def draw(path: Path, upgrade: Upgrade) -> bool:
@@ -283,6 +295,7 @@ The same by hand:
   relatent evaluate t.safetensors {files["old"]} {files["new"]} --relevant {files["relevant"]}
   relatent translate t.safetensors {files["old"]} -o translated.parquet
   relatent report {files["old"]} {files["new"]} --relevant {files["relevant"]} -o report.html
+  relatent explore {files["old"]} {files["new"]} --translator t.safetensors --label digit --open
 
 Files: {", ".join(file for name, file in files.items() if name != "picture")}
 Picture: {files.get("picture", "none, matplotlib is not installed: pip install 'relatent[demo]'")}"""

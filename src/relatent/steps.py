@@ -1,12 +1,12 @@
 """A fitted map: a list of named steps, which ``transform`` applies and which every export reads.
 
-A new kind of step needs a function here, one of the same name in ``relatent.exports.translate_with_numpy``, and an
-entry in the table of each export that can express it.
+A new kind of step needs a function here, one of the same name in ``relatent.exports.translate_with_numpy``, an entry in
+the table of each export that can express it, and its derivative in ``relatent.translate.directions``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -278,6 +278,20 @@ class Map:
         """The matrix that prepared rows are multiplied by, as one; of features where there are any."""
         return self.matrix if self.basis is None else self.basis @ self.matrix
 
+    @staticmethod
+    def of_blocks(maps: Sequence[Map], x: Sequence[np.ndarray], y: Sequence[np.ndarray]) -> Map:
+        """Return affine maps of some coordinates each as one: a matrix that is zero between them."""
+        rows, columns = (sum(map(len, parts)) for parts in (x, y))
+        matrix = np.zeros((rows, columns), dtype=maps[0].matrix.dtype)
+        offset, mean = np.zeros(columns, dtype=matrix.dtype), np.zeros(rows)
+        for one, from_x, to_y in zip(maps, x, y, strict=True):
+            matrix[np.ix_(from_x, to_y)] = one.product
+            offset[to_y] = one.offset
+            if one.before is not None:  # a mean that is far from zero
+                mean[from_x] = one.before.mean
+        ones = np.ones(rows)
+        return Map(matrix, offset, Normalizer("center", mean, ones, ones) if np.any(mean) else None)
+
     def blended(self, other: Map, share: float) -> Map:
         """Return (1 − share) × this map + share × an affine one: of bare rows, or of rows prepared as this one's."""
         left, right = share * other.product if other.basis is None else other.basis, None
@@ -368,6 +382,11 @@ class Map:
         matrix, offset = arrays[f"{prefix}matrix"], arrays[f"{prefix}offset"]
         bias, basis = arrays.get(f"{prefix}bias"), arrays.get(f"{prefix}basis")
         found = Map(matrix, offset, before, features, bias, basis, bank, lengths=lengths)
+        # What a later version added would change what the map gives.
+        more = {name for name in arrays if name.startswith(prefix)} - set(found.arrays(prefix))
+        more |= set(about) - set(found.about()) - {"lengths"}
+        if more:
+            raise ValueError(f"this version does not know {', '.join(sorted(more))}")
         # One row shows whether the shapes fit together.
         found(np.zeros((1, found.dims_in), dtype=matrix.dtype))
         return found

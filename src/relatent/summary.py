@@ -129,6 +129,11 @@ class Summary:
             yy=self.yy + _square(root * y, self.yy.ndim),
         )
 
+    def block(self, x: np.ndarray, y: np.ndarray) -> Summary:
+        """Return the same pairs in some of the coordinates of each side."""
+        xx, yy = (m[np.ix_(part, part)] if m.ndim == 2 else m[part] for m, part in ((self.xx, x), (self.yy, y)))
+        return replace(self, mean_x=self.mean_x[x], mean_y=self.mean_y[y], xx=xx, xy=self.xy[np.ix_(x, y)], yy=yy)
+
     def normalized(self, source: Normalizer, target: Normalizer) -> Summary:
         """Return the summary that the pairs have after two affine normalizations."""
         x, y = source.scale, target.scale
@@ -174,8 +179,8 @@ def accumulate(
     sides = _Rows.of(x, w, for_x, dtype), _Rows.of(y, w, for_y, dtype)
     total: list[Array] | None = None
     for block in _blocks(x, y, w, sides):
-        a, b = (side.block(block) for side in sides)
-        part = _sums(a, b, None if w is None else w[block], full_x, full_y)
+        # Passed on at once: a block that had a name would still be held while the next is prepared.
+        part = _sums(sides[0].block(block), sides[1].block(block), None if w is None else w[block], full_x, full_y)
         total = part if total is None else _added(total, part)
     assert total is not None
     xp = array_namespace(x)

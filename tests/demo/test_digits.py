@@ -29,6 +29,18 @@ def test_every_query_has_exactly_the_others_of_its_digit(upgrade):
     assert set(label) <= set(upgrade.space(upgrade.old, "old").keys.tolist())
 
 
+def test_the_files_have_columns_to_color_by(upgrade):
+    for network, name in ((upgrade.old, "old"), (upgrade.new, "new")):
+        columns = upgrade.space(network, name).others
+        digit, read, part = (np.asarray(columns.column(c).to_pylist()) for c in ("digit", "read_as", "part"))
+        searched = part == "searched"
+        assert digit[searched].tolist() == upgrade.labels[upgrade.searched].tolist()
+        found = network.accuracy(network.encode(upgrade.images[upgrade.searched]), upgrade.labels[upgrade.searched])
+        assert np.mean(read[searched] == digit[searched]) == pytest.approx(found)
+        images = network.encode(upgrade.anchors[:20])
+        assert read[:20].tolist() == network.read(images).tolist()
+
+
 def test_translation_is_a_gain_and_no_translation_is_chance(upgrade):
     old, new = upgrade.old.encode(upgrade.images), upgrade.new.encode(upgrade.images)
     translator = Translator().fit(upgrade.old.encode(upgrade.anchors), upgrade.new.encode(upgrade.anchors))

@@ -33,6 +33,23 @@ def test_relative_translators_and_their_halves_have_steps(codes):
         near(apply(program(steps_of(part)), rows[500:]), part.transform(rows[500:]), rtol=1e-4)
 
 
+@pytest.mark.parametrize("codes", ["parseval", "cosine"])
+def test_other_codes_have_steps_too(codes):
+    x, y = spaces("digits")
+    t = rl.RelativeTranslator(codes).fit(x[:60], y[:60])
+    for part, rows in ((t, x), (t.encoder_, x), (t.decoder_, t.encoder_.transform(x))):
+        near(apply(program(steps_of(part)), rows[500:]), part.transform(rows[500:]), rtol=1e-4)
+
+
+def test_an_offset_is_one_linear_step_and_leaves_by_itself(tmp_path):
+    x, _ = spaces("correlated")
+    t = rl.Translator(map="offset").fit(x[:60], x[:60] + 3)
+    assert [step.kind for step in steps_of(t)] == ["linear"]
+    export(t, tmp_path / "t.onnx", to="onnx")
+    session = pytest.importorskip("onnxruntime").InferenceSession(str(tmp_path / "t.onnx"))
+    near(session.run(None, {"vectors": x[500:]})[0], x[500:] + 3)
+
+
 def test_normalize_adds_unit_norm():
     x, _ = spaces("digits")
     found = apply(program(steps_of(fitted("orthogonal", "digits"), normalize=True)), x)

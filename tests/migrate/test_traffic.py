@@ -18,7 +18,7 @@ import relatent as rl
 from relatent.migrate import cut_over, verify_migration
 
 pytestmark = pytest.mark.stores
-SERVED_BY_OTHERS = ("pgvector", "lance", "chroma-http")
+SERVED_BY_OTHERS = ("pgvector", "sqlite-vec0", "sqlite-blobs", "lance", "chroma-http")
 
 
 class Application:

@@ -41,7 +41,7 @@ def test_the_layer_is_the_core_on_vectors(name, rng):
     assert np.allclose(layer(torch.from_numpy(x)).numpy(), rl.relative_projection(x, anchors, name))
 
 
-@pytest.mark.parametrize("normalize", ["none", "center"])
+@pytest.mark.parametrize("normalize", ["none", "center", "standard"])
 @pytest.mark.parametrize("output", ["none", "l2", "layer"])
 def test_options_mean_what_they_mean_in_the_estimator(normalize, output, rng):
     x, anchors = rng.normal(size=(30, 4)), rng.normal(size=(9, 4))
@@ -62,15 +62,45 @@ def test_by_default_what_follows_reads_rows_of_mean_0_and_variance_1(rng):
     ("rescale", "none", True),
     ("offset", "none", False),
     ("offset", "center", True),
+    ("coordinates", "none", False),
+    ("coordinates", "center", False),
+    ("coordinates", "standard", True),
+    ("offset", "standard", True),
+    ("rotate", "standard", False),
 ])  # fmt: skip
 def test_what_the_output_is_unchanged_by(change, normalize, survives, x, samples, orthogonal):
     encoder = _encoder().double().eval()
     rotation = torch.from_numpy(orthogonal(4))
-    changes = {"rotate": lambda z: z @ rotation, "rescale": lambda z: 3 * z, "offset": lambda z: z + 2}
+    one_by_one = torch.tensor([0.5, 3.0, 1.0, 7.0], dtype=torch.float64)
+    changes = {
+        "rotate": lambda z: z @ rotation,
+        "rescale": lambda z: 3 * z,
+        "offset": lambda z: z + 2,
+        "coordinates": lambda z: (z * one_by_one)[:, [2, 0, 3, 1]],
+    }
     before = _relative(encoder, samples.double(), normalize=normalize).eval()(x.double())
     other = lambda s: changes[change](encoder(s))  # noqa: E731
     layer = rl.nn.RelativeProjection(samples.double(), encoder=other, normalize=normalize, output="none").eval()
     assert torch.allclose(before, layer(other(x.double()))) is survives
+
+
+def test_batch_normalization_at_the_end_of_the_encoder_is_that_of_samples_and_of_anchors(x, samples):
+    encoder = nn.Sequential(nn.Linear(6, 4), nn.BatchNorm1d(4, affine=False))
+    out = _relative(encoder, samples)(x)
+    batches = (encoder[0](a) for a in (x, samples))
+    a, b = ((z - z.mean(0)) / (z.var(0, unbiased=False) + 1e-5) ** 0.5 for z in batches)
+    assert torch.allclose(out, nn.functional.cosine_similarity(a[:, None], b[None], dim=2), atol=1e-5)
+
+
+def test_dead_coordinates_are_left_as_they_are_and_have_a_gradient(rng):
+    x, anchors = (torch.from_numpy(rng.normal(size=(n, 4))) for n in (9, 7))
+    x, anchors = (torch.cat([a, torch.full((len(a), 1), 3.0)], dim=1) for a in (x, anchors))
+    layer = rl.nn.RelativeProjection(anchors, normalize="standard", output="none", anchor_grad=True)
+    expected = rl.RelativeProjection(normalize="standard").fit(anchors.numpy()).transform(x.numpy())
+    out = layer(x)
+    assert np.allclose(out.detach(), expected)
+    out.sum().backward()
+    assert torch.isfinite(layer.anchors.grad).all()
 
 
 def test_anchors_are_embedded_again_at_every_step(x, samples):
@@ -341,7 +371,7 @@ def test_gradients_are_finite_where_the_formula_has_none(name):
     anchors = torch.tensor([[1.0, 0.0, 0.0], [0.0, 2.0, 0.0], [0.0, 0.0, 0.0]])
     x = torch.cat([torch.zeros(1, 3), anchors, 1e30 * anchors[:1], 1e-30 * anchors[:1]]).requires_grad_()
     layer = rl.nn.RelativeProjection(anchors, name, anchor_grad=True)
-    out = layer(x[:4] if name in ("lp", "inner", "l1", "basis", "mahalanobis", "euclidean") else x)
+    out = layer(x[:4] if name in ("lp", "linf", "inner", "l1", "basis", "mahalanobis", "euclidean") else x)
     out.sum().backward()
     assert torch.isfinite(out).all()
     assert torch.isfinite(x.grad).all()

@@ -14,7 +14,7 @@ slow = pytest.mark.slow
 TRACED = [
     "cosine",
     "mahalanobis",
-    *(pytest.param(name, marks=slow) for name in ("inner", "angular", "euclidean", "l1", "lp", "basis")),
+    *(pytest.param(name, marks=slow) for name in ("inner", "angular", "euclidean", "l1", "linf", "lp", "basis")),
 ]
 BATCH = {0: torch.export.Dim.DYNAMIC}
 
@@ -53,6 +53,11 @@ def _close(a: torch.Tensor, b: torch.Tensor) -> bool:
 @pytest.mark.parametrize("similarity", TRACED)
 def test_an_evaluated_model_compiles_to_one_graph(similarity, x):
     model = _model(similarity).eval()
+    assert _close(_compiled(model)(x), model(x))
+
+
+def test_standardized_anchors_compile_to_one_graph(x):
+    model = _model(normalize="standard").eval()
     assert _close(_compiled(model)(x), model(x))
 
 

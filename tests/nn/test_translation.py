@@ -18,10 +18,15 @@ TRANSLATORS = {
     "frozen target": rl.Translator("retrieval", frozen_target=True),
     "stitching": rl.Translator("stitching"),
     "index": rl.Translator("index"),
-    **{name: rl.Translator(map=name, rank=2 if name == "low_rank" else None) for name in MAPS if name != "identity"},
+    **{
+        name: rl.Translator(map=name, rank=2 if name == "low_rank" else None)
+        for name, rule in MAPS.items()
+        if not rule.keeps_coordinates
+    },
     **{f"affine, {name}": rl.Translator(map="affine", normalize=name) for name in NORMALIZATIONS},
     "dual": rl.RelativeTranslator(),
     "cosine": rl.RelativeTranslator("cosine"),
+    "parseval": rl.RelativeTranslator("parseval"),
     "cosine, not rescaled": rl.RelativeTranslator("cosine", rescale=False),
 }
 

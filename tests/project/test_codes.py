@@ -25,7 +25,7 @@ def _anchors(space, rows=slice(0, K)):
     return space.subset(rows)
 
 
-@pytest.mark.parametrize("codes", ["dual", "cosine"])
+@pytest.mark.parametrize("codes", ["dual", "cosine", "parseval"])
 def test_codes_of_a_space_are_decoded_over_their_own_anchors_only(pair, codes, tmp_path):
     x, y = pair
     encoder, decoder = rl.RelativeEncoder(codes).fit(_anchors(x)), rl.RelativeDecoder(codes).fit(_anchors(y))
@@ -36,7 +36,7 @@ def test_codes_of_a_space_are_decoded_over_their_own_anchors_only(pair, codes, t
     others = {
         "other rows": rl.RelativeDecoder(codes).fit(_anchors(y, slice(5, K + 5))),
         "another order": rl.RelativeDecoder(codes).fit(_anchors(y, slice(K - 1, None, -1))),
-        "another kind": rl.RelativeDecoder("cosine" if codes == "dual" else "dual").fit(_anchors(y)),
+        "another kind": rl.RelativeDecoder("dual" if codes == "cosine" else "cosine").fit(_anchors(y)),
         "fewer": rl.RelativeDecoder(codes).fit(_anchors(y, slice(0, K - 1))),
     }
     encoder.save(tmp_path / "encoder.safetensors")
@@ -145,7 +145,7 @@ def test_nothing_of_size_d_by_d_is_made_for_few_anchors(rng):
 # scikit-learn
 
 
-@parametrize_with_checks([rl.RelativeEncoder(), rl.RelativeEncoder("cosine")])
+@parametrize_with_checks([rl.RelativeEncoder(), rl.RelativeEncoder("cosine"), rl.RelativeEncoder("parseval")])
 def test_the_contract_of_scikit_learn(estimator, check):
     check(estimator)
 

@@ -154,6 +154,66 @@ def test_dual_codes_with_a_ridge_survive_rigid_moves(rng, pair, orthogonal):
     assert np.allclose(before, rl.RelativeEncoder().fit(x @ q + offset).transform(samples @ q + offset))
 
 
+def test_a_parseval_frame_has_condition_number_1_and_is_decoded_by_its_transpose(pair):
+    x, _, samples = pair
+    encoder, decoder = codes_pair("parseval", x, x)
+    frame = decoder.matrix_
+    assert np.allclose(frame.T @ frame, np.eye(D))
+    assert np.allclose(encoder.matrix_, frame.T)
+    assert encoder.conditioning_.condition_number == pytest.approx(1)
+    assert decoder.conditioning_.condition_number == pytest.approx(1)
+    assert rl.RelativeEncoder("dual").fit(x).conditioning_.condition_number > 2
+    codes = encoder.transform(samples)
+    assert np.allclose(decoder.transform(codes), samples)
+    centered = (samples - x.mean(0)) / np.sqrt(np.mean(np.sum((x - x.mean(0)) ** 2, axis=1)))
+    assert np.allclose(codes @ codes.T, centered @ centered.T)  # Parseval's identity
+
+
+def test_too_few_anchors_are_a_tight_frame_of_what_they_span(rng):
+    anchors, samples = rng.normal(size=(4, D)), rng.normal(size=(7, D))
+    encoder, decoder = codes_pair("parseval", anchors, anchors)
+    about = anchors - anchors.mean(0)
+    spanned = anchors.mean(0) + (samples - anchors.mean(0)) @ np.linalg.pinv(about) @ about
+    assert np.allclose(decoder.transform(encoder.transform(samples)), spanned)
+    assert not np.allclose(spanned, samples)
+
+
+@pytest.mark.parametrize(("move", "exact"), [("isometry, scale and offset", True), ("linear map", False)])
+def test_what_a_parseval_frame_undoes(pair, rng, orthogonal, move, exact):
+    x, _, samples = pair
+    moves = {"isometry, scale and offset": lambda a: 3 * a @ q + 2, "linear map": lambda a: a @ m}
+    q, m = orthogonal(D), rng.normal(size=(D, D))
+    y = moves[move](x)
+    found = rl.RelativeTranslator("parseval").fit(x, y).transform(samples)
+    assert np.allclose(found, moves[move](samples)) is exact
+    assert np.allclose(rl.RelativeTranslator(ridge=0.0).fit(x, y).transform(samples), moves[move](samples))
+
+
+def test_the_two_frames_together_have_the_canonical_correlations_as_singular_values(pair):
+    x, y, _ = pair
+    values = np.linalg.svd(rl.RelativeTranslator("parseval").fit(x, y).matrix_, compute_uv=False)
+    assert np.allclose(values, rl.evaluate.canonical_correlations(x, y))
+
+
+def test_noise_on_codes_grows_in_an_inverse_and_not_in_a_frame(rng):
+    anchors, noise = rng.normal(size=(D, D)) * np.logspace(0, -3, D), rng.normal(size=(200, D))
+    frame = rl.RelativeDecoder("parseval", normalize="none").fit(anchors)
+    inverse = rl.RelativeDecoder("cosine", normalize="none", ridge=0.0, rtol=0.0, rescale=False)
+    with pytest.warns(UserWarning, match="multiplies their noise"):
+        inverse.fit(anchors)
+    size = np.linalg.norm(noise)
+    assert np.linalg.norm(frame.transform(noise)) <= size * (1 + 1e-12)
+    assert np.linalg.norm(inverse.transform(noise)) > 30 * size
+
+
+def test_a_parseval_frame_has_no_ridge_and_no_subspaces(pair):
+    x, y, _ = pair
+    with pytest.raises(ValueError, match='codes="parseval" inverts nothing'):
+        rl.RelativeTranslator("parseval", ridge=0.1).fit(x, y)
+    with pytest.raises(ValueError, match="with parseval codes they would do nothing"):
+        rl.RelativeTranslator("parseval", delta=0.5).fit(x, y)
+
+
 def test_dual_codes_are_mahalanobis_up_to_a_factor(pair):
     x, _, samples = pair
     codes = rl.RelativeEncoder(ridge=0.3).fit(x).transform(samples)

@@ -62,6 +62,7 @@ SURVIVES = {
     "euclidean": RIGID | {"offset"},
     "geodesic": RIGID | {"offset"},
     "l1": {"sign flips", "permutation", "offset"},
+    "linf": {"sign flips", "permutation", "offset"},
     "lp": {"sign flips", "permutation", "offset"},
     "basis": LINEAR,
     "mahalanobis": set(MOVES),
@@ -81,11 +82,33 @@ def test_the_table_of_invariances_both_ways(xp, rng, x, anchors, name, move):
     assert np.allclose(to_numpy(before), to_numpy(after)) is (move in SURVIVES[name])
 
 
+# Of the cosine, by how samples and anchors are normalized on the anchors: "standard" is batch normalization, whose
+# claim (García-Castellanos et al., 2024) is invariance to what activation functions leave undecided.
+NORMALIZED = {
+    "none": SURVIVES["cosine"],
+    "center": SURVIVES["cosine"] | {"offset"},
+    "iso": SURVIVES["cosine"] | {"offset"},
+    "standard": {"sign flips", "permutation", "isotropic rescaling", "anisotropic rescaling", "offset"},
+    "whiten": set(MOVES),
+}
+
+
+@pytest.mark.filterwarnings("ignore:The anchors have a mean cosine")  # which is what an offset does
+@pytest.mark.parametrize("move", MOVES)
+@pytest.mark.parametrize("normalize", NORMALIZED)
+def test_what_normalizing_the_anchors_makes_the_cosine_unchanged_by(rng, x, anchors, normalize, move):
+    matrix, offset = MOVES[move](rng)
+    before = rl.RelativeProjection(normalize=normalize).fit(anchors).transform(x)
+    after = rl.RelativeProjection(normalize=normalize).fit(anchors @ matrix + offset).transform(x @ matrix + offset)
+    assert np.allclose(before, after) is (move in NORMALIZED[normalize])
+
+
 ORACLES = {
     "cosine": cosine_similarity,
     "inner": lambda x, a: np.einsum("id,jd->ij", x, a) / np.sqrt(x.shape[1]),
     "euclidean": lambda x, a: -cdist(x, a),
     "l1": lambda x, a: -pairwise_distances(x, a, metric="manhattan"),
+    "linf": lambda x, a: -cdist(x, a, "chebyshev"),
     "lp": lambda x, a: -cdist(x, a, "minkowski", p=3),
     "angular": lambda x, a: 1 - np.arccos(np.clip(1 - cdist(x, a, "cosine"), -1, 1)) / np.pi,
     "basis": lambda x, a: np.linalg.lstsq(a.T, x.T, rcond=None)[0].T,
@@ -133,7 +156,7 @@ def test_chunks_do_not_show(monkeypatch, xp, x, anchors, name):
         assert np.allclose(to_numpy(rl.relative_projection(xp(x), xp(anchors), name)), whole)
 
 
-@pytest.mark.parametrize("name", ["cosine", "angular", "euclidean", "l1", "lp"])
+@pytest.mark.parametrize("name", ["cosine", "angular", "euclidean", "l1", "linf", "lp"])
 def test_memory_beyond_the_result_is_bounded(monkeypatch, rng, name):
     monkeypatch.setattr(_linalg, "CHUNK_ENTRIES", 2**12)
     x, anchors = rng.normal(size=(20_000, 8)), rng.normal(size=(50, 8))
@@ -145,7 +168,7 @@ def test_memory_beyond_the_result_is_bounded(monkeypatch, rng, name):
     assert peak - result.nbytes < 0.2 * result.nbytes
 
 
-SMOOTH = ["cosine", "inner", "euclidean", "l1", "lp", "angular", "basis", "mahalanobis"]
+SMOOTH = ["cosine", "inner", "euclidean", "l1", "linf", "lp", "angular", "basis", "mahalanobis"]
 
 
 @pytest.mark.parametrize("name", SMOOTH)

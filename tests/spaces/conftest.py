@@ -16,6 +16,8 @@ FILES = [
     "x.txt",
     "x.vec",
     "x.jsonl",
+    "x.csv",
+    "x.tsv",
     "folder",
     "datasets",
 ]

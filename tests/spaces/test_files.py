@@ -274,8 +274,8 @@ def test_nothing_there(tmp_path):
 def test_an_unknown_suffix_is_answered_with_a_suggestion(tmp_path, space):
     with pytest.raises(FileError, match=r"ends in '\.parquett'.*Did you mean '\.parquet'"):
         read_space(tmp_path / "x.parquett")
-    with pytest.raises(FileError, match=r"ends in '\.csv'.*There are: \.parquet"):
-        write_space(space, tmp_path / "x.csv")
+    with pytest.raises(FileError, match=r"ends in '\.xlsx'.*There are: \.parquet"):
+        write_space(space, tmp_path / "x.xlsx")
 
 
 # Columns.

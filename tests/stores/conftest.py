@@ -15,6 +15,8 @@ from relatent.stores import Store, open_store
 CASES = {
     "faiss": ("faiss", "Faiss"),
     "pgvector": ("pgvector", "Pgvector"),
+    "sqlite-vec0": ("sqlite", "Vec0"),
+    "sqlite-blobs": ("sqlite", "Blobs"),
     "qdrant": ("qdrant", "Qdrant"),
     "qdrant-alias": ("qdrant", "QdrantAlias"),
     "qdrant-edge": ("qdrant", "QdrantEdge"),

@@ -142,8 +142,30 @@ def test_whitened_at_power_zero_matches_covariances(rng):
 def test_the_identity_needs_equal_dims(rng):
     x = rng.normal(size=(9, 3))
     np.testing.assert_array_equal(maps.identity(summarize(x, x)).matrix, np.eye(3))
-    with pytest.raises(ValueError, match="3 and 2 coordinates: the identity is not available"):
+    with pytest.raises(ValueError, match="3 and 2 coordinates: they can only be kept"):
         maps.identity(summarize(x, x[:, :2]))
+
+
+@pytest.mark.parametrize(("change", "exact"), [
+    (lambda x, q: x + 3.0, True),
+    (lambda x, q: 2 * x + 3.0, False),
+    (lambda x, q: x @ q + 3.0, False),
+])  # fmt: skip
+def test_the_offset_is_the_difference_of_the_means_and_nothing_else(rng, orthogonal, change, exact):
+    x = rng.normal(size=(60, 5)) + 1.0
+    y = change(x, orthogonal(5))
+    t = Translator(map="offset").fit(x, y)
+    np.testing.assert_allclose(t.transform(x), x + y.mean(0) - x.mean(0), atol=1e-12)
+    assert np.allclose(t.transform(x), y) is exact
+    assert "none" in repr(t)
+
+
+def test_the_offset_takes_no_normalization_and_equal_dims(rng):
+    x = rng.normal(size=(60, 5))
+    with pytest.raises(ValueError, match="map 'offset' is always of normalize='none'"):
+        Translator(map="offset", normalize="standard").fit(x, x)
+    with pytest.raises(ValueError, match="5 and 4 coordinates"):
+        Translator(map="offset").fit(x, x[:, :4])
 
 
 def test_a_wrong_map_suggests_the_nearest():

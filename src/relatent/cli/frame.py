@@ -20,7 +20,7 @@ from typer import Option
 
 from relatent._errors import message_for_command
 from relatent._schemes import public_url, without_secrets
-from relatent._terminal import plain
+from relatent._terminal import plain, working
 
 OK = 0
 ERROR = 1
@@ -38,8 +38,8 @@ From two files of the same items to a verdict and translated vectors:
   relatent translate t.safetensors SOURCE -o out.parquet
 
 \b
-SOURCE and TARGET are Parquet, .npy, .npz, Arrow, safetensors, HDF5, word vectors
-or .jsonl; folders and globs of them; remote paths (s3://…, with the extra remote);
+SOURCE and TARGET are Parquet, .npy, .npz, Arrow, safetensors, HDF5, CSV, JSON lines
+or word vectors; folders and globs of them; remote paths (s3://…, with the extra remote);
 or stores (postgresql://…). A translator is always the first argument.
 
 \b
@@ -108,14 +108,18 @@ class Answer:
     out: str | list[str] | None = None
     reports: tuple[str, ...] = ()
     code: int = OK
+    embedded: Any = None
+    """What embedding texts for it took, if any were."""
 
     def __str__(self) -> str:
         wrote = ([self.out] if isinstance(self.out, str) else self.out or [], self.reports)
-        return "\n".join([str(self.found), *(f"Wrote {' and '.join(paths)}." for paths in wrote if paths)])
+        embedded = [] if self.embedded is None else [str(self.embedded)]
+        return "\n".join([*embedded, str(self.found), *(f"Wrote {' and '.join(paths)}." for paths in wrote if paths)])
 
     def to_dict(self) -> dict[str, Any]:
         """Return the result as JSON, with the path that it was written to."""
-        return {**({} if self.out is None else {"out": self.out}), **self.found.to_dict()}
+        embedded = {} if self.embedded is None else {"embedded": self.embedded.to_dict()}
+        return {**({} if self.out is None else {"out": self.out}), **self.found.to_dict(), **embedded}
 
 
 @dataclass(frozen=True)
@@ -140,6 +144,7 @@ def command(function: Callable[..., Any], group: typer.Typer = app) -> Callable[
     """
     asked, groups = _parameters(function)
     bar = "progress" in inspect.signature(function).parameters
+    name = " ".join(["relatent", *([] if group is app else [str(group.info.name)]), function.__name__])
 
     @wraps(function)
     def run(json_: bool, quiet: bool, verbose: bool, no_verify: bool, max_memory: int | None, **given: Any) -> None:
@@ -147,7 +152,7 @@ def command(function: Callable[..., Any], group: typer.Typer = app) -> Callable[
         own |= {name: kind(**{f.name: given[f.name] for f in fields(kind)}) for name, kind in groups.items()}
         if bar:
             own["progress"] = False if quiet else verbose or None  # None: on a terminal only
-        with _terminable(), _at_work(function.__name__, not bar and not quiet), _reading(no_verify, max_memory):
+        with _terminable(), _at_work(name, bar, quiet), _reading(no_verify, max_memory):
             result = _result(function, own, quiet, verbose)
         if json_:
             typer.echo(_public(json.dumps(plain(result.to_dict()), ensure_ascii=False, indent=2), given))
@@ -216,14 +221,15 @@ def _terminable() -> Iterator[None]:
 
 
 @contextmanager
-def _at_work(name: str, wanted: bool) -> Iterator[None]:
-    """Show a spinner on a terminal while a command without a progress bar of its own is at work."""
-    if not (wanted and sys.stderr.isatty()):
-        yield
+def _at_work(name: str, bar: bool, quiet: bool) -> Iterator[None]:
+    """Show a spinner on a terminal for a command without a progress bar of its own; else report now and then."""
+    if quiet or bar or not sys.stderr.isatty():
+        with working(name, wanted=not quiet):
+            yield
         return
     from rich.console import Console
 
-    with Console(stderr=True).status(f"relatent {name} …"):
+    with Console(stderr=True).status(f"{name} …"):
         yield
 
 

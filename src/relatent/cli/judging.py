@@ -5,9 +5,10 @@ from __future__ import annotations
 import sys
 from typing import Annotated, Any, cast
 
-from typer import Argument, BadParameter, Option
+from typer import BadParameter, Option
 
 from relatent.cli import options as opt
+from relatent.cli.embedding import PairOrModel, QueryTexts
 from relatent.cli.frame import EXIT_CODES, NO_VERDICT, Answer, Done, command
 
 
@@ -15,7 +16,7 @@ from relatent.cli.frame import EXIT_CODES, NO_VERDICT, Answer, Done, command
 def evaluate(
     *,
     translator: opt.TranslatorFile,
-    spaces: opt.Pair,
+    spaces: PairOrModel,
     role: Annotated[
         str | None,
         Option(
@@ -27,6 +28,7 @@ def evaluate(
     ] = None,
     relevant: opt.Relevant = None,
     queries: opt.Queries = None,
+    texts: QueryTexts,
     slices: opt.Slices = None,
     k: opt.K = 10,
     margin: opt.Margin = 0.01,
@@ -52,13 +54,18 @@ def evaluate(
     them by the new model's own vectors; re-embedding uses the new model throughout. With --relevant, nDCG@k decides, as
     expected in an index of all of SOURCE or of --index-rows, by 95 % intervals of paired differences; the rule is
     printed with the verdict. Without it, overlap@k tells how similar the results are to re-embedding, not how good:
-    there is no verdict, unless --min-overlap makes it a gate. There is no GO for a translator that does not know what
+    there is no verdict, unless --min-overlap makes it a gate. With --embed, TARGET is made as for fit, and queries may
+    be texts: past ones (--query-texts), or made of the items' titles or first sentences (--queries-from), which are no
+    judgments. Where the old model is gone, and cannot embed them (--embed-old), only what the new model finds is
+    reported. There is no GO for a translator that does not know what
     it was fitted on, nor where much of SOURCE resembles nothing fitted or judged, unless --force is given. Files of
     several vectors per item are scored by MaxSim, without a verdict. Exits with 0 for GO (translate or rerank), 3 for
     NO-GO (stay, rerank-old or re-embed) and 4 for no verdict.
 
     Examples:
       relatent evaluate t.safetensors old.parquet new.parquet --relevant clicks.tsv
+      relatent evaluate t.safetensors old.parquet --embed ollama:new --queries-from title
+      relatent evaluate t.safetensors old.parquet --embed ollama:new --query-texts log.jsonl --relevant clicks.tsv
       relatent evaluate t.safetensors old.parquet new.parquet --relevant test.qrels --slices language
       relatent evaluate t.safetensors old.parquet new.parquet --relevant scifact --queries old-q.parquet new-q.parquet
       relatent evaluate t.safetensors old.parquet new.parquet --min-overlap 0.6 --quantize int8,binary --truncate 256
@@ -66,39 +73,64 @@ def evaluate(
       relatent evaluate t.safetensors old.parquet new.parquet --relevant clicks.tsv --report verdict.html
     """
     from relatent import load
-    from relatent.decide import Rule, evaluate_items, evaluate_spaces, storages
+    from relatent.decide import Rule, evaluate_items, evaluate_queries, evaluate_spaces, storages
+    from relatent.decide.evaluation import role_of
     from relatent.report import make_report
     from relatent.spaces import MultiSpace
 
     report.check(translator, spaces.source, spaces.target, relevant, *(queries or ()))
-    source, target = spaces.pair(packed=packed)
     fitted = load(translator)
+    source, target, embedded = spaces.open(progress, packed=packed)
     if isinstance(source, MultiSpace) and isinstance(target, MultiSpace):
         if report.report or relevant is not None or min_overlap is not None:
             raise ValueError(
                 "Items of several vectors have scores only: leave out --report, --relevant, --min-overlap."
             )
         return Answer(evaluate_items(fitted, source, target, accept=accept), code=NO_VERDICT)
-    asked = spaces.queries(queries)
+    asked, judgments = spaces.queries(queries), opt.judged(relevant)
+    if texts.wanted(spaces, queries):
+        new, old, judgments = texts.embedded(fitted, source, target, spaces, judgments, progress)
+        if old is None:
+            scored = evaluate_queries(
+                fitted,
+                source,
+                target,
+                new,
+                role=role,
+                relevant=judgments,
+                k=k,
+                index_rows=index_rows,
+                max_rows=max_rows,
+                accept=accept,
+                force=force,
+                seed=seed,
+            )
+            return Answer(scored, code=NO_VERDICT, embedded=embedded)
+        asked = (old, new) if role_of(fitted, role) == "documents" else (new, old)
     shared: dict[str, Any] = {"role": role, "queries": asked, "slices": slices, "seed": seed, "progress": progress}
     verdict = evaluate_spaces(
         fitted,
         source,
         target,
-        relevant=opt.judged(relevant),
+        relevant=judgments,
         k=k,
         candidates=rerank,
         index_rows=index_rows,
         max_rows=max_rows,
         rule=Rule(margin, min_overlap=min_overlap),
-        cost=_cost(reembed_rows, reembedding),
+        cost=_cost(reembed_rows or _rows_known(source, embedded), reembedding.measured(embedded)),
         stored=storages(_listed(quantize), [_count(part) for part in _listed(truncate)]),
         accept=accept,
         force=force,
         **shared,
     )
     reports = report.write(lambda words: make_report(fitted, source, target, verdict=verdict, command=words, **shared))
-    return Answer(verdict, reports=reports, code=EXIT_CODES[verdict.decision.verdict])
+    return Answer(verdict, reports=reports, code=EXIT_CODES[verdict.decision.verdict], embedded=embedded)
+
+
+def _rows_known(source: Any, took: Any) -> int | None:
+    """Return how many rows would be re-embedded, where it is known what that takes."""
+    return None if took is None or (took.rows_per_second, took.price_per_million) == (None, None) else len(source)
 
 
 def _cost(rows: int | None, given: opt.Reembedding) -> Any:
@@ -124,9 +156,7 @@ def _count(text: str) -> int:
 def report(
     spaces: opt.Pair,
     out: Annotated[list[str], Option("--out", "-o", help=opt.OUT)],
-    more: Annotated[
-        list[str] | None, Argument(metavar="MORE", help="Further spaces of the same items to compare.")
-    ] = None,
+    more: opt.More = None,
     translator: opt.SomeTranslator = None,
     goal: opt.Goal = "index",
     relevant: opt.Relevant = None,
@@ -160,12 +190,11 @@ def report(
 
     opt.Report(report=out, overwrite=overwrite).check(spaces.source, spaces.target, *(more or ()), translator)
     source, target = spaces.pair()
-    others = [spaces.read_target(path) for path in more or ()]
     found = make_report(
         Translator(cast(Any, goal), seed=seed) if translator is None else load(translator),
         source,
         target,
-        *([space.without_keys() for space in others] if spaces.by_row else others),
+        *spaces.others(more),
         relevant=opt.judged(relevant),
         queries=spaces.queries(queries),
         slices=slices,
@@ -216,26 +245,69 @@ def thresholds(
 
 @command
 def backfill(
+    *,
     translator: opt.TranslatorFile,
-    spaces: opt.Pair,
-    to: opt.Out,
+    spaces: PairOrModel,
+    out: opt.SomeOut = None,
+    overwrite: opt.Overwrite = False,
     count: opt.Count = None,
     left: Annotated[float, Option("--left", help="Share of the gain that may be left where you stop.")] = 0.05,
+    run: Annotated[
+        str | None, Option("--run", metavar="ORDER", help="Embed the items that ORDER lists, into the store SOURCE.")
+    ] = None,
+    most: Annotated[int | None, Option("--limit", help="With --run: items to embed at most.")] = None,
     seed: opt.Seed = 0,
+    progress: bool | None = None,
 ) -> Answer:
-    """Order stored items by how much re-embedding them helps.
+    """Order stored items by how much re-embedding them helps, and re-embed them.
 
     Items whose translation is least likely to be found come first, weighted by how often they are requested. How likely
-    each is, its confidence, is calibrated on the items for which TARGET has true vectors.
+    each is, its confidence, is calibrated on the items for which TARGET has true vectors; with --embed these are made,
+    as for fit. The order is written to --out, and nothing else is changed.
+
+    With --run, the store SOURCE serves translated vectors (after migrate cutover): those of the items in ORDER are
+    replaced by what --embed makes of their texts, in this order. The old field is not touched. What was embedded is
+    kept in --cache: if the command is killed, run it again to resume.
 
     Examples:
       relatent backfill t.safetensors old.parquet new-sample.parquet -o order.parquet
       relatent backfill t.safetensors old.parquet new-sample.parquet --count clicks -o order.parquet --json
+      relatent backfill t.safetensors postgresql://ann@db/shop/items --embed ollama:new -o order.parquet
+      relatent backfill t.safetensors postgresql://ann@db/shop/items --embed ollama:new --run order.parquet --limit 5000
     """
     from relatent import load
     from relatent.decide import plan_backfill
 
-    source, target = spaces.pair()
     fitted = load(translator)
-    found = plan_backfill(fitted, source, target, to.out, counts=count, left=left, overwrite=to.overwrite, seed=seed)
-    return Answer(found, to.out)
+    if run is not None:
+        return _run_backfill(fitted, spaces, run, most, progress)
+    if out is None:
+        raise BadParameter("Name the file to write the order to (--out), or one to embed by (--run).")
+    source, target, took = spaces.open(progress)
+    found = plan_backfill(fitted, source, target, out, counts=count, left=left, overwrite=overwrite, seed=seed)
+    return Answer(found, str(out), embedded=took)
+
+
+def _run_backfill(translator: Any, spaces: PairOrModel, order: str, most: int | None, progress: bool | None) -> Answer:
+    from relatent.encode import text_encoder
+    from relatent.migrate import run_backfill
+    from relatent.spaces import read_space
+
+    if spaces.embed is None or spaces.target is not None:
+        raise BadParameter("--run embeds texts of the store SOURCE: name the model with --embed, and no TARGET.")
+    return Answer(
+        run_backfill(
+            translator,
+            spaces.source,
+            read_space(order, key=spaces.key),
+            text_encoder(spaces.embed),
+            text=spaces.text,
+            most=most,
+            prefix=spaces.prefix,
+            max_chars=spaces.max_chars,
+            cache=spaces.cache,
+            token_price=spaces.token_price,
+            tell=spaces.teller(progress),
+            progress=progress,
+        )
+    )

@@ -10,6 +10,7 @@ import typer
 from typer import Argument, BadParameter, Option
 
 from relatent.cli import options as opt
+from relatent.cli.embedding import Embedding
 from relatent.cli.frame import ERROR, EXIT_CODES, NO_GO, OK, Answer, Done, command, group
 
 ABOUT = """Move a store of vectors to another model, a step at a time.
@@ -56,6 +57,7 @@ def plan(
     min_overlap: opt.MinOverlap = None,
     dtype: Dtype = None,
     metric: Metric = None,
+    embedding: Embedding,
     reembedding: opt.Reembedding,
     no_texts: Annotated[bool, Option("--no-texts", help="The texts are lost: nothing can be re-embedded.")] = False,
     read_only: Annotated[bool, Option("--read-only", help="Do not measure how fast the store writes.")] = False,
@@ -68,11 +70,14 @@ def plan(
     """Estimate what a migration takes, and decide whether to do it.
 
     Rows, sizes and time, from a trial on a few rows that leaves nothing behind; the cost of re-embedding; and the
-    verdict of evaluate on SOURCE and TARGET, vectors of held-out items, for an index of the store's rows. Exits with 0
+    verdict of evaluate on SOURCE and TARGET, vectors of held-out items, for an index of the store's rows. With --embed,
+    they are those of the store and of texts in it, as for fit, and the speed and price of re-embedding are those
+    measured (--token-price). Exits with 0
     for GO (translate or rerank), 3 for NO-GO (stay, rerank-old or re-embed) and 4 for no verdict.
 
     Examples:
       relatent migrate plan t.safetensors postgresql://ann@db/shop/items old.parquet new.parquet
+      relatent migrate plan t.safetensors postgresql://ann@db/shop/items --embed ollama:nomic-embed-text --text body
       relatent migrate plan t.safetensors items.faiss --rows-per-second 500 --price-per-million 20 --read-only --json
     """
     from relatent.migrate import plan_migration
@@ -83,6 +88,13 @@ def plan(
     if source is not None and target is None:
         raise BadParameter("SOURCE was given without TARGET: give the vectors of the same items in both spaces.")
     pair = None if source is None or target is None else (read_space(source), read_space(target))
+    embedded = None
+    if embedding.embed is not None:
+        if pair is not None:
+            raise BadParameter("Vectors in SOURCE and TARGET were given, and --embed too: expected one of them.")
+        stored = read_space(store)
+        made, embedded = embedding.target_of(stored, progress)
+        pair = stored, made
     found = plan_migration(
         translator,
         store,
@@ -92,7 +104,7 @@ def plan(
         min_overlap=min_overlap,
         dtype=dtype,
         metric=metric,
-        **vars(reembedding),
+        **vars(reembedding.measured(embedded)),
         texts=not no_texts,
         trial=not read_only,
         trial_rows=max_rows,
@@ -101,7 +113,7 @@ def plan(
         progress=progress,
     )
     reports = report.write(lambda words: make_report(found, *(pair or ()), command=words))
-    return Answer(found, reports=reports, code=EXIT_CODES[found.decision])
+    return Answer(found, reports=reports, code=EXIT_CODES[found.decision], embedded=embedded)
 
 
 @step

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,6 +12,7 @@ from typer import Argument, BadParameter, Option
 from relatent._schemes import public_url
 
 if TYPE_CHECKING:
+    from relatent.encode import Embedded
     from relatent.engines import Engine
     from relatent.report import Findings
     from relatent.spaces import Space
@@ -46,6 +47,7 @@ AnySpace = Annotated[str, Argument(metavar="SPACE", help="Vectors: a file, folde
 OUT = "File or folder to write; the suffix tells the format."
 OutPath = Annotated[str, Option("--out", "-o", help=OUT)]
 SomeOut = Annotated[Path | None, Option("--out", "-o", help=OUT)]
+More = Annotated[list[str] | None, Argument(metavar="MORE", help="Further spaces of the same items to compare.")]
 Overwrite = Annotated[bool, Option("--overwrite", help="Replace files that exist.")]
 Force = Annotated[bool, Option("--force", help="Continue although a check failed.")]
 ReportPaths = Annotated[
@@ -108,6 +110,7 @@ MinOverlap = Annotated[
 Margin = Annotated[float, Option("--margin", help="How much worse than today (nDCG@k, recall) is acceptable.")]
 Model = Annotated[str | None, Option("--model", help="A model: folder, file, or name on a hub or at the upstream.")]
 Name = Annotated[str | None, Option("--name", help="Name of the model to record and to answer by.")]
+CACHE = "Folder of vectors that were embedded, which are not embedded again."
 Port = Annotated[int, Option("--port", help="Port to listen on; 0 takes a free one.")]
 
 RowsPerSecond = Annotated[float | None, Option("--rows-per-second", help="Speed of the target's model, for the cost.")]
@@ -150,16 +153,20 @@ class WithTarget(One):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Pair(WithTarget):
-    """Two spaces of the same items."""
+class Both(WithTarget):
+    """Two spaces of the same items, if TARGET is there."""
 
-    target: TargetSpace = field()  # required, unlike above
     by_row: ByRow = False
 
     def pair(self, *, packed: bool = False) -> tuple[Space, Space]:
         """Open both; with ``by_row`` without their keys, so that whatever joins them pairs them by row order."""
         first, second = self.read(packed=packed), self.read_target()
         return (first.without_keys(), second.without_keys()) if self.by_row else (first, second)
+
+    def others(self, paths: list[str] | None) -> list[Space]:
+        """Open further spaces, whose columns are named as those of the target."""
+        found = [self.read_target(path) for path in paths or ()]
+        return [space.without_keys() for space in found] if self.by_row else found
 
     def queries(self, paths: tuple[str, str] | None) -> tuple[Space, Space] | None:
         """Open two spaces of queries, whose columns are named as those of the items; None if there are none."""
@@ -168,6 +175,13 @@ class Pair(WithTarget):
         if paths is None:
             return None
         return read_space(paths[0], vector=self.vector, key=self.key), self.read_target(paths[1])
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pair(Both):
+    """Two spaces of the same items."""
+
+    target: TargetSpace = field()  # required, unlike above
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -240,6 +254,13 @@ class Reembedding:
     price_per_million: PricePerMillion = None
     max_hours: Annotated[float, Option("--max-hours", help="Hours that re-embedding may take.")] = 24.0
     budget: Annotated[float, Option("--budget", help="Money that re-embedding may cost.")] = 100.0
+
+    def measured(self, took: Embedded | None) -> Reembedding:
+        """Return the same with the speed and price that embedding some texts took, where they were not given."""
+        if took is None:
+            return self
+        found = {name: getattr(self, name) or getattr(took, name) for name in ("rows_per_second", "price_per_million")}
+        return replace(self, **found)
 
 
 def judged(path: Path | None) -> Any:

@@ -43,26 +43,34 @@ def compare(
     max_rows: opt.MaxRows = 5_000,
     permutations: Annotated[int, Option("--permutations", help="Shuffled pairings; every p-value ≥ 1 / (1 + N).")] = 20,
     seed: opt.Seed = 0,
+    more: opt.More = None,
     report: opt.Report,
     progress: bool | None = None,
 ) -> Answer:
-    """Compare two spaces by every similarity measure.
+    """Compare two or more spaces by every similarity measure.
 
-    Each measure is shown beside its value by chance. The spaces are joined on keys and may differ in dimension.
+    Each measure is shown beside its value by chance. The spaces are joined on keys and may differ in dimension. With
+    more than two, every two are compared, on the rows that all of them share.
 
     Examples:
       relatent compare old.parquet new.parquet
       relatent compare old.parquet new.parquet --permutations 999
       relatent compare old.npy new.npy --max-rows 2000 --json
+      relatent compare old.parquet new.parquet other.parquet
       relatent compare old.parquet new.parquet --report compare.html
     """
     import relatent as rl
     from relatent.report import make_report
 
-    report.check(spaces.source, spaces.target)
-    source, target = spaces.pair()
-    found = rl.compare(source, target, max_rows=max_rows, k=k, permutations=permutations, seed=seed, progress=progress)
-    return Answer(found, reports=report.write(lambda words: make_report(found, source, target, command=words)))
+    report.check(spaces.source, spaces.target, *(more or ()))
+    given = (*spaces.pair(), *spaces.others(more))
+    settings: dict[str, Any] = {"max_rows": max_rows, "k": k, "permutations": permutations, "seed": seed}
+    found: Any
+    if len(given) == 2:
+        found = rl.compare(*given, **settings, progress=progress)
+    else:
+        found = rl.evaluate.compare_all(given, **settings, progress=progress)
+    return Answer(found, reports=report.write(lambda words: make_report(found, *given, command=words)))
 
 
 @command
@@ -79,7 +87,7 @@ def encode(
     unit_norm: opt.UnitNorm = False,
     name: opt.Name = None,
     batch_size: Annotated[int, Option("--batch-size", help="Items at a time.")] = 64,
-    cache: Annotated[Path | None, Option("--cache", help="Folder of encoded vectors to resume from.")] = None,
+    cache: Annotated[Path | None, Option("--cache", help=opt.CACHE)] = None,
     progress: bool | None = None,
 ) -> Done:
     """Encode texts or images into vectors.

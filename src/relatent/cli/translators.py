@@ -8,13 +8,14 @@ from typing import Annotated, Any, cast
 from typer import Argument, Option
 
 from relatent.cli import options as opt
+from relatent.cli.embedding import PairOrModel
 from relatent.cli.frame import Answer, Done, command
 
 
 @command
 def fit(
     *,
-    spaces: opt.Pair,
+    spaces: PairOrModel,
     out: Annotated[str, Option("--out", "-o", callback=opt.translator_path, help=opt.OUT)],
     goal: opt.Goal = None,
     map_: Annotated[str, Option("--map", help="auto, or a map by name: orthogonal, ridge, …")] = "auto",
@@ -38,7 +39,12 @@ def fit(
     force: opt.Force = False,
     progress: bool | None = None,
 ) -> Answer:
-    """Fit a translator on the keys that two spaces share.
+    """Fit a translator on the keys that two spaces share, or on texts that a new model embeds.
+
+    With --embed, TARGET is made: the texts of --pairs items of SOURCE (column --text) are embedded by the new model.
+    They are the same items in every run, and what was embedded is kept in --cache, so that evaluate and migrate plan
+    with the same options embed nothing again, and a run that was stopped resumes. Keys are read from the environment:
+    OPENAI_API_KEY (with OPENAI_BASE_URL, if set), or RELATENT_EMBED_KEY for an address.
 
     The default goal is that of a migration: documents of SOURCE are rewritten once, and searched by queries of TARGET's
     model as they are. Vectors of past queries (--queries) and what they should find (--relevant) make it better.
@@ -49,6 +55,8 @@ def fit(
     to trust the translation of each row, which serve answers with.
 
     Examples:
+      relatent fit postgresql://ann@db/shop/items --embed openai:text-embedding-3-small --text body -o t.safetensors
+      relatent fit old.parquet --embed ollama:nomic-embed-text --prefix "search_document: " -o t.safetensors
       relatent fit old.parquet new.parquet -o t.safetensors
       relatent fit old/ new/ -o t.safetensors --max-pairs 20000 --target-vector embedding
       relatent fit old/ new/ -o t.safetensors --max-pairs 100000000 --engine dask --workers 4
@@ -64,7 +72,7 @@ def fit(
     inputs = spaces.source, spaces.target, anchors, relevant, *(queries or ())
     check_new(out, *inputs, overwrite=report.overwrite)
     report.check(*inputs)
-    source, target = spaces.pair(packed=packed)
+    source, target, embedded = spaces.open(progress, packed=packed)
     goal = goal or ("index" if map_ == "auto" else "vectors")
     settings: dict[str, Any] = {"goal": goal, "map": map_, "normalize": normalize, "max_cost": max_cost, "seed": seed}
     translator = Translator(**settings, frozen_target=frozen_target)
@@ -88,7 +96,7 @@ def fit(
     reports = report.write(
         lambda words: make_report(translator, source, target, fit=done, seed=seed, command=words, progress=progress)
     )
-    return Answer(done, out, reports)
+    return Answer(done, out, reports, embedded=embedded)
 
 
 @command
@@ -147,7 +155,7 @@ def translate(
 def export(
     translator: opt.TranslatorFile,
     files: opt.Out,
-    to: Annotated[str, Option("--to", help="onnx, sentence-transformers, faiss, huggingface, numpy, atlas.")],
+    to: Annotated[str, Option("--to", help="onnx, sentence-transformers, faiss, huggingface, numpy, sql, atlas.")],
     source: Annotated[str | None, Argument(metavar="SOURCE", help="For atlas: vectors to translate.")] = None,
     target: opt.SomeTarget = None,
     side: opt.Side = "source",
@@ -155,19 +163,23 @@ def export(
     model: opt.Model = None,
     index: Annotated[Path | None, Option("--index", help="FAISS index to put the translator in front of.")] = None,
     scores: Annotated[Path | None, Option("--scores", help="What evaluate --json printed, for the model card.")] = None,
+    dialect: Annotated[
+        str | None, Option("--dialect", help="Of sql: postgresql (the default), duckdb or sqlite.")
+    ] = None,
 ) -> Any:
     """Write a translator in the form of another library.
 
-    onnx and faiss are files, the others folders; each gives what translate gives. With --model, sentence-transformers
-    is that model followed by the translator. The model card of huggingface tells scores, limits, fingerprints and what
-    the file discloses. atlas is a Parquet file of translated items: Embedding Atlas opens it (embedding-atlas FILE --x
-    x --y y --neighbors neighbors).
+    onnx, faiss and sql are files, the others folders; each gives what translate gives. With --model,
+    sentence-transformers is that model followed by the translator. sql is a script that makes a function named like the
+    file. The model card of huggingface tells scores, limits, fingerprints and what the file discloses. atlas is a
+    Parquet file of translated items: Embedding Atlas opens it (embedding-atlas FILE --x x --y y --neighbors neighbors).
 
     Examples:
       relatent export t.safetensors --to onnx -o t.onnx
       relatent export t.safetensors --to sentence-transformers --model ./all-MiniLM-L6-v2 -o translated-minilm
       relatent export queries.safetensors --to faiss --index old.faiss -o new.faiss
       relatent export t.safetensors --to huggingface --scores verdict.json -o card/
+      relatent export queries.safetensors --to sql --dialect duckdb -o to_old.sql
       relatent export t.safetensors old.parquet new.parquet --to atlas -o atlas.parquet
     """
     import json
@@ -190,6 +202,7 @@ def export(
         encoder=None if model is None else Path(model),
         index=index,
         scores=told,
+        dialect=dialect,
         space=source,
         target=target,
         overwrite=files.overwrite,

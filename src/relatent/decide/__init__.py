@@ -21,6 +21,10 @@ if TYPE_CHECKING:
     from relatent.decide.options import OptionScores as OptionScores
     from relatent.decide.options import Search as Search
     from relatent.decide.options import score_options as score_options
+    from relatent.decide.queries import QueryScores as QueryScores
+    from relatent.decide.queries import evaluate_queries as evaluate_queries
+    from relatent.decide.queries import make_queries as make_queries
+    from relatent.decide.queries import read_queries as read_queries
     from relatent.decide.relevance import Relevance as Relevance
     from relatent.decide.relevance import read_relevance as read_relevance
     from relatent.decide.rule import Cost as Cost

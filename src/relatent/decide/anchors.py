@@ -10,7 +10,7 @@ import numpy as np
 from relatent import anchors as choose
 from relatent._array import Array, as_matrix, as_same_space, to_numpy
 from relatent._linalg import Conditioning, conditioning, unit_norm
-from relatent._terminal import duration
+from relatent._terminal import doing, duration
 from relatent.evaluate.interval import Estimate
 from relatent.evaluate.neighbors import nearest
 from relatent.spaces.io.files import AnyPath, check_new, write_space
@@ -188,10 +188,12 @@ def plan_anchors(
     check_new(path, source, target, overwrite=overwrite)
     matched = None if target is None else match_keys(source, target)
     known = np.empty(0, dtype=np.intp) if matched is None else matched.x_rows
-    rows = choose.plan(source, budget, known, seed)
+    with doing(f"choosing {budget:,} items"):
+        rows = choose.plan(source, budget, known, seed)
     now = gain = None
     if matched is not None and target is not None:
-        now, gain = _outlook(source, target, matched, Translator(goal, seed=seed), budget)
+        with doing("measuring what more pairs add"):
+            now, gain = _outlook(source, target, matched, Translator(goal, seed=seed), budget)
     write_space(source.subset(rows), path, overwrite=overwrite)
     hours = None if rows_per_second is None else budget / rows_per_second / 3_600
     cost = None if price_per_million is None else budget * price_per_million / 1_000_000

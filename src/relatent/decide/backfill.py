@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from relatent._array import suggest
-from relatent._terminal import Result
+from relatent._terminal import Result, doing, progress_bar
 from relatent.decide.anchors import drawn_pairs
 from relatent.spaces.io.files import AnyPath, check_new, write_space
 from relatent.spaces.join import match_keys
@@ -107,9 +107,15 @@ def plan_backfill(
     check_translator(translator)
     check_new(path, source, target, overwrite=overwrite)
     matched = match_keys(source, target)
-    fitted = clone(translator).fit(*drawn_pairs(source, target, matched, seed))
+    with doing("fitting on the items that have true vectors"):
+        fitted = clone(translator).fit(*drawn_pairs(source, target, matched, seed))
     chunks = (chunk.vectors for chunk in source.chunks() if len(chunk))
-    confidence = np.concatenate([fitted.confidence(rows, items=len(source)) for rows in chunks])
+    with progress_bar(len(source), "confidence of rows", wanted=False) as advance:
+        confidences = []
+        for rows in chunks:
+            confidences.append(fitted.confidence(rows, items=len(source)))
+            advance(len(rows))
+    confidence = np.concatenate(confidences)
     rows = np.setdiff1d(np.arange(len(source)), matched.x_rows)
     if not len(rows):
         raise ValueError(f"All {len(source)} items have true vectors already: nothing is left to embed.")

@@ -102,7 +102,7 @@ def evaluate_spaces(
             cost=cost,
             storage=storage,
             keys=task.queries.keys,
-            held_out=replace(held_out, forced=force),
+            held_out=replace(held_out, forced=force, made=relevant is not None and relevant.made),
             seed=seed,
         )
 
@@ -116,11 +116,16 @@ def _check_spaces(
     translator.endpoints_.check(target, "target")
     # Only their dimension: queries of a model are other texts, perhaps with a prefix, and look like another space.
     for asked, space, which in zip(queries or (), (source, target), ("source", "target"), strict=False):
-        if asked.dim != space.dim:
-            raise ValueError(
-                f"The queries of the {which} have {asked.dim} coordinates and its items {space.dim}: expected vectors "
-                "of the same model. Give the queries in the order source, target."
-            )
+        check_width(asked, space, which)
+
+
+def check_width(queries: Space, items: Space, which: str) -> None:
+    """Refuse queries of another dimension than the items of their model."""
+    if queries.dim != items.dim:
+        raise ValueError(
+            f"The queries of the {which} have {queries.dim} coordinates and its items {items.dim}: expected vectors of "
+            "the same model. Give the queries in the order source, target."
+        )
 
 
 def role_of(translator: Translator, role: str | None = None) -> Role:

@@ -38,12 +38,19 @@ class HeldOut:
     copies: int
     unlike: float | None
     forced: bool = False
+    made: bool = False
+    """Whether the queries were made of the items' own texts."""
 
     def doubts(self) -> list[str]:
         """Return what speaks against a GO."""
         if self.forced:
             return []
         doubts = []
+        if self.made:
+            doubts.append(
+                "The queries were made of the items' own texts: that they find their items is no judgment of what "
+                "people look for. Give judged pairs; or, if your queries are like these, force the evaluation"
+            )
         if not self.known:
             doubts.append(
                 "The translator does not know the keys it was fitted on, so it may have seen every item here. Fit it "

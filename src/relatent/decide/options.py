@@ -71,7 +71,7 @@ class Search:
 
 @dataclass(frozen=True, eq=False)
 class OptionScores:
-    """The scores of every query under each option, (queries, measures); the option "stay" is always among them.
+    """The scores of every query under each option, (queries, measures); "stay" is among them if the old model is.
 
     ``measures`` are "recall", "mrr" and "ndcg" where it is known what should be found. Otherwise "overlap", the share
     of the k items found that re-embedding would find. ``itself`` tells whether a query's own item came first in the
@@ -148,6 +148,36 @@ def score_options(
     expected: dict[Option, np.ndarray] = {
         o: expected_ndcg(found[o], judged, k, index) for o in by_option if o != "untranslated"
     }
+    return replace(scored, expected=expected, index_rows=index.rows)
+
+
+def score_without_old(
+    translate: Search,
+    reembed: Search,
+    *,
+    untranslated: Search | None = None,
+    relevant: Relevant | None = None,
+    k: int = 10,
+    index: ServedIndex | None = None,
+) -> OptionScores:
+    """Return the scores of the options that need no query of the old model, of queries that are no items.
+
+    They are those of :func:`score_options` for the same searches.
+    """
+    n, items = reembed.queries.shape[0], reembed.gallery.shape[0]
+    k = check_fewer(k, items)
+    depth = k if index is None else min(DEPTH * k, items)
+    searches: dict[Option, Search | None] = {"untranslated": untranslated, "translate": translate, "re-embed": reembed}
+    found = {option: _found(search, None, depth)[0] for option, search in searches.items() if search is not None}
+    judged = Judgments.of(found["re-embed"][:, :k] if relevant is None else relevant, n, items)
+    measures = {"overlap": JUDGED["recall"]} if relevant is None else JUDGED
+    by_option = {
+        o: np.stack([score(judged, f[:, :k]) for score in measures.values()], axis=1) for o, f in found.items()
+    }
+    scored = OptionScores(by_option, tuple(measures), k, items, 0)
+    if index is None or relevant is None:
+        return scored
+    expected = {o: expected_ndcg(f, judged, k, index) for o, f in found.items()}
     return replace(scored, expected=expected, index_rows=index.rows)
 
 

@@ -33,6 +33,8 @@ class Relevance:
     items: Sequence[Any]
     name: str = "the pairs given"
     grades: Sequence[float] | None = None
+    made: bool = False
+    """Whether these are no judgments: queries made of texts of the items that they should find."""
 
     def rows(self, items: np.ndarray, queries: np.ndarray | None = None) -> Iterator[tuple[int, int, float]]:
         """Return query, item and grade of what is relevant, by their rows, where both keys are among these hashes.

@@ -187,9 +187,9 @@ def decide(evidence: Evidence, rule: Rule, cost: Cost | None = None) -> Decision
     return Decision.to(chosen, [*reasons, f"{chosen} needs {OPTIONS[chosen].needs}."])
 
 
-def withheld(decision: Decision, doubts: Sequence[str]) -> Decision:
-    """Return no verdict in place of a GO that there are doubts about; every other decision as it is."""
-    if decision.verdict != GO or not doubts:
+def withheld(decision: Decision, doubts: Sequence[str], *, judged: bool = True) -> Decision:
+    """Return no verdict in place of a GO that there are doubts about, or of any decision where nothing was judged."""
+    if not doubts or decision.verdict == NO_VERDICT or (judged and decision.verdict != GO):
         return decision
     return Decision(NO_VERDICT, None, (*doubts, *decision.reasons))
 

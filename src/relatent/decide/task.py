@@ -142,6 +142,8 @@ def search_task(
     items = unseen.at(np.flatnonzero(~copies))
     if relevant is None:
         task = SearchTask(items, items, np.arange(len(items)), are_items=True)
+        if apart is not None:
+            task = SearchTask(items, apart, np.arange(len(apart)), are_items=False)
     else:
         task = _judged_task(relevant, items, items if are_items else asking, are_items)
     if migrated is None:

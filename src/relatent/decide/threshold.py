@@ -10,7 +10,7 @@ import numpy as np
 
 from relatent._array import as_parallel, is_space, random_generator, suggest, to_numpy
 from relatent._linalg import unit_norm
-from relatent._terminal import Tabular, render, wrap
+from relatent._terminal import Tabular, doing, render, wrap
 from relatent.decide.relevance import Relevance
 from relatent.evaluate.interval import LEVEL, Estimate
 from relatent.evaluate.neighbors import nearest
@@ -133,7 +133,8 @@ def thresholds(
     rng = random_generator(seed)
     if len(rows) > max_rows:
         rows, pairs = _drawn(rows, pairs, max_rows, rng)
-    sample = _Sample.of([side[rows] for side in sides], pairs, purpose, rng)
+    with doing(f"relating {len(rows):,} items to one another"):
+        sample = _Sample.of([side[rows] for side in sides], pairs, purpose, rng)
     return Thresholds(purpose, "rate" if same is None else "precision", len(rows), tuple(sample.lines(given, rng)))
 
 

@@ -259,7 +259,8 @@ def verdict_of(
     }
     three = _columns(scores, _deciding(scores), "translate", "stay", "re-embed")
     decision, words = _decision(scores, options, slices, rule, cost, seed)
-    decision = withheld(decision, () if held_out is None else held_out.doubts())
+    if held_out is not None:
+        decision = withheld(decision, held_out.doubts(), judged=not held_out.made)
     return Verdict(
         decision,
         words,

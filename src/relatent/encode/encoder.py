@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import sqlite3
+import time
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -35,6 +36,22 @@ REMEDIES: dict[int | None, tuple[type[Exception], str]] = {
 }
 
 
+@dataclass
+class Usage:
+    """What an encoder has encoded so far: items, the seconds that took, and the tokens that were counted for them.
+
+    >>> Usage(3, 1.0, 12) - Usage(1, 0.5, 4)
+    Usage(items=2, seconds=0.5, tokens=8)
+    """
+
+    items: int = 0
+    seconds: float = 0.0
+    tokens: int = 0
+
+    def __sub__(self, before: Usage) -> Usage:
+        return Usage(self.items - before.items, self.seconds - before.seconds, self.tokens - before.tokens)
+
+
 @dataclass(frozen=True)
 class Encoder:
     """A model that encodes batches of items, and what is recorded about it. Call it on one batch."""
@@ -46,10 +63,14 @@ class Encoder:
     normalization: str | None = None
     layer: int | None = None
     kind: Kind = "any"
+    usage: Usage = field(default_factory=Usage, compare=False)
 
     def __call__(self, batch: Sequence[Any]) -> np.ndarray:
         """Encode one batch into one vector per item: finite, float32 or float64."""
+        began = time.perf_counter()
         out = to_numpy(self.run(batch))
+        self.usage.items += len(batch)
+        self.usage.seconds += time.perf_counter() - began
         if out.ndim != 2 or len(out) != len(batch):
             raise ValueError(
                 f"{self.model or 'The encoder'} returned an array of shape {out.shape} for {len(batch)} items: "
@@ -139,12 +160,24 @@ def _cached(encoder: Encoder, items: list[Any], size: int, folder: Path, advance
         known = cache.look_up(digests)
         new = {digest: item for digest, item in zip(digests, items, strict=True) if digest not in known}
         advance(len(items) - len(new))
-        names = iter(new)
+        names, used = iter(new), replace(encoder.usage)
         for vectors in _batches(encoder, list(new.values()), size, advance):
+            _check_width(encoder, cache.path, vectors, known)
             fresh = {next(names): vector for vector in vectors}
-            cache.keep(fresh)
+            cache.keep(fresh, encoder.usage - used)
+            used = replace(encoder.usage)
             known |= fresh
     return np.stack([known[digest] for digest in digests])
+
+
+def _check_width(encoder: Encoder, path: Path, vectors: np.ndarray, known: dict[bytes, np.ndarray]) -> None:
+    """Refuse a model whose vectors have another width than those in the cache: it is not the same model any more."""
+    former = next(iter(known.values()), vectors[0])
+    if former.shape != vectors.shape[1:]:
+        raise ValueError(
+            f"{encoder.model} returns {vectors.shape[1]} coordinates, and its vectors in {path} have {len(former)}: "
+            "another model goes by its name. Delete that file, or choose another cache folder."
+        )
 
 
 class VectorCache:
@@ -188,13 +221,21 @@ class VectorCache:
             found |= {row[0]: np.frombuffer(row[2], row[1]) for row in rows if _is_whole(*row)}
         return found
 
-    def keep(self, vectors: dict[bytes, np.ndarray]) -> None:
-        """Keep the vectors of a batch."""
+    def keep(self, vectors: dict[bytes, np.ndarray], used: Usage | None = None) -> None:
+        """Keep the vectors of a batch, and what they took."""
         rows = [(item, vector.dtype.str, vector.tobytes()) for item, vector in vectors.items()]
         with self._explained(), self._base:
             self._base.executemany(
                 "INSERT OR REPLACE INTO checked VALUES (?, ?, ?, ?)", [(*row, _checksum(*row)) for row in rows]
             )
+            if used is not None:
+                self._base.execute("INSERT INTO used VALUES (?, ?, ?)", (used.items, used.seconds, used.tokens))
+
+    def used(self) -> Usage:
+        """Return what all that is kept took, in all runs."""
+        with self._explained():
+            found = self._base.execute("SELECT sum(items), sum(seconds), sum(tokens) FROM used").fetchone()
+        return Usage(*(value or 0 for value in found))
 
     def _begin(self, about: str) -> None:
         with self._explained(), self._base:
@@ -202,6 +243,7 @@ class VectorCache:
             self._base.execute(
                 "CREATE TABLE IF NOT EXISTS checked (item BLOB PRIMARY KEY, dtype TEXT, vector BLOB, crc32 INTEGER)"
             )
+            self._base.execute("CREATE TABLE IF NOT EXISTS used (items INTEGER, seconds REAL, tokens INTEGER)")
             if self._base.execute("SELECT count(*) FROM about").fetchone() == (0,):
                 self._base.execute("INSERT INTO about VALUES (?)", (about,))
             if self._base.execute("SELECT fingerprint FROM about").fetchone() != (about,):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,6 +11,7 @@ from relatent._array import suggest
 from relatent._files import FileError
 from relatent.encode.encoder import Encoder, encode
 from relatent.encode.image import clip, timm_model, torchvision_model, vision_transformer
+from relatent.encode.remote import provider_text
 from relatent.encode.text import onnx_text, sentence_transformer, static, transformer
 from relatent.spaces.io.columns import KEY_NAMES
 from relatent.spaces.io.files import AnyPath, check_new, read_space, write_space
@@ -52,6 +53,40 @@ def encoder_of(kind: str, model: str, **options: Any) -> Encoder:
         raise ValueError(f"{kind} cannot take {', '.join(given)} ({error}): leave out unknown options.") from error
 
 
+def text_encoder(spec: str) -> Encoder:
+    """Return the text encoder that a word names: a provider's model, or a folder on this machine.
+
+    ==============================  ==========================================================================
+    ``openai:MODEL``                OpenAI, or what OPENAI_BASE_URL names; the key is in OPENAI_API_KEY
+    ``ollama:MODEL``                Ollama on this machine
+    ``http://…/v1?model=MODEL``     vLLM, TEI, llama.cpp, …; the key, if any, is in RELATENT_EMBED_KEY
+    ``st:FOLDER``                   sentence-transformers (extra: text)
+    ``onnx:FOLDER``                 an ONNX model with its tokenizer.json, mean pooling, unit norm (extra: onnx)
+    ==============================  ==========================================================================
+    """
+    scheme, _, folder = spec.partition(":")
+    if scheme in ("openai", "ollama", "http", "https"):
+        return provider_text(spec)
+    if scheme == "st":
+        return sentence_transformer(folder)
+    if scheme == "onnx":
+        return onnx_text(_onnx_in(Path(folder)), normalize=True)
+    raise ValueError(
+        f"{spec!r} names no model: expected openai:MODEL, ollama:MODEL, http://…/v1?model=MODEL, st:FOLDER or "
+        f"onnx:FOLDER.{' Is it st:' + spec + '?' if Path(spec).is_dir() else ''}"
+    )
+
+
+def _onnx_in(path: Path) -> Path:
+    """Return the ONNX model of a folder: the one named so, or else the only one."""
+    if path.is_file():
+        return path
+    found = [path / "model.onnx"] if (path / "model.onnx").is_file() else sorted(path.glob("*.onnx"))
+    if len(found) != 1:
+        raise FileError(f"{path} has {len(found)} ONNX models: expected a folder with one, or the file of one.")
+    return found[0]
+
+
 def read_items(path: AnyPath, *, column: str | None = None, key: str | None = None) -> Items:
     """Read texts: one per line of a .txt, or a column of .csv, .tsv, .jsonl or .parquet; or the images of a folder.
 
@@ -71,10 +106,8 @@ def read_items(path: AnyPath, *, column: str | None = None, key: str | None = No
         lines = path.read_text(encoding="utf8").splitlines()
         return Items(lines, list(range(len(lines))))
     table = read_table(path)
-    texts = _choose(path, table, column, TEXT_NAMES)
-    if texts is None:
-        raise FileError(f"{path} has the columns {', '.join(table.column_names)}: name the column of the texts.")
-    keys = _choose(path, table, key, KEY_NAMES)
+    texts = text_column(str(path), table.column_names, column)
+    keys = _choose(str(path), table.column_names, key, KEY_NAMES)
     values = table.column(texts).to_pylist()
     missing = next((row for row, value in enumerate(values) if not isinstance(value, str)), None)
     if missing is not None:
@@ -103,10 +136,17 @@ def encode_file(
     return space
 
 
-def _choose(path: Path, table: Any, given: str | None, usual: tuple[str, ...]) -> str | None:
-    names = table.column_names
+def text_column(of: str, names: Sequence[str], given: str | None = None) -> str:
+    """Return the column of the texts: the one given, or else one that is named as such columns are."""
+    found = _choose(of, names, given, TEXT_NAMES)
+    if found is None:
+        raise FileError(f"{of} has the columns {', '.join(names)}: name the column of the texts.")
+    return found
+
+
+def _choose(of: str, names: Sequence[str], given: str | None, usual: tuple[str, ...]) -> str | None:
     if given is not None:
         if given not in names:
-            raise FileError(f"{path} has no column {given!r}.{suggest(given, names)}")
+            raise FileError(f"{of} has no column {given!r}.{suggest(given, names)}")
         return given
     return next((name for wanted in usual for name in names if name.lower() == wanted), None)

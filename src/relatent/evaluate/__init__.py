@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from relatent.evaluate.fidelity import r2 as r2
     from relatent.evaluate.fidelity import reconstruction_mse as reconstruction_mse
     from relatent.evaluate.fidelity import task_kept as task_kept
+    from relatent.evaluate.functional import functional_similarity as functional_similarity
     from relatent.evaluate.interval import Estimate as Estimate
     from relatent.evaluate.interval import Report as Report
     from relatent.evaluate.interval import bootstrap as bootstrap
@@ -56,6 +57,8 @@ if TYPE_CHECKING:
     from relatent.evaluate.scale import rescale as rescale
     from relatent.evaluate.scale import rescaled as rescaled
     from relatent.evaluate.scale import scale_curve as scale_curve
+    from relatent.evaluate.several import Comparisons as Comparisons
+    from relatent.evaluate.several import compare_all as compare_all
     from relatent.evaluate.shape import permutation_angle as permutation_angle
     from relatent.evaluate.shape import soft_matching as soft_matching
     from relatent.evaluate.shape import whitened_procrustes as whitened_procrustes

@@ -13,6 +13,7 @@ from typing import Any
 from relatent._errors import needs
 from relatent._files import FileError, atomic_write
 from relatent._http import Refused, bearer, check_key, run_app
+from relatent._terminal import resting
 from relatent.explore.exploration import Exploration
 
 BUNDLE = Path(__file__).parent / "static" / "explorer.html"
@@ -93,15 +94,16 @@ def run(exploration: Exploration, *, port: int = 0, ready: Callable[[str], None]
     """
     page()  # a page that is not built fails here, not in the browser
     token = secrets.token_urlsafe(32)
-    run_app(
-        make_app(exploration, token),
-        host=HOST,
-        port=port,
-        extra="explore",
-        log_level="error",
-        grace=2,
-        ready=lambda address: ready(f"{address}/?token={token}"),
-    )
+    with resting("serving"):
+        run_app(
+            make_app(exploration, token),
+            host=HOST,
+            port=port,
+            extra="explore",
+            log_level="error",
+            grace=2,
+            ready=lambda address: ready(f"{address}/?token={token}"),
+        )
 
 
 def _policy(response: Any) -> str:

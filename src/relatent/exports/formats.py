@@ -73,6 +73,7 @@ FORMATS: dict[str, tuple[str, tuple[str, ...]]] = {
     "faiss": ("faiss", ("side", "normalize", "index")),
     "huggingface": ("huggingface", ("scores",)),
     "numpy": ("numpy", ("side", "normalize")),
+    "sql": ("sql", ("side", "normalize", "dialect")),
     "atlas": ("atlas", ("space", "target")),
 }
 ROLES = ("query", "document")
@@ -100,17 +101,19 @@ def export(
     encoder: str | os.PathLike[str] | None = None,
     index: str | os.PathLike[str] | None = None,
     scores: Mapping[str, Any] | None = None,
+    dialect: str | None = None,
     space: Any = None,
     target: Any = None,
     overwrite: bool = False,
 ) -> Exported:
     """Write a fitted translator for another library, atomically.
 
-    ``to`` is one of "onnx", "sentence-transformers", "faiss", "huggingface", "numpy" and "atlas"; the modules of these
-    names (``relatent.exports.onnx`` and so on) say what each writes. ``side`` chooses the map of a translator that
-    has one for each side, ``normalize`` scales what comes out to unit norm. ``encoder``, ``index`` and ``scores`` are
-    for sentence-transformers, FAISS and huggingface: what to join, and what to tell. ``space`` and ``target`` are for
-    an atlas: a space to translate and the space that it is translated into, or their paths.
+    ``to`` is one of "onnx", "sentence-transformers", "faiss", "huggingface", "numpy", "sql" and "atlas"; the modules of
+    these names (``relatent.exports.onnx`` and so on) say what each writes. ``side`` chooses the map of a translator
+    that has one for each side, ``normalize`` scales what comes out to unit norm. ``encoder``, ``index`` and ``scores``
+    are for sentence-transformers, FAISS and huggingface: what to join, and what to tell. ``dialect`` is that of SQL:
+    "postgresql", "duckdb" or "sqlite". ``space`` and ``target`` are for an atlas: a space to translate and the space
+    that it is translated into, or their paths.
 
     Every export of a map gives what ``transform`` gives on float32 rows, but for rounding.
     """
@@ -118,7 +121,7 @@ def export(
         raise ValueError(f"There is no export to {to!r}.{suggest(to, FORMATS)}")
     module, taken = FORMATS[to]
     options = {"side": side, "normalize": normalize, "encoder": encoder, "index": index, "scores": scores}
-    options |= {"space": space, "target": target}
+    options |= {"dialect": dialect, "space": space, "target": target}
     given = {name: value for name, value in options.items() if value not in (None, False, "source")}
     unknown = [name for name in given if name not in taken]
     if unknown:

@@ -1,4 +1,4 @@
-"""Migrate a store to another model: plan, apply, verify, cut over, roll back and finish."""
+"""Migrate a store to another model: plan, apply, verify, cut over, roll back, finish and backfill."""
 
 from typing import TYPE_CHECKING
 
@@ -7,6 +7,8 @@ from relatent._lazy import attach
 if TYPE_CHECKING:
     from relatent.migrate.apply import ApplyResult as ApplyResult
     from relatent.migrate.apply import apply_migration as apply_migration
+    from relatent.migrate.backfill import BackfillResult as BackfillResult
+    from relatent.migrate.backfill import run_backfill as run_backfill
     from relatent.migrate.plan import MigrationPlan as MigrationPlan
     from relatent.migrate.plan import Rates as Rates
     from relatent.migrate.plan import plan_migration as plan_migration

@@ -5,11 +5,19 @@ from relatent._errors import needs
 
 needs("torch", "torch", "use relatent.nn")
 
+from relatent.nn.aggregation import SumAggregation
 from relatent.nn.monitor import LatentMonitor, RelativeSimilarityLoss, latent_similarity
 from relatent.nn.projection import RelativeProjection
 from relatent.nn.translation import Translation
 
-__all__ = ["LatentMonitor", "RelativeProjection", "RelativeSimilarityLoss", "Translation", "latent_similarity"]
+__all__ = [
+    "LatentMonitor",
+    "RelativeProjection",
+    "RelativeSimilarityLoss",
+    "SumAggregation",
+    "Translation",
+    "latent_similarity",
+]
 
 
 def __dir__() -> list[str]:

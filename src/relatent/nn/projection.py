@@ -21,9 +21,9 @@ from relatent.nn.forward import (
 )
 from relatent.project.relative import OUTPUTS, normalized_output
 from relatent.project.similarity import Similarity, resolve
-from relatent.spaces.normalize import centered
+from relatent.spaces.normalize import centered, standardized
 
-NORMALIZATIONS = ("none", "center")
+NORMALIZATIONS = {"none": lambda x, anchors: (x, anchors), "center": centered, "standard": standardized}
 
 
 class RelativeProjection(nn.Module):
@@ -51,8 +51,13 @@ class RelativeProjection(nn.Module):
         Anchors are a moving average: each training step keeps this share of them.
     anchor_grad : bool
         Let gradients pass through the anchors. Anchor vectors without an encoder then become a parameter.
-    normalize : "none" or "center"
-        Subtract the mean of the anchors from vectors and anchors first.
+    normalize : "none", "center" or "standard"
+        Subtract the mean of the anchors from vectors and anchors first; "standard" also divides each coordinate by
+        their standard deviation. That is the batch-normalized (robust) relative transformation with the anchors as
+        the batch: it is unchanged when coordinates are permuted, shifted or rescaled one by one, which activation
+        functions leave undecided, and no longer when they are rotated. To normalize samples by their own batch and
+        anchors by theirs, with running statistics in evaluation, end the encoder with
+        ``nn.BatchNorm1d(d, affine=False)`` instead.
     output : "layer", "l2" or "none"
         Scale the rows of the output to mean 0 and variance 1 (LayerNorm), to unit norm, or not at all. The default
         stitched best from every seed (``experiments.relative_representations.newcomer``): the spread of raw cosines
@@ -61,7 +66,8 @@ class RelativeProjection(nn.Module):
     ``state_dict`` holds the embedded anchors and not the samples, so a loaded model needs no samples to predict.
     Similarities are computed at least in float32, also under autocast.
 
-    References: Moschella et al., ICLR 2023, sections 3.1 and A.5.4.
+    References: Moschella et al., ICLR 2023, sections 3.1 and A.5.4; García-Castellanos et al., 2024 (batch
+    normalization).
 
     >>> encoder = nn.Linear(5, 3)
     >>> model = nn.Sequential(encoder, RelativeProjection(torch.randn(4, 5), encoder=encoder), nn.Linear(4, 2))
@@ -179,8 +185,7 @@ class RelativeProjection(nn.Module):
         return self.anchors
 
     def _project(self, x: Tensor, anchors: Tensor) -> Tensor:
-        if self.normalize == "center":
-            x, anchors = centered(x, anchors)
+        x, anchors = NORMALIZATIONS[self.normalize](x, anchors)
         return normalized_output(resolve(self.similarity)(x, anchors), self.output)  # type: ignore[no-any-return]
 
     def _embed_and_hold(self) -> None:

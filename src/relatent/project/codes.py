@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from relatent import anchors as choose
 from relatent._array import Array, as_matrix, suggest, to_numpy
 from relatent._estimator import Transformer, all_or_nothing
-from relatent._linalg import Conditioning, conditioning, pseudo_inverse, thin_svd, unit_norm
+from relatent._linalg import Conditioning, conditioning, polar, pseudo_inverse, thin_svd, unit_norm
 from relatent._saved import Saved, read_saved, understood, write_saved
 from relatent.project.formulas import check_width
 from relatent.project.relative import code_fingerprint
@@ -26,7 +26,7 @@ from relatent.steps import Map
 
 Half = TypeVar("Half", "RelativeEncoder", "RelativeDecoder")
 
-CODES = {"dual": "center", "cosine": "center+l2"}
+CODES = {"dual": "center", "cosine": "center+l2", "parseval": "iso"}
 """The kinds of codes, and how vectors are prepared for each by default."""
 Decoded = Literal["vectors", "retrieval"]
 """What codes are decoded into: reconstructions, or queries."""
@@ -91,10 +91,23 @@ class RelativeEncoder(CodedTransformer):
     ``codes="cosine"`` gives the relative representation of the paper: cosines of centered vectors. ``delta`` and
     ``omega`` then choose, on these anchors, the pruned subspaces that the decoder should use (``subspaces_``).
 
+    ``codes="parseval"`` whitens the anchors as a frame, so that its condition number is 1,
+
+    .. math:: F = X (X^\top X)^{-1/2}, \qquad \alpha(x) = x F^\top
+
+    on vectors centered and divided by one number. Where the anchors span the space, FᵀF = I: codes keep all norms and
+    angles, and are decoded by the transpose, in which noise does not grow. From one space into another, encoder and
+    decoder are the whitened cross-covariance :math:`\Sigma_x^{-1/2} C \Sigma_y^{-1/2}` with the canonical correlations
+    as singular values. Unchanged by rotation, one scale and an offset; other linear maps, which dual codes undo, are
+    not undone.
+
     ``ridge=None`` means √(d/k) for k anchors. How noisy the target is cannot be told from this side, where leaving
     anchors out shows no noise at all; this follows from a relation that explains half of it, tempered on real encoders.
     The fitted encoder, and its file, hold the anchors in effect: share it as you would share them. With the keys of
     the anchors, codes of a :class:`~relatent.Space` carry a hash of them, and a decoder over other anchors refuses.
+
+    References: Maiorca et al., 2024 (inverse relative projection); Fiorellino et al., arXiv 2507.17835 (Parseval frame
+    equalizer).
 
     >>> x = np.random.default_rng(0).normal(size=(20, 3))
     >>> encoder = RelativeEncoder().fit(x)
@@ -126,7 +139,7 @@ class RelativeEncoder(CodedTransformer):
         """Learn the codes of a space from its anchors. A space brings its own keys."""
         prepared = _Prepared.of(self, anchors, keys)
         validate_data(self, prepared.given, reset=True, skip_check_array=True)
-        a, (k, d) = prepared.vectors, prepared.vectors.shape
+        a, (k, d) = prepared.frame, prepared.vectors.shape
         self.conditioning_ = conditioning(a)
         self.subspaces_ = choose.subspaces(a, self.omega, self.delta, self.seed)
         if self.codes == "dual":
@@ -166,8 +179,9 @@ class RelativeEncoder(CodedTransformer):
 class RelativeDecoder(CodedTransformer):
     r"""The half that knows the target's anchors: codes of any matching encoder become vectors.
 
-    ``codes="dual"`` gives αY plus the mean. ``codes="cosine"`` inverts the relative projection on each subspace and
-    averages, which is one matrix:
+    ``codes="dual"`` gives αY plus the mean; ``codes="parseval"`` αF, with F the whitened frame of these anchors, in
+    their scale and plus the mean. ``codes="cosine"`` inverts the relative projection on each subspace and averages,
+    which is one matrix:
 
     .. math:: D = \frac1\omega \sum_i E_{S_i} (Y_{S_i}^\top)^+ \qquad \hat Y = R D
 
@@ -222,12 +236,12 @@ class RelativeDecoder(CodedTransformer):
         """Learn to decode into a space from its anchors, which must be those of the encoder, in the same order."""
         self._check_goal()
         prepared = _Prepared.of(self, anchors, keys)
-        a = prepared.vectors
+        a = prepared.frame
         self.n_features_in_ = len(a)
         kept = [np.arange(len(a))] if self.subspaces is None else list(self.subspaces)
         _check_subspaces(kept, len(a))
         self.conditioning_ = max((conditioning(a[rows]) for rows in kept), key=lambda c: c.condition_number)
-        matrix, after = a if self.codes == "dual" else self._inverse(a, kept), prepared.normalizer
+        matrix, after = self._inverse(a, kept) if self.codes == "cosine" else a, prepared.normalizer
         if self.goal == "retrieval":
             matrix, mean = _half_whitened(prepared.raw)
             after = replace(after, mean=mean)
@@ -315,12 +329,18 @@ class _Prepared:
     live: np.ndarray
     dtype: np.dtype
     fingerprint: Fingerprint
+    frame: np.ndarray
+    """What codes are inner products with: the normalized anchors, or these whitened as a frame."""
 
     @staticmethod
     def of(half: Any, anchors: Array | Space, keys: Sequence[Any] | np.ndarray | None) -> _Prepared:
         """Check the kind of codes and the anchors, and normalize them."""
         if half.codes not in CODES:
             raise ValueError(f"There are no codes {half.codes!r}.{suggest(half.codes, CODES)}")
+        if half.codes == "parseval" and half.ridge is not None:
+            raise ValueError(
+                f'ridge is {half.ridge}, and codes="parseval" inverts nothing that it could damp: leave it out.'
+            )
         if isinstance(anchors, Space):
             keys = anchors.keys if anchors.has_keys and keys is None else keys
             anchors = anchors.vectors
@@ -332,8 +352,9 @@ class _Prepared:
                 f"All anchors are the same vector (n_samples={len(a)}): at least two different ones are needed."
             )
         # Dual codes weigh anchors, and are decoded under any preparation of the target.
-        known = code_fingerprint(half.codes, len(a), keys, normalize=name if half.codes == "cosine" else None)
-        return _Prepared(anchors, raw, a, normalizer, live_dimensions(np.std(raw, axis=0)), raw.dtype, known)
+        known = code_fingerprint(half.codes, len(a), keys, normalize=None if half.codes == "dual" else name)
+        frame, live = polar(a) if half.codes == "parseval" else a, live_dimensions(np.std(raw, axis=0))
+        return _Prepared(anchors, raw, a, normalizer, live, raw.dtype, known, frame)
 
 
 def _half_whitened(a: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -30,7 +30,8 @@ class RelativeTranslator(CodedTransformer):
     paper is an option of ``codes="cosine"``: pruning (``delta``), subspaces (``omega``), ``complete``, ``rescale``, and
     beyond the paper a threshold (``rtol``) or damping (``ridge``) of the pseudo-inverse. ``ridge=None`` leaves it to
     the halves: :class:`RelativeEncoder` for dual codes; for cosines, :class:`RelativeDecoder`, which damps the inverse
-    of anchors that are not pruned. ``ridge=0.0`` is the pseudo-inverse.
+    of anchors that are not pruned. ``ridge=0.0`` is the pseudo-inverse. ``codes="parseval"`` needs no inverse: the
+    anchors are whitened as a frame.
 
     ``complete``: the identity of the source is encoded with the pruned anchors, its codes are completed to all anchors
     and decoded with the full set, and the nearest semi-orthogonal matrix is kept. (Read word for word, the paper's
@@ -91,9 +92,9 @@ class RelativeTranslator(CodedTransformer):
             raise ValueError("requires y to be passed, but the target y is None: give the target's vectors.")
         aligned = align({"X": X, "Y": y})
         source, target = aligned.vectors.values()
-        if self.codes == "dual" and (self.delta, self.omega, self.rtol) != (0, 1, None):
+        if self.codes != "cosine" and (self.delta, self.omega, self.rtol) != (0, 1, None):
             raise ValueError(
-                'delta, omega and rtol are steps of codes="cosine": with dual codes they would do nothing.'
+                f'delta, omega and rtol are steps of codes="cosine": with {self.codes} codes they would do nothing.'
             )
         validate_data(self, source if isinstance(X, Space) else X, reset=True, skip_check_array=True)
         self.encoder_ = RelativeEncoder(

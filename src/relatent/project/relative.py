@@ -38,7 +38,9 @@ class RelativeProjection(Transformer):
         As in :func:`relatent.relative_projection`.
     normalize : name
         Preparation of samples and anchors, fitted on the anchors (:class:`relatent.spaces.Normalizer`). Centering is
-        the default, because the cosine is not invariant to an offset and real encoders have one.
+        the default, because the cosine is not invariant to an offset and real encoders have one. "standard" is the
+        batch-normalized relative projection with the anchors as the batch: the cosine is then unchanged when
+        coordinates are permuted, shifted or rescaled one by one, and no longer when they are rotated.
     select : None, "uniform", "farthest_point", "kmeans" or "stratified"
         None: what is given to ``fit`` are the anchors. Otherwise ``fit`` is given a space and chooses ``n_anchors``
         rows of it, "stratified" by the labels given as y.
@@ -48,6 +50,8 @@ class RelativeProjection(Transformer):
     Attributes
     ----------
     anchors_, normalizer_, anchor_rows_ (None when the anchors were given), anchor_keys_ (None without keys)
+
+    References: Moschella et al., ICLR 2023; García-Castellanos et al., 2024 (batch normalization).
 
     >>> x = np.random.default_rng(0).normal(size=(50, 8))
     >>> relative = RelativeProjection(select="kmeans", n_anchors=5).fit(x)

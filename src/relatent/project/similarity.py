@@ -45,6 +45,7 @@ __all__ = [
     "geodesic",
     "inner",
     "l1",
+    "linf",
     "lp",
     "mahalanobis",
     "quantized",
@@ -189,6 +190,17 @@ def l1(x: Array, anchors: Array) -> Array:
     return lp(x, anchors, p=1)
 
 
+def linf(x: Array, anchors: Array) -> Array:
+    r"""Negative Chebyshev distance: :math:`-\lVert x - a \rVert_\infty`, the largest difference of a coordinate.
+
+    Unchanged by permutation and sign flips of the coordinates and by an offset. Changed by rotation.
+
+    >>> linf(np.asarray([[3.0, 4.0]]), np.zeros((1, 2))).tolist()
+    [[-4.0]]
+    """
+    return lp(x, anchors, p=float("inf"))
+
+
 @_in_chunks
 def lp(x: Array, anchors: Array, p: float = 3) -> Array:
     r"""Negative Minkowski distance: :math:`-\lVert x - a \rVert_p` with p ≥ 1.
@@ -300,7 +312,7 @@ def quantized(x: Array, anchors: Array, threshold: float = 0.5) -> Array:
 
 
 SIMILARITIES: dict[str, Similarity] = {
-    f.__name__: f for f in (cosine, inner, euclidean, l1, lp, angular, basis, mahalanobis, geodesic, quantized)
+    f.__name__: f for f in (cosine, inner, euclidean, l1, linf, lp, angular, basis, mahalanobis, geodesic, quantized)
 }
 
 

@@ -11,6 +11,7 @@ from relatent.decide.threshold import Thresholds
 from relatent.decide.verdict import DECIDING, LARGE_SHARE, Verdict
 from relatent.evaluate.comparison import Comparison
 from relatent.evaluate.interval import Estimate
+from relatent.evaluate.several import Comparisons
 from relatent.migrate.plan import FEW_ROWS
 from relatent.migrate.verify import Verification
 from relatent.report.data import Closeness, Findings, PairsCurve
@@ -33,6 +34,8 @@ def headline_of(found: Findings) -> Headline | None:
     if found.fit is not None:
         sentence = f"On {found.fit.pairs:,} pairs; {found.fit.held_out:,} are held out for evaluation."
         return Headline("Fitted", sentence, "open", figures)
+    if found.comparisons is not None:
+        return _of_comparisons(found.comparisons)
     return None if found.comparison is None else _of_comparison(found.comparison)
 
 
@@ -68,6 +71,14 @@ def _of_comparison(comparison: Comparison) -> Headline:
         Figure(f"{linear.value:.0%}", "of the variance of the second space is linear in the first"),
     )
     return Headline(f"CKA {cka.value:.3f}", f"Linear CKA of {comparison.n:,} items in common.", "open", figures)
+
+
+def _of_comparisons(found: Comparisons) -> Headline:
+    cka = {pair: one["cka"].value for pair, one in found.pairs.items()}
+    closest, farthest = max(cka, key=cka.__getitem__), min(cka, key=cka.__getitem__)
+    figures = tuple(Figure(f"{cka[pair]:.3f}", f"CKA of {' and '.join(pair)}") for pair in (closest, farthest))
+    sentence = f"Of {len(found.names)} spaces, {' and '.join(closest)} are the most similar, by linear CKA."
+    return Headline(f"CKA {cka[farthest]:.3f} to {cka[closest]:.3f}", sentence, "open", figures)
 
 
 def _figures(found: Findings) -> Iterator[Figure]:

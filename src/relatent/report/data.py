@@ -19,6 +19,7 @@ from relatent.decide.verdict import Verdict
 from relatent.evaluate.comparison import Comparison
 from relatent.evaluate.interval import Estimate, Report
 from relatent.evaluate.scale import NormDistribution
+from relatent.evaluate.several import Comparisons
 from relatent.migrate import MigrationPlan, Verification
 from relatent.spaces.space import Space
 from relatent.translate.joined import FitReport
@@ -185,6 +186,7 @@ class Findings:
     geometry: Geometry | None = None
     similarity: Similarity | None = None
     comparison: Comparison | None = None
+    comparisons: Comparisons | None = None
     plan: MigrationPlan | None = None
     verification: Verification | None = None
 

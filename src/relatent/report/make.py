@@ -25,6 +25,7 @@ from relatent.evaluate.interval import bootstrap
 from relatent.evaluate.linear import cka
 from relatent.evaluate.pairwise import mutual_knn
 from relatent.evaluate.scale import norms
+from relatent.evaluate.several import Comparisons
 from relatent.migrate import MigrationPlan, Verification
 from relatent.report import data
 from relatent.spaces.join import common_rows, parallel
@@ -51,13 +52,14 @@ FIELDS: dict[type, str] = {
     FitReport: "fit",
     Verdict: "verdict",
     Comparison: "comparison",
+    Comparisons: "comparisons",
     MigrationPlan: "plan",
     Verification: "verification",
 }
 
 
 def make_report(
-    result: Translator | FitReport | Verdict | Comparison | MigrationPlan | Verification,
+    result: Translator | FitReport | Verdict | Comparison | Comparisons | MigrationPlan | Verification,
     *spaces: Space,
     fit: FitReport | None = None,
     verdict: Verdict | None = None,
@@ -91,7 +93,7 @@ def make_report(
     findings contain keys, and no texts or vectors.
     """
     found: dict[str, Any]
-    seed = result.seed if isinstance(result, Comparison) else seed
+    seed = result.seed if isinstance(result, Comparison | Comparisons) else seed
     if isinstance(result, Translator):
         if len(spaces) < 2:
             raise ValueError(f"{len(spaces)} spaces were given with a translator: expected its source and its target.")
@@ -155,7 +157,9 @@ def _found_in(result: Any, spaces: Sequence[Space], max_rows: int, seed: int) ->
     found = {FIELDS[type(result)]: result}
     if isinstance(result, MigrationPlan):
         found["verdict"] = result.verdict
-    if isinstance(result, Comparison) and spaces:
+    if isinstance(result, Comparisons) and spaces:
+        found["similarity"] = measure_similarity(spaces, max_rows, seed)
+    if isinstance(result, Comparison | Comparisons) and spaces:
         found["geometry"] = measure_geometry(_common_sample(spaces, max_rows, seed))
     return found
 
@@ -173,6 +177,8 @@ def _title(result: Any, spaces: Sequence[Space]) -> str:
         return f"Migration of {result.store}"
     if isinstance(result, Verification):
         return f"{'Rehearsal' if result.rehearsed else 'Verification'} of {result.store}"
+    if isinstance(result, Comparisons):
+        return ", ".join(result.names)
     names = [space.name or role for space, role in zip(spaces, ("old", "new"), strict=False)]
     return (" and " if isinstance(result, Comparison) else " → ").join(names) or "Translation"
 

@@ -15,6 +15,7 @@ from relatent.decide.threshold import Thresholds
 from relatent.decide.verdict import Verdict
 from relatent.evaluate.comparison import MEASURES, Comparison
 from relatent.evaluate.interval import Measured, Report
+from relatent.evaluate.several import Comparisons
 from relatent.migrate import MigrationPlan, Verification
 from relatent.report import data
 from relatent.report import document as doc
@@ -253,6 +254,13 @@ def _comparison(c: Comparison) -> list[doc.Block]:
     ]
 
 
+def _comparisons(c: Comparisons) -> list[doc.Block]:
+    header, rows = c.table()
+    names = ", ".join(f"{i} {name}" for i, name in enumerate(c.names, start=1))
+    cells = tuple((row[0].replace("_", " "), *row[1:]) for row in rows)
+    return [doc.Table(f"{names}; {c.n:,} rows of all", header, cells, tuple(range(1, len(header))))]
+
+
 def _geometry(g: data.Geometry) -> list[doc.Block]:
     lines = tuple(
         doc.Line(name, tuple(doc.Point(i, value) for i, value in enumerate(values, start=1)))
@@ -309,6 +317,7 @@ SECTIONS: dict[str, tuple[str, str | None, Callable[[Any], list[doc.Block]]]] = 
     "anchors": ("Anchors", "anchors", _anchors),
     "similarity": ("How similar the spaces are", "similarity", _similarity),
     "comparison": ("Similarity measures", "comparison", _comparison),
+    "comparisons": ("Similarity measures of every pair", "comparisons", _comparisons),
     "geometry": ("Singular values and norms", "geometry", _geometry),
     "provenance": ("Provenance", None, _provenance),
 }

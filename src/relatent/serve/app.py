@@ -16,7 +16,7 @@ from threadpoolctl import threadpool_limits
 from relatent import __version__
 from relatent._http import Refused, bearer, check_key, run_app
 from relatent._linalg import unit_norm
-from relatent._terminal import Result
+from relatent._terminal import Result, resting
 from relatent.exports.formats import described, map_of
 from relatent.serve.asgi import Answer, Application, Handler, Request
 from relatent.serve.metrics import Metrics, SourceWatch
@@ -78,7 +78,7 @@ def run(
     the threads of a matrix product costs more than the product.
     """
     app = make_app(translator, settings)
-    with threadpool_limits(limits=1, user_api="blas"):
+    with threadpool_limits(limits=1, user_api="blas"), resting("serving"):
         run_app(app, host=host, port=port, extra="serve", log_level=log_level, access_log=access_log)
 
 

@@ -16,6 +16,7 @@ from relatent import __version__
 from relatent._errors import needs
 from relatent._http import ERRORS, Refused
 from relatent._schemes import public_url
+from relatent.encode.client import as_rows
 from relatent.translate.endpoints import Side
 
 LITTLE = np.dtype("<f4")
@@ -136,8 +137,8 @@ def json_of(content: dict[str, Any]) -> bytes:
 def rows_of(given: Any, width: int, max_rows: int) -> np.ndarray:
     """Return rows of finite float32 from lists of numbers, or from base64 of little-endian float32."""
     _check_batch(given, "vectors", max_rows)
-    rows = decoded(given) if all(isinstance(row, str) for row in given) else _numbers(given)
-    if rows is None or rows.ndim != 2 or rows.shape[1] != width:
+    rows = decoded(given) if all(isinstance(row, str) for row in given) else as_rows(given)
+    if rows is None or rows.shape[1] != width:
         raise Refused("bad_input", f"vectors must be rows of {width} numbers each, or base64 of as many float32.")
     if not np.isfinite(rows).all():
         raise Refused("bad_input", "vectors hold NaN, infinity, or numbers beyond float32.")
@@ -175,17 +176,6 @@ def encoded(rows: np.ndarray, encoding: str) -> list[Any]:
     if encoding == "float":
         return list(np.ascontiguousarray(rows))
     return list(map(_base64().b64encode_as_string, np.ascontiguousarray(rows, dtype=LITTLE)))
-
-
-def _numbers(given: list[Any]) -> np.ndarray | None:
-    try:
-        rows = np.asarray(given)
-    except (ValueError, OverflowError):
-        return None
-    if rows.dtype.kind not in "fiu":  # text, booleans, null, integers of any size
-        return None
-    with np.errstate(over="ignore"):
-        return rows.astype(np.float32)
 
 
 def _check_batch(given: Any, name: str, max_rows: int) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from dataclasses import dataclass, fields, replace
 from pathlib import PurePosixPath
 from typing import Any
@@ -11,6 +12,9 @@ from typing import Any
 import numpy as np
 
 from relatent.spaces.probe import Match, Probe, compare_probes, probe_of
+
+# What a name has beside that of the model, where an embedder was asked for it.
+_PROVIDER, _DIMENSIONS = re.compile(r"^(openai|ollama):"), re.compile(r"@\d+$")
 
 
 @dataclass(frozen=True)
@@ -102,9 +106,11 @@ class Fingerprint:
 
 
 def one_model(a: str, b: str) -> bool:
-    """Return whether two names are of one model: equal, or one without the organization or folder of the other.
+    """Return whether two names are of one model: equal, or one without the organization, provider or dimensions.
 
     >>> one_model("sentence-transformers/all-MiniLM-L6-v2", "all-MiniLM-L6-v2")
+    True
+    >>> one_model("openai:text-embedding-3-large@256", "text-embedding-3-large")
     True
     >>> one_model("intfloat/e5-small", "someone-else/e5-small")
     False
@@ -114,7 +120,8 @@ def one_model(a: str, b: str) -> bool:
 
 
 def _parts(model: str) -> tuple[str, str]:
-    """Split "organization/name"; any other path, such as that of a local copy, has no organization."""
+    """Split "organization/name" or "provider:name@dimensions"; any other path has no organization."""
+    model = _DIMENSIONS.sub("", _PROVIDER.sub(r"\1/", model))
     parts = PurePosixPath(model.replace("\\", "/")).parts
     is_hub = len(parts) == 2 and not model.startswith((".", "/", "~"))
     return (parts[0].casefold() if is_hub else "", parts[-1].casefold() if parts else "")

@@ -104,6 +104,11 @@ class Normalizer:
         """Return the same about another center; of None, as it is."""
         return self if center is None else replace(self, mean=center)
 
+    def weighted(self, factors: np.ndarray) -> Normalizer:
+        """Return the same with each coordinate multiplied by a factor before rows are scaled to unit norm."""
+        scale = self.scale * factors  # the columns of a matrix
+        return replace(self, name="weighted", scale=scale, unscale=(self.unscale.T / factors).T)
+
     def apply(self, x: Array) -> Array:
         """Normalize rows of the fitted space."""
         return self.applied(self._checked(x))
@@ -133,6 +138,8 @@ class Normalizer:
     @staticmethod
     def from_saved(arrays: dict[str, np.ndarray], about: dict[str, Any], prefix: str = "normalizer.") -> Normalizer:
         """Rebuild from what :meth:`arrays` and :meth:`about` gave."""
+        if about["name"] not in NORMALIZATIONS:
+            raise ValueError(f"this version does not know the normalization {about['name']!r}")
         mean, scale, unscale = (arrays[f"{prefix}{name}"] for name in ("mean", "scale", "unscale"))
         return Normalizer(mean=mean, scale=scale, unscale=unscale, **about)
 
@@ -164,6 +171,25 @@ def centered(x: Array, anchors: Array) -> tuple[Array, Array]:
     """
     mean = array_namespace(x).mean(anchors, axis=0, keepdims=True)
     return x - mean, anchors - mean
+
+
+def standardized(x: Array, anchors: Array) -> tuple[Array, Array]:
+    r"""Subtract the mean of the anchors, and divide each coordinate by their standard deviation, differentiably.
+
+    As ``standard`` does: ddof=1, and coordinates that the anchors hardly vary in are left as they are.
+
+    >>> [a.tolist() for a in standardized(np.asarray([[5.0]]), np.asarray([[1.0], [3.0]]))][0]
+    [[2.1213203435596424]]
+    """
+    xp = array_namespace(x)
+    x, anchors = centered(x, anchors)
+    variance = xp.sum(anchors**2, axis=0) / max(anchors.shape[0] - 1, 1)
+    ordered, d = xp.sort(variance), anchors.shape[1]
+    # The square of DEAD medians of the standard deviation, whose order is that of the variance.
+    least = DEAD**2 * (ordered[(d - 1) // 2] ** 0.5 + ordered[d // 2] ** 0.5) ** 2 / 4
+    # The root has no slope at 0, where dead coordinates are: keep them out of the gradient.
+    std = xp.sqrt(xp.where(variance > least, variance, xp.ones_like(variance)))
+    return x / std, anchors / std
 
 
 def scaled(x: Array, scale: Array) -> Array:

@@ -12,6 +12,7 @@ import numpy as np
 
 from relatent._array import to_numpy
 from relatent._lazy import LazyModule
+from relatent._terminal import doing
 from relatent.spaces.chunks import (
     ArrayRows,
     Chunk,
@@ -162,7 +163,8 @@ class Space:
         """What was recorded when the vectors were made; what is not known is left open, and the probe is measured."""
         if self._recorded is not None and self._recorded.probe is not None:
             return self._recorded
-        return replace(self._recorded or Fingerprint(dim=self.dim), probe=self._measured())
+        with doing(f"measuring the fingerprint of {self.name or 'a space'}"):
+            return replace(self._recorded or Fingerprint(dim=self.dim), probe=self._measured())
 
     @property
     def recorded(self) -> Fingerprint:

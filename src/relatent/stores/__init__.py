@@ -19,6 +19,7 @@ from relatent.stores.lance import LanceStore
 from relatent.stores.pgvector import PgvectorStore
 from relatent.stores.qdrant import EdgeStore, QdrantStore
 from relatent.stores.rows import open_rows
+from relatent.stores.sqlite import SqliteStore
 
 __all__ = [
     "STORES",
@@ -35,7 +36,15 @@ __all__ = [
 ]
 
 # Every store, in the order of the documentation.
-STORES: tuple[type[Store], ...] = (PgvectorStore, QdrantStore, EdgeStore, LanceStore, ChromaStore, FaissStore)
+STORES: tuple[type[Store], ...] = (
+    PgvectorStore,
+    SqliteStore,
+    QdrantStore,
+    EdgeStore,
+    LanceStore,
+    ChromaStore,
+    FaissStore,
+)
 
 
 def open_store(url: str | os.PathLike[str] | Address) -> Store:

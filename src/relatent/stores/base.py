@@ -322,6 +322,22 @@ class Store(Checks, ABC):
             if len(kept):
                 self._write(session, new, key_column(keys), kept)
 
+    def overwrite(self, keys: pa.Array, vectors: np.ndarray) -> None:
+        """Replace vectors of the served field, where a migration has added it: idempotent.
+
+        The old field, keys and payload stay as they are. Keys without a vector in the served field are ignored.
+        """
+        with self._session("write") as session:
+            served = session.roles.served
+            if not served.provenance.get("translator"):
+                raise StoreError(
+                    f"{self.address} serves {served.name!r}, which no migration has added: its vectors are not "
+                    "replaced. Migrate the store and cut over first."
+                )
+            kept = self._as_vectors(served, vectors)
+            if len(kept):
+                self._overwrite(session, served, key_column(keys), kept)
+
     def flush(self) -> None:
         """Return when all that was written is durable; in most stores it is when a write returns."""
         return
@@ -503,6 +519,10 @@ class Store(Checks, ABC):
     @abstractmethod
     def _write(self, session: Any, new: Field, keys: pa.Array, vectors: np.ndarray) -> None:
         """Set vectors, at least one, as :meth:`_as_vectors` returns them. Of a key given twice the last one counts."""
+
+    def _overwrite(self, session: Any, served: Field, keys: pa.Array, vectors: np.ndarray) -> None:
+        """Replace vectors, at least one, of items that are there. Of a key given twice the last one counts."""
+        raise StoreError(f"{self.address} cannot replace single vectors: build a new index of re-embedded items.")
 
     def _remove_orphans(self, session: Any, new: Field, kept: frozenset[Any]) -> int:
         """Return 0: vectors go with their items."""

@@ -185,6 +185,15 @@ class ChromaStore(Store):
             if found["ids"]:
                 session.of(new).upsert(embeddings=vectors[[last[key] for key in found["ids"]]], **found)
 
+    def _overwrite(self, session: Collections, served: Field, keys: pa.Array, vectors: np.ndarray) -> None:
+        """Update the embeddings of the items that are there."""
+        self._check_keys(keys, TEXT)
+        last, collection = {key: row for row, key in enumerate(keys.to_pylist())}, session.of(served)
+        for part in self._batches(list(last)):
+            found = _get(collection, part, [])["ids"]
+            if found:
+                collection.update(ids=found, embeddings=vectors[[last[key] for key in found]])
+
     def _remove_orphans(self, session: Collections, new: Field, kept: frozenset[Any]) -> int:
         """Delete from the companion what is no longer in the served collection."""
         here, there = _keys(session.of(new)), _keys(session.of(session.roles.served))

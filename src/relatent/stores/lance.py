@@ -29,7 +29,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -254,16 +254,32 @@ class LanceStore(Store):
         if not session.roles.is_new(of) or not self._parts.files():
             return session
         with lock_file(self._folder / "merging", self.address):
-            for attempt in range(ATTEMPTS):
-                try:
-                    files = self._parts.files()
-                    merge(self._table(), session.key, session.column(of), list(self._parts.newest_first()))
-                    self._parts.forget(files)
-                    break
-                except OSError as error:
-                    if "conflict" not in str(error).lower() or attempt == ATTEMPTS - 1:
-                        raise
+            self._against_writers(lambda: self._merge_parts(session, of))
         return replace(session, table=self._table())
+
+    def _merge_parts(self, session: Version, of: Field) -> None:
+        files = self._parts.files()
+        merge(self._table(), session.key, session.column(of), list(self._parts.newest_first()))
+        self._parts.forget(files)
+
+    def _against_writers(self, commit: Callable[[], None]) -> None:
+        """Commit a version of the table, and try again where another writer was first."""
+        for attempt in range(ATTEMPTS):
+            try:
+                commit()
+                return
+            except OSError as error:
+                if "conflict" not in str(error).lower() or attempt == ATTEMPTS - 1:
+                    raise
+
+    def _overwrite(self, session: Version, served: Field, keys: pa.Array, vectors: np.ndarray) -> None:
+        """Merge the vectors into the served column, in one version of the table. Searches scan them until indexed."""
+        self._check_keys(keys, key_column(pa.array([], session.table.schema.field(session.key).type)).type)
+        last = {key: row for row, key in enumerate(keys.to_pylist())}
+        rows = list(last.values())
+        part = (keys.take(pa.array(rows)), vectors[rows])
+        column = session.column(served)
+        self._against_writers(lambda: merge(self._table(), session.key, column, [part]))
 
     def _remove_orphans(self, session: Version, new: Field, kept: frozenset[Any]) -> int:
         """Merge what was written; a row that was deleted has taken its vector with it."""

@@ -26,6 +26,7 @@ from relatent.spaces.normalize import Normalizer
 from relatent.spaces.space import Space
 from relatent.steps import Map
 from relatent.summary import summarize
+from relatent.translate.directions import CanonicalDirection, canonical
 from relatent.translate.maps import Affine, fold, ridge
 from relatent.translate.pairs import Frame
 from relatent.translate.ridge import RidgePath
@@ -145,6 +146,23 @@ class Hub(ClassNamePrefixFeaturesOutMixin, _SetOutputMixin, BaseEstimator):
         """Translate vectors of one space into another, through the hub."""
         codes = self._through(x, source, "into")
         return self._through(codes, target, "out")
+
+    def direction(self, directions: Mapping[str, Array], at: Mapping[str, Array] | None = None) -> CanonicalDirection:
+        """Return what directions of several spaces, by name, have in common: in the hub, the mean of unit directions.
+
+        It comes with a leave-one-out score of each, and in the coordinates of every space of the hub, so that a concept
+        found in some models is found in one that was added later. With ``goal="retrieval"``, whose rows have unit
+        length, ``at`` gives rows of each space to average its Jacobian over (:meth:`relatent.Translator.direction`).
+
+        References: Kim & Han, 2026 (arXiv 2605.09875), who average in relative coordinates.
+
+        >>> a = np.random.default_rng(0).normal(size=(50, 4))
+        >>> c = Hub().fit({"a": a, "b": -a}).direction({"a": np.eye(4)[0], "b": -np.eye(4)[0]})
+        >>> round(c.scores["a"], 6), bool(np.allclose(c.moved["b"], -np.eye(4)[0]))
+        (1.0, True)
+        """
+        self._check_fitted()
+        return canonical(self.spokes_, directions, at or {})
 
     def save(self, path: str | os.PathLike[str], *, anchors: str = "none", overwrite: bool = False) -> None:
         """Write one safetensors file with all maps. ``anchors="codes"`` adds what :meth:`add` needs.

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from sklearn.utils.validation import validate_data
 
-from relatent._array import Array, as_parallel, to_numpy
+from relatent._array import Array, as_parallel, is_space, to_numpy
 from relatent._estimator import Transformer
 from relatent._linalg import ONE_THREAD, threads_for
 from relatent.spaces.sample import Unpaired
@@ -32,6 +32,7 @@ from relatent.translate.goals import (
 )
 from relatent.translate.likelihood import INDEX_SIZE, BankRows, unpaired_rows
 from relatent.translate.pairs import Pairs
+from relatent.translate.sources import Sources, are_several, side_by_side
 
 if TYPE_CHECKING:
     from relatent.translate.confidence import Confidence
@@ -52,12 +53,14 @@ class Learner(Transformer):
     rank: int | None
     frozen_target: bool
     max_cost: MaxCost | None
+    blocks: int | Sequence[Sequence[int]] | None
     seed: int
     map_: Map
     target_map_: Map | None = None
     selection_: Selection | None = None
     fit_report_: FitReport | None = None
     confidence_: Confidence | None = None
+    sources_: Sources | None = None
     choice_: Choice
     chosen_: tuple[str, ...]
     parts_: list[Pairs]
@@ -66,7 +69,12 @@ class Learner(Transformer):
     @property
     def goal_(self) -> Solver:
         """What chooses and solves."""
-        return find_goal(self.goal, self.map, self.frozen_target)
+        goal = find_goal(self.goal, self.map, self.frozen_target)
+        if self.blocks is None:
+            return goal
+        from relatent.translate.goals.blocks import Blocks
+
+        return Blocks.of(goal, self.blocks, self._settings, self.goal)
 
     @property
     def _settings(self) -> Settings:
@@ -76,10 +84,22 @@ class Learner(Transformer):
     def _pairs_options(self, size: int) -> dict[str, Any]:
         """Return the options of :meth:`relatent.Pairs.of` that spare what this translator does not need."""
         full_x, full_y = self.goal_.needs(self._settings)
-        return {"seed": self.seed, "size": size, "full_x": full_x, "full_y": full_y}
+        widths = None if self.sources_ is None else self.sources_.widths
+        return {"seed": self.seed, "size": size, "full_x": full_x, "full_y": full_y, "widths": widths}
+
+    def _one_source(self, X: Any, y: Any = None) -> tuple[Any, Any]:
+        """Return a list of sources as one, side by side; what is none stays as it is."""
+        if not are_several(X):
+            return X, y
+        known = None if self.sources_ is None else self.sources_.widths
+        X, y, widths = side_by_side(X, y if y is None or is_space(y) else refuse_labels(y), known)
+        if not hasattr(self, "map_"):
+            self.sources_ = Sources(widths)
+        return X, y
 
     def _take(self, X: Any, y: Any, weights: Array | None, *, size: int, copy: bool) -> Self:
         """Add a chunk; without ``copy``, the arrays stay as they are."""
+        X, y = self._one_source(X, y)
         first, ids, endpoints = not hasattr(self, "parts_"), None, None
         if isinstance(X, Space) and isinstance(y, Space):
             from relatent.spaces.join import parallel
@@ -120,6 +140,7 @@ class Learner(Transformer):
                 "again with Pairs.of(..., full_x=True, full_y=True), the default."
             )
         self.parts_, self.seen_keys_ = [pairs], NO_KEYS
+        self.sources_ = None if pairs.widths is None else Sources(pairs.widths)
         self.endpoints_, self.n_features_in_ = Endpoints.of(pairs.sample.x, pairs.sample.y), pairs.dims[0]
         return self
 
@@ -147,7 +168,12 @@ class Learner(Transformer):
         return self
 
     def _solve(self, judge: Judge | None = None, queries: Any = None, relevant: Any = None) -> Self:
-        pairs = replace(Pairs.total(self.parts_), unpaired=getattr(self, "unpaired_", None))
+        pairs = replace(Pairs.total(self.parts_), unpaired=getattr(self, "unpaired_", None), penalties=None)
+        if self.sources_ is not None and self.blocks is None:  # else, each block has its own
+            from relatent.translate.source_penalties import weighed
+
+            pairs = weighed(pairs, self._settings)
+            self.sources_ = replace(self.sources_, penalties=pairs.penalties)
         used = self.map == "auto" and (self.goal == "index" or self.frozen_target)
         asked = Queries.of(queries, relevant, pairs.dims, used=used)
         self.pairs_ = pairs.without_views()

@@ -53,8 +53,20 @@ def identity(summary: Summary) -> Affine:
     """W = I: no translation, the baseline that the papers call absolute."""
     dx, dy = summary.dims
     if dx != dy:
-        raise ValueError(f"The spaces have {dx} and {dy} coordinates: the identity is not available between them.")
+        raise ValueError(
+            f"The spaces have {dx} and {dy} coordinates: they can only be kept as they are where both have as many. "
+            "Name another map."
+        )
     return Affine.linear(np.eye(dx))
+
+
+def offset(summary: Summary) -> Affine:
+    r""":math:`\min_b \lVert Y - X - b \rVert^2`: the difference of the means, and nothing else.
+
+    Exact between copies that were shifted, which no other baseline of one vector is; a rotation or a scale breaks it.
+    It is of the vectors as they are, whatever ``normalize`` is by default.
+    """
+    return Affine.through_means(identity(summary).matrix, summary)
 
 
 def least_squares(summary: Summary) -> Affine:
@@ -151,10 +163,13 @@ class MapRule:
     """Whether its penalty is chosen from the anchors when none is given."""
     keeps_coordinates: bool = False
     """Whether it speaks of the coordinates themselves, so that rows must be given in those of their space."""
+    normalize: str | None = None
+    """The only normalization it can have, where another would make it another map."""
 
 
 MAPS: dict[str, MapRule] = {
     "identity": MapRule(identity, keeps_coordinates=True),
+    "offset": MapRule(offset, keeps_coordinates=True, normalize="none"),
     "least_squares": MapRule(least_squares, full_x=True),
     "orthogonal": MapRule(orthogonal),
     "orthogonal_least_squares": MapRule(orthogonal_least_squares, full_x=True),
@@ -168,6 +183,11 @@ MAPS: dict[str, MapRule] = {
 
 def find_map(name: str) -> MapRule:
     """Look a map up by name."""
+    if name == "functional":
+        raise ValueError(
+            "A functional map needs all rows of both spaces, not only pairs: grow the pairs with "
+            'grow_pairs(x, y, known, method="functional"), and fit a map on these.'
+        )
     if name not in MAPS:
         raise ValueError(f"There is no map {name!r}.{suggest(name, MAPS)}")
     return MAPS[name]

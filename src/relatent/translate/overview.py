@@ -14,8 +14,9 @@ from relatent._saved import Saved, is_saved, load, read_saved, understood
 from relatent._terminal import Result
 from relatent.spaces.sample import shuffled_rows
 from relatent.steps import Map
-from relatent.translate.pairs import Pairs
+from relatent.translate.pairs import SOURCES, Pairs
 from relatent.translate.ridge import RidgeFit, trace
+from relatent.translate.sources import Sources
 
 if TYPE_CHECKING:
     from relatent.spaces.inspect import Inspection
@@ -103,7 +104,7 @@ def fitted_of(saved: Saved) -> dict[str, Any]:
     from relatent.translate.endpoints import Endpoints
     from relatent.translate.goals import Selection
 
-    about, arrays = saved.about, saved.arrays
+    about, arrays, several = saved.about, saved.arrays, saved.about.get("sources")
     endpoints, found = Endpoints.from_saved(about["endpoints"]), Map.from_saved(arrays, about["map"], "map.")
     chosen = about["selection"]
     return {
@@ -112,6 +113,7 @@ def fitted_of(saved: Saved) -> dict[str, Any]:
         "map_": found,
         "target_map_": Map.from_saved(arrays, about["target"], "target.") if "target" in about else None,
         "selection_": None if chosen is None else Selection(**chosen),
+        "sources_": None if several is None else Sources(*(several[k] and tuple(several[k]) for k in SOURCES)),
         "chosen_": tuple(about["chosen"]),
         "n_pairs_": int(about["n_pairs"]),
         "n_features_in_": found.dims_in,

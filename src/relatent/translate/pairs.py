@@ -16,11 +16,14 @@ from relatent._saved import Saved, from_bytes, to_bytes
 from relatent.spaces.normalize import UNIT_ROWS, Normalizer
 from relatent.spaces.sample import Sample, Unpaired, all_rows, checked_ids, merged, shuffled_rows
 from relatent.summary import Prepare, Summary, accumulate, check_weights, needs_double
+from relatent.translate.sources import are_several, factors, side_by_side
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 T = TypeVar("T")
+# What is known of several sources.
+SOURCES = ("widths", "penalties")
 
 # Pairs kept for what cannot be chosen from sums.
 SAMPLE_SIZE = 10_000
@@ -47,8 +50,10 @@ class Pairs:
 
     Rows are known by their number among all pairs, ``start`` being that of the first, or by ``ids``, such as hashes of
     their keys (:func:`relatent.spaces.key_hashes`). They tell the rows of different shards apart. Pairs of weight 0 are
-    left out. ``full_x=False`` and ``full_y=False`` sum only the squares of single coordinates of that side, which is
-    enough for some maps.
+    left out. Of several sources, ``x`` is a list of arrays with the same rows.
+
+    ``full_x=False`` and ``full_y=False`` sum only the squares of single coordinates of that side, which is enough for
+    some maps.
 
     Affine normalizations are applied to the sums. Unit rows cannot be; there, the sample stands for all pairs.
 
@@ -68,6 +73,10 @@ class Pairs:
     seed: int = 0
     unpaired: Unpaired | None = None
     """Rows of both spaces beside these, which tell more of the centers that normalizations subtract."""
+    widths: tuple[int, ...] | None = None
+    """Coordinates of each source, where the rows are those of several side by side."""
+    penalties: tuple[float, ...] | None = None
+    """What each source is held back by, beside the penalty that they share (:mod:`relatent.translate.sources`)."""
     rough: bool = False
     """Whether they are those of a trial: a few digits of what is made of them are enough."""
 
@@ -84,8 +93,11 @@ class Pairs:
         full_x: bool = True,
         full_y: bool = True,
         copy: bool = True,
+        widths: tuple[int, ...] | None = None,
     ) -> Pairs:
         """Sum up rows. With ``copy=False`` the arrays may be kept alive, and must not change."""
+        if are_several(x):
+            x, y, widths = side_by_side(x, y, widths)
         x, y = as_parallel(x=x, y=y)
         w = None if weights is None else check_weights(weights, x.shape[0])
         ids = np.arange(start, start + x.shape[0], dtype=np.uint64) if ids is None else checked_ids(ids, x.shape[0])
@@ -98,7 +110,7 @@ class Pairs:
         sample = sample.smallest(size, seed)
         if copy or count > LASTING * size:
             sample = sample.copied()
-        return Pairs(count, sample, sums, (full_x, full_y), size, seed)
+        return Pairs(count, sample, sums, (full_x, full_y), size, seed, widths=widths)
 
     @staticmethod
     def of_batch(
@@ -186,7 +198,8 @@ class Pairs:
     @property
     def options(self) -> dict[str, Any]:
         """The options of :meth:`of` that pairs must share to be added."""
-        return {"seed": self.seed, "size": self.size, "full_x": self.full[0], "full_y": self.full[1]}
+        full_x, full_y = self.full
+        return {"seed": self.seed, "size": self.size, "full_x": full_x, "full_y": full_y, "widths": self.widths}
 
     @property
     def dtype(self) -> np.dtype:
@@ -249,18 +262,26 @@ class Pairs:
         center_x, center_y = self._centers(name)
         if name not in UNIT_ROWS and not any(bases):
             s = self.summary
-            source = Normalizer.from_moments(int(s.n), s.mean_x, s.xx, name).centered_at(center_x)
+            source = self._weighted(Normalizer.from_moments(int(s.n), s.mean_x, s.xx, name)).centered_at(center_x)
             target = Normalizer.from_moments(int(s.n), s.mean_y, s.yy, name).centered_at(center_y)
             frame_x, frame_y, found = Frame(source), Frame(target), s.normalized(source, target)
             rows = None
         else:
-            frame_x = Frame.of(self.sample.x, name, bases[0], center_x)
+            prepared = self._weighted(Normalizer.fit(self.sample.x, name)).centered_at(center_x)
+            frame_x = Frame.spanned(self.sample.x, prepared) if bases[0] else Frame(prepared)
             frame_y = Frame.of(self.sample.y, name, bases[1], center_y)
             rows = (frame_x.apply(self.sample.x), frame_y.apply(self.sample.y)) if any(bases) else None
             found = replace(self._summed(self.sample, (frame_x.apply, frame_y.apply), rows), ambient=self.dims)
         # Moments are those about the centers: where these are not the means of the pairs, about the origin.
         found = found if center_x is None else found.about_origin()
         return NormalizedPairs(self.sample, self.complete, frame_x, frame_y, found, rows, FAINT if self.rough else 0.0)
+
+    def _weighted(self, normalizer: Normalizer) -> Normalizer:
+        """Hold back each of several sources by its penalty: one penalty for all is then one for each."""
+        if self.widths is None or self.penalties is None:
+            return normalizer
+        squares = np.diagonal(self.summary.xx) if self.summary.xx.ndim == 2 else self.summary.xx
+        return normalizer.weighted(factors(squares * normalizer.scale**2, self.widths, self.penalties))
 
     def _centers(self, name: str) -> tuple[np.ndarray, np.ndarray] | tuple[None, None]:
         """Return what a normalization subtracts instead of the means of the pairs, if it does."""
@@ -280,6 +301,12 @@ class Pairs:
     def only(self, rows: np.ndarray) -> Pairs:
         """Return some of the sampled pairs, by their place in the sample."""
         return replace(self, count=len(rows), sample=self.sample.part(np.sort(rows)), sums=None)
+
+    def block(self, x: np.ndarray, y: np.ndarray, widths: tuple[int, ...] | None) -> Pairs:
+        """Return the same pairs in some of the coordinates of each side."""
+        s, sums = self.sample, self.sums
+        sample = Sample(s.x[:, x], s.y[:, y], s.ids, s.weights)
+        return replace(self, sample=sample, sums=None if sums is None else sums.block(x, y), widths=widths)
 
     def folds(self, count: int, seed: int = 0) -> Iterator[tuple[Pairs, np.ndarray]]:
         """Go through folds of the sample: all other pairs, and the places of those held out."""
@@ -307,6 +334,7 @@ class Pairs:
         if self.sums is not None:
             arrays |= {f"sums.{name}": array for name, array in self.sums.arrays().items()}
         about = {"count": self.count, "full": list(self.full), "size": self.size, "seed": self.seed}
+        about |= {name: list(kept) for name in SOURCES if (kept := getattr(self, name)) is not None}
         return to_bytes(Saved("pairs", arrays, about | {"n": None if self.sums is None else self.sums.n}))
 
     @staticmethod
@@ -318,7 +346,8 @@ class Pairs:
         about, arrays = saved.about, saved.arrays
         sample = Sample(arrays["x"], arrays["y"], arrays["ids"], arrays.get("weights"))
         sums = None if about["n"] is None else Summary.from_arrays(about["n"], arrays, "sums.")
-        return Pairs(about["count"], sample, sums, tuple(about["full"]), about["size"], about["seed"])
+        sources: dict[str, Any] = {name: tuple(about[name]) for name in SOURCES if name in about}
+        return Pairs(about["count"], sample, sums, tuple(about["full"]), about["size"], about["seed"], **sources)
 
     def _summed(
         self,
@@ -358,8 +387,11 @@ class Frame:
     def of(rows: np.ndarray, name: str, spanned: bool, center: np.ndarray | None = None) -> Frame:
         """Fit to rows, about a center or their mean."""
         normalizer = Normalizer.fit(rows, name).centered_at(center)
-        if not spanned:
-            return Frame(normalizer)
+        return Frame.spanned(rows, normalizer) if spanned else Frame(normalizer)
+
+    @staticmethod
+    def spanned(rows: np.ndarray, normalizer: Normalizer) -> Frame:
+        """Return the coordinates of what normalized rows span."""
         return Frame(normalizer, row_basis(Frame(normalizer).apply(rows)))
 
     def apply(self, rows: np.ndarray) -> np.ndarray:

@@ -19,6 +19,7 @@ from relatent._estimator import all_or_nothing
 from relatent._linalg import pseudo_inverse
 from relatent._saved import Saved, read_saved, understood, write_saved
 from relatent.spaces.space import Space
+from relatent.translate.directions import Directions
 from relatent.translate.endpoints import Side, check_side
 from relatent.translate.goals import (
     GoalName,
@@ -51,7 +52,7 @@ def _has_inverse(translator: Translator) -> bool:
     return translator.map_.features is None and translator.map_.lengths is None
 
 
-class Translator(Learner):
+class Translator(Directions, Learner):
     r"""Translate vectors of one space into another, from parallel anchors.
 
     Parameters
@@ -80,6 +81,10 @@ class Translator(Learner):
         out the kernel, which compares each row with up to 3,000 anchors and keeps these (see :meth:`save`), and
         "index" leaves the lengths of rows as the matrix makes them. None takes a kernel only where it is clearly
         better by what the goal is for.
+    blocks : None, int or list of (source, target) widths
+        Fit one map per block of coordinates, such as the heads of an attention layer: so many of equal width, or of the
+        given widths, in order. The matrix is zero between them. For ``goal="vectors"`` and named maps; always affine.
+        Of several sources, a block has its share of each.
 
     Attributes
     ----------
@@ -88,6 +93,7 @@ class Translator(Learner):
     selection_ : what "auto" chose, by which criterion, and the runner-up
     pairs_ : what it was fitted on (:class:`relatent.Pairs`); a loaded translator has none
     fit_report_ : what two spaces were joined on, and what was held out; None for arrays
+    sources_ : widths and penalties of several sources (``relatent.translate.sources``); None of one
     seen_keys_ : hashes of the keys fitted on (:func:`relatent.spaces.key_hashes`); empty for arrays
     n_pairs_, n_features_in_
 
@@ -114,6 +120,7 @@ class Translator(Learner):
         rank: int | None = None,
         frozen_target: bool = False,
         max_cost: MaxCost | None = None,
+        blocks: int | Sequence[Sequence[int]] | None = None,
         seed: int = 0,
     ) -> None:
         self.goal = goal
@@ -123,12 +130,13 @@ class Translator(Learner):
         self.rank = rank
         self.frozen_target = frozen_target
         self.max_cost = max_cost
+        self.blocks = blocks
         self.seed = seed
 
     @all_or_nothing
     def fit(
         self,
-        X: Array | Space | Pairs,
+        X: Array | Space | Pairs | Sequence[Array] | Sequence[Space],
         y: Array | Space | None = None,
         sample_weight: Array | None = None,
         *,
@@ -155,6 +163,12 @@ class Translator(Learner):
         were used are remembered, and ``fit_report_`` tells what was joined. Pairs of spaces that show no relation are
         refused, unless ``force``; for arrays a warning is issued. A warning also names pairs that look mismatched, if
         about 5 % or more of a sample do (:func:`relatent.audit` finds them all).
+
+        Several sources of one target (layers, heads, views, models) are given as a list of arrays or of spaces, and
+        are one source from then on, side by side: ``transform`` takes the list, or its arrays concatenated. Where the
+        map is a ridge or chosen by the goal, each source has a penalty of its own
+        (:func:`relatent.translate.source_penalties`), which ``sources_`` tells. What else is of the source, such as
+        ``bank``, is given concatenated.
 
         Two data frames with the same labels in their index are paired by these labels, in whichever order; equal
         indexes are paired row by row, and other labels are refused. If fitting fails, a translator that was fitted
@@ -188,6 +202,7 @@ class Translator(Learner):
         their order. Arrays of up to four times as many rows are kept alive instead of copying out of them.
         """
         self._forget()
+        X, y = self._one_source(X, y)
         self.bank_ = BankRows(None, bank_size, self.seed)
         check_settings(self.goal, self._settings, self.frozen_target)
         judge = Judge.of(head, labels, X, blends=self.goal == "stitching" and self.map == "auto")
@@ -211,7 +226,9 @@ class Translator(Learner):
         return self
 
     @all_or_nothing
-    def partial_fit(self, X: Array | Space, y: Array | Space, sample_weight: Array | None = None) -> Self:
+    def partial_fit(
+        self, X: Array | Space | Sequence[Array] | Sequence[Space], y: Array | Space, sample_weight: Array | None = None
+    ) -> Self:
         """Learn from one more chunk of parallel anchors; the translator is ready after each.
 
         To solve only once, sum the chunks up (:class:`relatent.Pairs`) and give the sum to :meth:`fit`.
@@ -219,11 +236,12 @@ class Translator(Learner):
         check_settings(self.goal, self._settings, self.frozen_target)
         return self._take(X, y, sample_weight, size=SAMPLE_SIZE, copy=True)._solve()
 
-    def transform(self, X: Array | Space) -> Array | Space:
-        """Translate vectors of the source. A space gives a space, if its fingerprint is that of the source.
+    def transform(self, X: Array | Space | Sequence[Array] | Sequence[Space]) -> Array | Space:
+        """Translate vectors of the source, or of several. A space gives a space, if it is the source's by fingerprint.
 
         Some rows of an array of 20 or more are checked, and a warning is issued if they look like another space's.
         """
+        X, _ = self._one_source(X)
         if isinstance(X, Space):
             return self._translated(X, "source")
         return self._mapped(X)
@@ -404,6 +422,8 @@ class Translator(Learner):
             "chosen": list(self.chosen_),
             "selection": None if self.selection_ is None else asdict(self.selection_),
         }
+        if self.sources_ is not None:
+            about["sources"] = asdict(self.sources_)
         if self.target_map_ is not None:
             arrays |= self.target_map_.arrays("target.")
             about["target"] = self.target_map_.about()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,6 +17,7 @@ from relatent._errors import with_remedy
 from relatent._files import FileError
 from relatent.spaces.chunks import Chunk, Layout
 from relatent.spaces.fingerprint import Fingerprint
+from relatent.spaces.io.coordinates import listed_columns, numbered_columns
 from relatent.spaces.keys import is_key_type
 from relatent.spaces.quantize import Quantizer
 
@@ -26,8 +28,8 @@ VECTOR_NAMES = ("vector", "embedding", "vectors", "embeddings", "emb", "values",
 # A column is taken for the keys only if it has one of these names, in any case; the earlier wins. It must be unique
 # too, which the join checks: whether a column of a huge file is unique cannot be seen without reading it.
 KEY_NAMES = (
-    *("key", "keys", "id", "ids", "_id", "uid", "uuid", "guid", "pk", "doc_id", "docid", "document_id", "item_id"),
-    *("url", "uri", "path", "file_path", "filename", "file_name", "file", "word", "words", "token", "name"),
+    *("key", "keys", "custom_id", "id", "ids", "_id", "uid", "uuid", "guid", "pk", "doc_id", "docid", "document_id"),
+    *("item_id", "url", "uri", "path", "file_path", "filename", "file_name", "file", "word", "words", "token", "name"),
 )
 
 
@@ -50,14 +52,10 @@ class ReadOptions:
 
 def guess_layout(path: Any, schema: pa.Schema, reading: ReadOptions) -> Layout:
     """Find the vector column by name and type, and the key column by name."""
-    lists = [f.name for f in schema if _is_vector(f.type)]
+    lists = [f.name for f in schema if is_vector(f.type)]
     vector = choose(path, "vector", reading.vector, schema.names, lists, VECTOR_NAMES)
     if vector is None:
-        listed = ", ".join(f"{f.name} ({f.type})" for f in schema) or "no column at all"
-        raise FileError(
-            f"{path} has no column of vectors, that is of lists of numbers; it has: {listed}. "
-            "Gather the coordinates in one list column, or read another file."
-        )
+        raise _no_vectors(path, schema)
     if vector not in lists:
         raise FileError(
             f"Column {vector!r} of {path} holds {schema.field(vector).type}: expected lists of numbers. "
@@ -67,17 +65,50 @@ def guess_layout(path: Any, schema: pa.Schema, reading: ReadOptions) -> Layout:
     return with_key(path, layout, schema, reading)
 
 
+def _no_vectors(path: Any, schema: pa.Schema) -> FileError:
+    problem = FileError(
+        f"{path} has no column of vectors, that is of lists of numbers; it has: "
+        f"{listed_columns(schema) or 'no column at all'}."
+    )
+    numbered = next((stem for stem, names in numbered_columns(schema).items() if len(names) > 1), None)
+    if not numbered:
+        words = "Gather the coordinates in one list column, or number their columns from 0, or read another file."
+        return with_remedy(problem, python=words, command=words)
+    return with_remedy(
+        problem,
+        python=f"If these columns are one vector, say vector={numbered!r}.",
+        command=f"If these columns are one vector, say --vector {numbered}.",
+    )
+
+
 def with_key(path: Any, layout: Layout, schema: pa.Schema, reading: ReadOptions) -> Layout:
     """Find the key column: the one that was given, else one that is named like a key.
 
     A column that is named like a key and whose type cannot be one is found too if there is no other, so that a join
-    refuses it with the reason and does not fall back on row order.
+    refuses it with the reason and does not fall back on row order. Else it is the index of a pandas data frame.
     """
     names = [name for name in schema.names if name != layout.vector]
     fitting = [name for name in names if is_key_type(schema.field(name).type)]
     key = choose(path, "key", reading.key, names, fitting, KEY_NAMES)
     key = choose(path, "key", None, names, names, KEY_NAMES) if key is None else key
+    key = _pandas_index(schema, fitting) if key is None else key
     return replace(layout, key=key, guessed=reading.key is None)
+
+
+def _pandas_index(schema: pa.Schema, fitting: list[str]) -> str | None:
+    """Return the column of the index that pandas recorded, if it has a name or holds text: others are row numbers."""
+    try:
+        index = json.loads((schema.metadata or {}).get(b"pandas", b"{}")).get("index_columns", [])
+    except (ValueError, AttributeError):
+        return None
+    if len(index) != 1 or index[0] not in fitting:  # a range is not stored, and several levels are no key
+        return None
+    unnamed = index[0].startswith("__index_level_")
+    return None if unnamed and not _is_text(schema.field(index[0]).type) else str(index[0])
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
 
 
 def choose(
@@ -111,6 +142,14 @@ def refuse_keys(path: Any, unreadable: dict[str, str]) -> None:
                 f"{path} has {name!r}, which is named like the keys, and {reason}: rows would be joined by their "
                 "number. Save it as an array of text or integers, one per row, or under another name."
             )
+
+
+def too_large(path: Any, dtype: np.dtype, row: int, key: str = "") -> FileError:
+    """Return the error about a number that the dtype of the vectors cannot hold."""
+    return FileError(
+        f"{path} has a number that {dtype} cannot hold in row {row}{key}: fix or drop that line, or read it with "
+        "dtype='float64'."
+    )
 
 
 def as_matrix(column: pa.ChunkedArray | pa.Array, path: Any, first_row: int, dim: int | None = None) -> np.ndarray:
@@ -247,7 +286,8 @@ def _bytes_as_lists(piece: pa.FixedSizeBinaryArray) -> pa.FixedSizeListArray:
     return pa.FixedSizeListArray.from_arrays(pa.array(values), width)
 
 
-def _is_vector(kind: pa.DataType) -> bool:
+def is_vector(kind: pa.DataType) -> bool:
+    """Return whether values of an Arrow type are vectors: lists of numbers, or bits packed into bytes."""
     return is_vector_type(kind) or _is_packed(storage_type(kind))
 
 

@@ -52,10 +52,11 @@ def read_space(
     """Open a file, a folder, a glob or the URL of a store as one space. Nothing but its columns and size is read yet.
 
     The suffix tells the format: Parquet, .npy (with ids beside it), .npz, Arrow and Feather, safetensors, HDF5, word
-    vectors as .txt or .vec, .jsonl; a folder of such files, or one that Hugging Face datasets saved to disk. Columns
-    are found by name and type; say ``vector=`` and ``key=`` where the guess is wrong. ``keys`` names a file of ids for
-    an .npy. The fingerprint is the recorded one if there is one. Of a store (``postgresql://…/table``,
-    :func:`relatent.open_store`), the vectors that it serves are read, in order of their keys.
+    vectors as .txt or .vec, .jsonl, .csv, .tsv; a folder of such files, or one that Hugging Face datasets saved to
+    disk. Columns are found by name and type; say ``vector=`` and ``key=`` where the guess is wrong. ``keys`` names a
+    file of ids for an .npy. The fingerprint is the recorded one if there is one. Of a store
+    (``postgresql://…/table``, :func:`relatent.open_store`), the vectors that it serves are read, in order of their
+    keys.
 
     Codes that relatent wrote (``write_space(quantize=…)``) are read as the vectors that they stand for. Other 8-bit
     integers are read as numbers, which is all that a translator needs: its map learns their scale. Bits are read as

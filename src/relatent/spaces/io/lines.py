@@ -10,6 +10,7 @@ from __future__ import annotations
 import gzip
 import json
 import zlib
+from base64 import b64decode, b64encode
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from itertools import islice
@@ -38,6 +39,12 @@ class TextFile:
     fingerprint: Fingerprint | None = None
     dtype: str | None = None
     integer_keys: bool = False
+    types: str | None = None
+
+    @property
+    def schema(self) -> pa.Schema | None:
+        """The types of all columns but the vectors, where the format needs a record of them."""
+        return None if self.types is None else pa.ipc.read_schema(pa.py_buffer(b64decode(self.types)))
 
 
 def open_text(path: Path) -> IO[bytes]:
@@ -68,7 +75,8 @@ def scan_text(path: Path, verify: bool = True) -> TextFile:
     if about["fingerprint"] is None:
         return found
     known = Fingerprint.from_json(json.dumps(about["fingerprint"]))
-    return replace(found, fingerprint=known, dtype=about["dtype"], integer_keys=about["integer_keys"])
+    types = about.get("types")
+    return replace(found, fingerprint=known, dtype=about["dtype"], integer_keys=about["integer_keys"], types=types)
 
 
 def _scanned(path: Path) -> TextFile:
@@ -110,12 +118,6 @@ class TextRows:
         self.dtype = options.dtype or np.dtype(file.dtype or np.float32)
         return file
 
-    def _too_large(self, row: int, key: str) -> FileError:
-        return FileError(
-            f"{self._path} has a number that {self.dtype} cannot hold in row {row}{key}: fix or drop that line, or "
-            "read it with dtype='float64'."
-        )
-
     def chunks(self, start: int, stop: int, size: int) -> Iterator[Chunk]:
         """Parse the rows from start to stop, ``size`` at a time."""
         raise NotImplementedError
@@ -143,16 +145,23 @@ class TextWriter:
         """Close the file."""
         self._file.close()
 
+    def _check_finite(self, chunk: Chunk) -> None:
+        finite = np.isfinite(chunk.vectors).all(axis=1)
+        if not finite.all():
+            row = self._rows + int(np.argmin(finite))
+            raise FileError(f"Row {row} holds NaN or infinity, which JSON cannot: fix it, or write Parquet.")
+
 
 def sidecar_path(path: Path) -> Path:
     """Return the path of the sidecar of a file."""
     return path.with_name(path.name + SUFFIX)
 
 
-def write_sidecar(path: Path, fingerprint: Fingerprint, first: Chunk) -> None:
-    """Record a file that is complete: its checksum, the fingerprint, the dtype and the type of the keys."""
+def write_sidecar(path: Path, fingerprint: Fingerprint, first: Chunk, schema: pa.Schema | None = None) -> None:
+    """Record a file that is complete: its checksum, the fingerprint, the dtype and types."""
     integer = first.keys is not None and bool(pa.types.is_integer(first.keys.type))
-    found = replace(_scanned(path), dtype=str(first.vectors.dtype), integer_keys=integer)
+    types = None if schema is None else b64encode(schema.serialize()).decode()
+    found = replace(_scanned(path), dtype=str(first.vectors.dtype), integer_keys=integer, types=types)
     version = asdict(found) | {"fingerprint": json.loads(fingerprint.to_json())}
     sidecar_path(path).write_text(dump_checked({"versions": [version]}), "utf8")
 

@@ -21,9 +21,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from relatent.exports.sql import postgresql as translate
 from relatent.steps import Step
 from relatent.stores.fields import Field, Roles
-from relatent.stores.pgvector import translate, wire
+from relatent.stores.pgvector import wire
 from relatent.stores.pgvector.table import Place, Table
 from relatent.stores.pgvector.triggers import (
     drop_triggers,

@@ -143,6 +143,10 @@ class Live(Store):
         """Set vectors, as every store does; who writes to the same items is let go first."""
         self._patiently(partial(super().write, into, keys, vectors))
 
+    def overwrite(self, keys: pa.Array, vectors: np.ndarray) -> None:
+        """Replace served vectors, as every store does; who writes to the same items is let go first."""
+        self._patiently(partial(super().overwrite, keys, vectors))
+
     def remove_orphans(self, of: Field, kept: Collection[Any] = ()) -> int:
         """Remove the vectors of items that are gone, or that have no vector any more."""
         self._wait_for_writers()
@@ -151,8 +155,8 @@ class Live(Store):
     def _wait_for_writers(self) -> None:
         """Wait until the transactions that write to the table now have ended.
 
-        One that deletes an item removes its new vector only if it sees it: not where the vector is committed between the
-        deletion and its commit, before which nobody sees that it is an orphan.
+        One that deletes an item removes its new vector only if it sees it. It does not see one that is committed after the
+        deletion and before its commit, until which nobody else sees that it is an orphan.
         """
         with self._session() as session:
             if not self._follows(session):

@@ -58,7 +58,8 @@ def writers(cursor: Any, names: list[str]) -> set[str]:
     """Return the transactions of others that write to tables or their partitions and have not ended."""
     cursor.execute(
         "SELECT DISTINCT l.virtualtransaction FROM pg_locks l WHERE l.mode = 'RowExclusiveLock' AND l.granted "
-        "AND l.pid <> pg_backend_pid() AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database()) "
+        "AND l.pid <> pg_backend_pid() "
+        "AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database()) "
         "AND l.relation IN (SELECT to_regclass(n)::oid FROM unnest(%(names)s::text[]) n UNION ALL "
         "SELECT t.relid::oid FROM unnest(%(names)s::text[]) n, pg_partition_tree(to_regclass(n)) t)",
         {"names": names},

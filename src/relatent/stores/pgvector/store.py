@@ -187,18 +187,27 @@ class PgvectorStore(Live):
 
         The server need not wait for its disk.
         """
-        table, cursor = self._table, session.cursor
-        self._check_keys(keys, pa.int64() if table.key.arrow == pa.int64() else pa.large_string())
-        possible = wire.possible_keys(table.key.type, keys)
-        if not possible.all():
-            keys, vectors = keys.filter(pa.array(possible)), vectors[possible]
-        rows, place = wire.copy_rows(table.key.type, new.dtype, keys, vectors), table.beside(new.name)
+        cursor, place = session.cursor, self._table.beside(new.name)
+        rows = self._copied(new, keys, vectors)
         cursor.execute("SET LOCAL synchronous_commit = off")
         try:
             with cursor.connection.transaction():
                 wire.copy_in(cursor, place, rows)
         except wire.psycopg().errors.UniqueViolation:
             wire.copy_over(cursor, place, rows, replace=not self._follows(session))
+
+    def _overwrite(self, session: Transaction, served: Field, keys: pa.Array, vectors: np.ndarray) -> None:
+        """Update the vectors where they stand, beside the table or in it: what follows the view is not run."""
+        wire.update_rows(session.cursor, self._table.place(served), self._copied(served, keys, vectors))
+
+    def _copied(self, of: Field, keys: pa.Array, vectors: np.ndarray) -> wire.Rows:
+        """Return rows to copy in, of keys that the table can have."""
+        table = self._table
+        self._check_keys(keys, pa.int64() if table.key.arrow == pa.int64() else pa.large_string())
+        possible = wire.possible_keys(table.key.type, keys)
+        if not possible.all():
+            keys, vectors = keys.filter(pa.array(possible)), vectors[possible]
+        return wire.copy_rows(table.key.type, of.dtype, keys, vectors)
 
     def flush(self) -> None:
         """Commit something that the server has to wait for: with it, all that was committed before is on the disk."""

@@ -215,16 +215,34 @@ def copy_over(cursor: Any, place: Any, rows: Rows, *, replace: bool = True) -> N
     The last of a key that comes twice counts. Without ``replace``, those that are there stay as they are.
     """
     sql = psycopg().sql
-    like = sql.SQL("CREATE TEMPORARY TABLE relatent_rows ON COMMIT DROP AS SELECT * FROM {} WITH NO DATA")
-    cursor.execute(like.format(place))
-    cursor.execute("ALTER TABLE relatent_rows ADD row bigint GENERATED ALWAYS AS IDENTITY")
-    copy_in(cursor, sql.Identifier("relatent_rows"), rows)
+    _copy_aside(cursor, sql.SQL("SELECT * FROM {}").format(place), rows)
     cursor.execute(
         sql.SQL(
             "INSERT INTO {} SELECT DISTINCT ON (key) key, vector FROM relatent_rows ORDER BY key, row DESC "
             "ON CONFLICT (key) DO " + ("UPDATE SET vector = excluded.vector" if replace else "NOTHING")
         ).format(place)
     )
+
+
+def update_rows(cursor: Any, place: Any, rows: Rows) -> None:
+    """Set the vectors of rows that are there; ``place`` is a relation with its columns of keys and vectors."""
+    sql = psycopg().sql
+    alike = sql.SQL("SELECT {} AS key, {} AS vector FROM {}").format(place.key, place.vector, place.relation)
+    _copy_aside(cursor, alike, rows)
+    cursor.execute(
+        sql.SQL(
+            "UPDATE {} AS t SET {} = r.vector FROM (SELECT DISTINCT ON (key) key, vector FROM relatent_rows "
+            "ORDER BY key, row DESC) r WHERE t.{} = r.key"
+        ).format(place.relation, place.vector, place.key)
+    )
+
+
+def _copy_aside(cursor: Any, alike: Any, rows: Rows) -> None:
+    """Copy rows of a key and a vector into a table of this transaction; a number tells their order."""
+    sql = psycopg().sql
+    cursor.execute(sql.SQL("CREATE TEMPORARY TABLE relatent_rows ON COMMIT DROP AS {} WITH NO DATA").format(alike))
+    cursor.execute("ALTER TABLE relatent_rows ADD row bigint GENERATED ALWAYS AS IDENTITY")
+    copy_in(cursor, sql.Identifier("relatent_rows"), rows)
 
 
 def copy_matrices(cursor: Any, place: Any, rows: Iterable[tuple[int, int, int, np.ndarray]]) -> None:

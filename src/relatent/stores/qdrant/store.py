@@ -222,13 +222,14 @@ class QdrantStore(Store):
 
     def _write(self, session: Session, new: Field, keys: pa.Array, vectors: np.ndarray) -> None:
         """Set the vectors of the points that are there."""
-        ids = [_known_id(key) for key in keys.to_pylist()]
-        possible = [key for key in ids if key is not None]
-        alive = self._engine.existing(possible) if possible else set()
-        last = {key: row for row, key in enumerate(ids) if key is not None and key in alive}
-        found = list(last)
-        for part in (found[i : i + POINTS_AT_A_TIME] for i in range(0, len(found), POINTS_AT_A_TIME)):
-            self._put(new, part, vectors[[last[key] for key in part]])
+        for ids, rows in _points(self._engine, keys):
+            self._put(new, ids, vectors[rows])
+
+    def _overwrite(self, session: Session, served: Field, keys: pa.Array, vectors: np.ndarray) -> None:
+        """Set the vectors of the points that are there, whose payload stays."""
+        engine, name = self._place(served)
+        for ids, rows in _points(engine, keys):
+            engine.set_vectors(name, ids, vectors[rows])
 
     def _put(self, new: Field, ids: list[Key], vectors: np.ndarray) -> None:
         self._engine.set_vectors(new.name, ids, vectors)
@@ -438,6 +439,17 @@ class AliasStore(QdrantStore):
 def _kind(types: set[type]) -> pa.DataType:
     """Return Arrow's type of values that are all of one simple type; all others are read as JSON."""
     return KINDS.get(next(iter(types)), pa.string()) if len(types) == 1 else pa.string()
+
+
+def _points(engine: Engine, keys: pa.Array) -> Iterator[tuple[list[Key], list[int]]]:
+    """Return the ids of points that are there, some at a time, and the last row of each among these keys."""
+    ids = [_known_id(key) for key in keys.to_pylist()]
+    possible = [key for key in ids if key is not None]
+    alive = engine.existing(possible) if possible else set()
+    last = {key: row for row, key in enumerate(ids) if key is not None and key in alive}
+    found = list(last)
+    for part in (found[i : i + POINTS_AT_A_TIME] for i in range(0, len(found), POINTS_AT_A_TIME)):
+        yield part, [last[key] for key in part]
 
 
 def _order(key: Key) -> tuple[bool, Key]:

@@ -32,6 +32,8 @@ MaxCost = Literal["affine"]
 Metric = Literal["cosine", "inner"]
 GOALS: tuple[str, ...] = get_args(GoalName)
 COSTS = (None, *get_args(MaxCost))
+# The default, which a map that takes another understands as nothing asked for.
+NORMALIZATION = "iso"
 
 
 @dataclass(frozen=True)
@@ -172,7 +174,7 @@ class Settings:
     """What the user decided beforehand; None and "auto" leave it to the goal."""
 
     map: str = "auto"
-    normalize: str = "iso"
+    normalize: str = NORMALIZATION
     penalty: float | None = None
     rank: int | None = None
     seed: int = 0
@@ -310,7 +312,13 @@ def check_settings(goal: str, settings: Settings, frozen: bool) -> None:
         options: tuple[str, ...] = () if frozen else ("penalty",)
         what = "a frozen target" if frozen else f"goal {goal!r}"
     else:
-        options, what = find_map(settings.map).options, f"map {settings.map!r}"
+        rule, what = find_map(settings.map), f"map {settings.map!r}"
+        options = rule.options
+        if rule.normalize is not None and settings.normalize not in (rule.normalize, NORMALIZATION):
+            raise ValueError(
+                f"normalize is {settings.normalize!r}, and {what} is always of normalize={rule.normalize!r}: leave it "
+                "out."
+            )
         if not (goal == "vectors" or frozen):
             raise ValueError(
                 f"map {settings.map!r} was named for goal {goal!r}, which has its own: leave out the map, or leave out "

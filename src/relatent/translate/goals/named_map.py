@@ -37,10 +37,11 @@ def needs(settings: Settings) -> tuple[bool, bool]:
 def choose(pairs: Pairs, settings: Settings) -> MapChoice:
     """Choose the penalty where the map takes one and none is given."""
     penalty, found = settings.penalty, find_map(settings.map)
+    normalize = found.normalize or settings.normalize
     if penalty is None and found.shrinks:
-        p = _normalized(pairs, settings.normalize, found)
+        p = _normalized(pairs, normalize, found)
         penalty = best_penalty(RidgePath.of(p.summary, p.spectrum_x), p)
-    return MapChoice(settings.normalize, len(pairs), None, settings.map, penalty, settings.rank)
+    return MapChoice(normalize, len(pairs), None, settings.map, penalty, settings.rank)
 
 
 def solve(pairs: Pairs, choice: MapChoice) -> Solution:

@@ -28,7 +28,10 @@ FORMATS = {
     ".vec": "word_vectors",
     ".jsonl": "jsonl",
     ".ndjson": "jsonl",
+    ".csv": "separated",
+    ".tsv": "separated",
 }
+TEXT = (".txt", ".vec", ".jsonl", ".ndjson", ".csv", ".tsv")
 
 
 class FormatWriter(Protocol):
@@ -63,7 +66,7 @@ def format_of(path: str | PurePath) -> str:
 def suffix_of(path: str | PurePath) -> str:
     """Return the suffix that tells the format, in lower case; text may be gzipped."""
     name = PurePath(str(path)).name
-    gzipped = name.endswith((".txt.gz", ".vec.gz", ".jsonl.gz", ".ndjson.gz"))
+    gzipped = name.endswith(tuple(f"{suffix}.gz" for suffix in TEXT))
     return PurePath(name.removesuffix(".gz") if gzipped else name).suffix.lower()
 
 

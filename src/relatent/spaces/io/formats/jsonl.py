@@ -1,4 +1,8 @@
-"""JSON lines: one object per line with a list of numbers and anything else."""
+"""JSON lines: one object per line with a list of numbers and anything else.
+
+The vector and the key may be inside other objects: ``meta.id`` is the ``id`` of the object under ``meta``, and
+``response.body.data.0.embedding`` is where the results of OpenAI's batches have the vector.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +16,7 @@ import pyarrow as pa
 
 from relatent._files import FileError
 from relatent.spaces.chunks import Chunk, Layout, empty_others
-from relatent.spaces.io.columns import KEY_NAMES, VECTOR_NAMES, ReadOptions, choose
+from relatent.spaces.io.columns import KEY_NAMES, VECTOR_NAMES, ReadOptions, choose, too_large
 from relatent.spaces.io.lines import TextRows, TextWriter, line_blocks
 from relatent.spaces.io.lines import merge_sidecars as merge_sidecars
 
@@ -27,10 +31,15 @@ class JsonRows(TextRows):
 
     def __init__(self, path: Path, options: ReadOptions) -> None:
         rows = self._scan(path, options).lines
+        self._nested: list[str] = []
         first = self._objects(*next(line_blocks(path, 0, 0, min(rows, LOOK_AHEAD), LOOK_AHEAD)))
         self.layout = _layout(path, first, options) if first else Layout("vector", None, ("vector",))
+        named = (self.layout.vector, self.layout.key)
+        self._nested = [name for name in named if name is not None and first and not any(name in one for one in first)]
+        first = [self._unnested(one, i) for i, one in enumerate(first)]
+        given = next((one[self.layout.vector] for one in first if one.get(self.layout.vector)), ())
         known = self.fingerprint.dim if self.fingerprint else 0
-        self.shape = (rows, len(first[0][self.layout.vector]) if first else known)
+        self.shape = (rows, len(given) if first else known)
         self.schema = _schema(path, first, self.layout)
 
     def chunks(self, start: int, stop: int, size: int) -> Iterator[Chunk]:
@@ -53,6 +62,19 @@ class JsonRows(TextRows):
             ) from error
         if not isinstance(found, dict):
             raise FileError(f"{self._path} has a {type(found).__name__} in row {row}: expected one object per line.")
+        return self._unnested(found, row) if self._nested else found
+
+    def _unnested(self, found: dict[str, Any], row: int) -> dict[str, Any]:
+        """Move a nested vector to the top, and copy a nested key there."""
+        for path in self._nested:
+            try:
+                holder, last = _holder(found, path), path.rpartition(".")[2]
+            except _OddJsonError as error:
+                raise FileError(
+                    f"{self._path} has {error} in row {row}: expected one vector per line. Send one text per request."
+                ) from error
+            take = holder.pop if path == self.layout.vector else holder.get
+            found[path] = take(last, None)
         return found
 
     def _matrix(self, objects: list[dict[str, Any]], first: int) -> np.ndarray:
@@ -66,7 +88,7 @@ class JsonRows(TextRows):
             finite = np.asarray([all(abs(v) <= largest for v in vector) for vector in vectors])
         if not finite.all():
             row = int(np.argmin(finite))
-            raise self._too_large(first + row, self._key_of(objects[row]))
+            raise too_large(self._path, self.dtype, first + row, self._key_of(objects[row]))
         return matrix
 
     def _vector(self, found: dict[str, Any], row: int) -> list[float]:
@@ -164,12 +186,39 @@ def _schema(path: Path, objects: list[dict[str, Any]], layout: Layout) -> pa.Sch
 def _layout(path: Path, objects: list[dict[str, Any]], options: ReadOptions) -> Layout:
     found = {name: value for one in reversed(objects) for name, value in one.items()}
     found = {**dict.fromkeys(name for one in objects for name in one), **found, **objects[0]}
+    values = {name: value for one in reversed(objects) for name, value in _nested_values(one).items()} | found
     lists = [name for name, value in found.items() if _is_vector(value)]
-    vector = choose(path, "vector", options.vector, found, lists, VECTOR_NAMES)
-    if vector is None or vector not in lists:
+    lists = lists or [name for name, value in values.items() if _is_vector(value)]
+    vector = choose(path, "vector", options.vector, values, lists, VECTOR_NAMES)
+    if vector is None or not _is_vector(values[vector]):
         raise FileError(f"{path} has no list of numbers in row 0; it has: {', '.join(found)}. Check the vector's name.")
-    key = choose(path, "key", options.key, found, [name for name in found if name != vector], KEY_NAMES)
-    return Layout(vector, key, tuple(found), guessed=options.key is None)
+    key = choose(path, "key", options.key, values, [name for name in found if name != vector], KEY_NAMES)
+    order = dict.fromkeys((*found, vector, *([] if key is None else [key])))
+    return Layout(vector, key, tuple(order), guessed=options.key is None)
+
+
+def _nested_values(found: dict[str, Any]) -> dict[str, Any]:
+    """Return the values inside objects, and inside lists of one object, by their paths."""
+    values: dict[str, Any] = {}
+    for name, value in found.items():
+        inner = value if isinstance(value, dict) else {}
+        if isinstance(value, list) and value and isinstance(value[0], dict):
+            inner = {"0": value[0]}
+        values |= {f"{name}.{path}": one for path, one in (inner | _nested_values(inner)).items()}
+    return values
+
+
+def _holder(found: dict[str, Any], path: str) -> dict[str, Any]:
+    """Return the object that has the last name of a path, or an empty one if there is none."""
+    holder: Any = found
+    for name in path.split(".")[:-1]:
+        if isinstance(holder, list):
+            if len(holder) != 1:
+                raise _OddJsonError(f"{len(holder)} objects in the list of {path!r}")
+            holder = holder[0]
+        else:
+            holder = holder.get(name) if isinstance(holder, dict) else None
+    return holder if isinstance(holder, dict) else {}
 
 
 def _is_vector(value: Any) -> bool:
@@ -189,9 +238,3 @@ class Writer(TextWriter):
             head = json.dumps(row, ensure_ascii=False, default=str)[1:-1]
             self._file.write(f"{{{head}{', ' if head else ''}{name}: [{', '.join(vector)}]}}\n".encode())
         self._rows += len(chunk)
-
-    def _check_finite(self, chunk: Chunk) -> None:
-        finite = np.isfinite(chunk.vectors).all(axis=1)
-        if not finite.all():
-            row = self._rows + int(np.argmin(finite))
-            raise FileError(f"Row {row} holds NaN or infinity, which JSON cannot: fix it, or write Parquet.")

@@ -15,7 +15,7 @@ import pyarrow as pa
 from relatent._files import FileError
 from relatent.spaces.chunks import Chunk, Layout
 from relatent.spaces.fingerprint import Fingerprint
-from relatent.spaces.io.columns import ReadOptions
+from relatent.spaces.io.columns import ReadOptions, too_large
 from relatent.spaces.io.lines import TextRows, TextWriter, line_blocks, open_text
 from relatent.spaces.io.lines import merge_sidecars as merge_sidecars
 
@@ -80,7 +80,7 @@ class WordRows(TextRows):
         lost = ~np.isfinite(vectors).all(axis=1) & np.isfinite(numbers).all(axis=1)
         if lost.any():
             row = int(np.argmax(lost))
-            raise self._too_large(first + row, f" ({words[row]!r})")
+            raise too_large(self._path, self.dtype, first + row, f" ({words[row]!r})")
         return vectors
 
     def _parse_line(self, line: str, row: int) -> tuple[str, list[float]]:

@@ -1,7 +1,8 @@
-"""A map's steps as a function of the database: from a vector to a vector, with nothing but pgvector.
+"""PostgreSQL: a map's steps as a function from a vector to a vector, with nothing but pgvector.
 
-Matrices stand in a table, one row of the transposed matrix as one vector, so that a coordinate of the product is one
-inner product. A vector that fits on a page is read where it lies, without a copy; longer ones are cut into parts.
+An export writes it to a file; migrations of live tables install it themselves, for vectors of every type. Matrices
+stand in a table, one row of the transposed matrix as one vector, so that a coordinate of the product is one inner
+product. A vector that fits on a page is read where it lies, without a copy; longer ones are cut into parts.
 """
 
 from __future__ import annotations
@@ -9,12 +10,12 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
+from relatent.exports.sql.literals import numbers, quoted, text
 from relatent.steps import Step
-from relatent.stores.fields import Field
 
 # Coordinates of a row of the table: as many as fit on a page of PostgreSQL.
 PART = 1_900
@@ -24,6 +25,8 @@ MAX_DIM = 16_000
 MIN_VERSION = (0, 7)
 # exp of less is an error of PostgreSQL; in a vector, this is zero.
 MIN_EXPONENT = -700
+# Rows of the table in one statement of a script.
+ROWS = 100
 # Vectors of every type as numbers, and back. Bits are 1 where a coordinate is positive.
 READ = {
     "float32": "given",
@@ -32,6 +35,54 @@ READ = {
 }
 WRITTEN = {"float32": "x::vector({})", "float16": "x::halfvec({})", "bit": "binary_quantize(x)::bit({})"}
 NOT_FINITE = "a step has numbers that are not finite"
+
+
+class Vectors(Protocol):
+    """Vectors that a function takes or returns: what they are called, their coordinates, and how each is kept."""
+
+    @property
+    def name(self) -> str:
+        """Their name."""
+
+    @property
+    def dim(self) -> int:
+        """Their coordinates."""
+
+    @property
+    def dtype(self) -> Any:
+        """float32, float16 or bit."""
+
+
+@dataclass(frozen=True)
+class Single:
+    """Vectors in single precision."""
+
+    name: str
+    dim: int
+    dtype: str = "float32"
+
+
+def script(name: str, steps: Sequence[Step], dims: tuple[int, int]) -> Iterator[str]:
+    """Return the statements that make the function of vectors in single precision, in one transaction."""
+    given, wanted, map = Single("given", dims[0]), Single(name, dims[1]), quoted(f"{name}__map")
+    made = program(steps, given, wanted)
+    if isinstance(made, str):
+        raise ValueError(f"This map cannot be a function of PostgreSQL: {made}. Fit one that is smaller on its way.")
+    yield (
+        f"BEGIN;\nCREATE TABLE {map} (step int, row int, part int, weights vector NOT NULL, "
+        f"PRIMARY KEY (step, row, part));\n"
+        f"ALTER TABLE {map} ALTER weights SET STORAGE PLAIN;"
+    )
+    rows = [*made.rows()]
+    for first in range(0, len(rows), ROWS):
+        listed = (f"({s}, {r}, {p}, {text(numbers(values))})" for s, r, p, values in rows[first : first + ROWS])
+        yield f"INSERT INTO {map} VALUES\n" + ",\n".join(listed) + ";"
+    yield (
+        f"CREATE FUNCTION {quoted(name)}(given vector) RETURNS vector LANGUAGE plpgsql STABLE AS $relatent$\n"
+        f"{made.body(map, given, wanted)}\n$relatent$;\nCOMMIT;\nANALYZE {map};\n"
+        f"-- SELECT id FROM items ORDER BY embedding <=> {name}('[…]') LIMIT 10;\n"
+        f"-- To remove it: DROP FUNCTION {name}(vector); DROP TABLE {map};"
+    )
 
 
 @dataclass
@@ -53,7 +104,7 @@ class Program:
             return f"SELECT m.row, {final.format(one)} AS y FROM {{map}} m WHERE m.step = {step}"
         return f"SELECT m.row, {final.format(f'sum({one})')} AS y FROM {{map}} m WHERE m.step = {step} GROUP BY m.row"
 
-    def body(self, map: str, given: Field, wanted: Field) -> str:
+    def body(self, map: str, given: Vectors, wanted: Vectors) -> str:
         """Return the body of the function: a vector of another dimension, or one that overflows, has no translation."""
         done = "".join(f"  {statement.format(map=map)};\n" for statement in self.statements)
         length = "length" if given.dtype == "bit" else "vector_dims"
@@ -72,7 +123,7 @@ class Program:
                     yield step, row, part, values[start : start + PART]
 
 
-def program(steps: Sequence[Step], given: Field, wanted: Field, first: int = 0) -> Program | str:
+def program(steps: Sequence[Step], given: Vectors, wanted: Vectors, first: int = 0) -> Program | str:
     """Return what computes the steps of the vectors of a field, or why nothing can."""
     made = Program(given.dim, first)
     for step in steps:
