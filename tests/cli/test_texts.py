@@ -101,7 +101,7 @@ def test_what_it_will_take_is_said_before_and_not_with_quiet(table, embed):
 
 @pytest.fixture
 def fitted(table, embed):
-    run("fit", table, *embed, "--pairs", "600", "-o", "t.safetensors", "--quiet")
+    run("fit", table, *embed, "--pairs", "600", "--max-cost", "affine", "-o", "t.safetensors", "--quiet")
     return ("evaluate", "t.safetensors", table, *embed, "--pairs", "600")
 
 
