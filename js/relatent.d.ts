@@ -1,4 +1,4 @@
-/** Numbers of one vector. Plain arrays and Float32Array are answered with Float32Array, Float64Array with its own kind. */
+/** One vector. Float64Array is answered with Float64Array, all else with Float32Array. */
 export type Vector = Float32Array | Float64Array | readonly number[];
 export type Translated<V extends Vector> = V extends Float64Array ? Float64Array : Float32Array;
 

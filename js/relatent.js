@@ -1,8 +1,8 @@
-/** Translate vectors with a translator that relatent (Python) has saved. The format is described in docs/translator-file.md. */
+/** Translate vectors with a translator that relatent (Python) has saved. docs/translator-file.md describes the format. */
 
 const FORMAT_VERSION = "2";
 const HEADER_LIMIT = 16 * 2 ** 20;
-// Types of arrays as safetensors and as NumPy name them, and their bytes. Maps have floats; the others are only checked.
+// Types of arrays as safetensors and NumPy name them, and their bytes. Maps have floats; the others are only checked.
 const DTYPES = {
   F32: ["<f4", 4], F64: ["<f8", 8], F16: ["<f2", 2], I64: ["<i8", 8], I32: ["<i4", 4], I16: ["<i2", 2], I8: ["|i1", 1],
   U64: ["<u8", 8], U32: ["<u4", 4], U16: ["<u2", 2], U8: ["|u1", 1], BOOL: ["|b1", 1],
@@ -49,7 +49,8 @@ export class Translator {
     this.metric = this.#target ? "inner" : "cosine";
     this.dims = Object.freeze([this.#source.dimIn, this.#source.dimOut]);
     expect(String(about.dims) === String(this.dims), `holds maps of ${this.dims} and says ${about.dims}`);
-    expect(this.dims[1] === (this.#target ?? { dimOut: this.target.dim }).dimOut, "holds two maps that do not fit together");
+    const compared = this.#target ? this.#target.dimOut : this.target.dim;
+    expect(this.dims[1] === compared, `translates to ${this.dims[1]} coordinates and compares with ${compared}`);
     Object.freeze(this);
   }
 
@@ -65,7 +66,7 @@ export class Translator {
 
   /** Score a translated vector against a prepared one of the target, by `metric`: the more alike, the higher. */
   score(translated, prepared) {
-    const [x, y] = [translated, prepared].map((v) => checked(v, this.dims[1], "score", 0));
+    const [x, y] = [translated, prepared].map((v) => checked(v, this.dims[1], "result", 0));
     return this.metric === "inner" ? dot(x, y) : dot(unit(x), unit(y));
   }
 }
@@ -98,11 +99,9 @@ function parse(bytes) {
   const { __metadata__: metadata, ...tensors } = header;
   expect(metadata?.format === "relatent", "was not written by relatent");
   const version = metadata.format_version;
-  expect(
-    version === FORMAT_VERSION,
-    `has format version ${version}, and this package reads ${FORMAT_VERSION}: ` +
-      (Number(version) > Number(FORMAT_VERSION) ? "update this package" : "save the translator again with a newer relatent"),
-  );
+  const newer = Number(version) > Number(FORMAT_VERSION);
+  const advice = newer ? "update this package" : "save the translator again with a newer relatent";
+  expect(version === FORMAT_VERSION, `has format version ${version}, and this package reads ${FORMAT_VERSION}: ${advice}`);
   expect(metadata.kind === "translator", `holds a ${metadata.kind}, and this package reads translators only`);
   const data = bytes.subarray(8 + length);
   let size = 0;
@@ -186,7 +185,8 @@ function readMap(about, arrays, prefix, dimIn) {
   if (left.has(`${prefix}bias`)) {
     const weights = take("bias", dim).values;
     const queries = bank && take("bank.queries", any, dim);
-    steps.push(bank ? hubness(weights, queries.values, take("bank.offsets", queries.shape[0]).values, bank) : squares(weights));
+    const offsets = bank && take("bank.offsets", queries.shape[0]).values;
+    steps.push(bank ? hubness(weights, queries.values, offsets, bank) : squares(weights));
     dim += 1;
   }
   if (lengths) {
@@ -274,7 +274,9 @@ function applied(vectors, { dimIn, steps }, side) {
 }
 
 function checked(row, dim, side, i) {
-  if (!ArrayBuffer.isView(row) && !Array.isArray(row)) throw new TypeError(`Vector ${i} is ${row}: expected an array of numbers.`);
+  if (!ArrayBuffer.isView(row) && !Array.isArray(row)) {
+    throw new TypeError(`Vector ${i} is ${row}: expected an array of numbers.`);
+  }
   if (row.length !== dim) {
     throw new RangeError(`Vector ${i} has ${row.length} coordinates: expected ${dim}, as the ${side} has.`);
   }

@@ -17,6 +17,7 @@ NAMES = {
     "lance": "pylance",
     "llama_index": "llama-index-core",
     "pydantic": "llama-index-core",
+    "pysqlite3": "pysqlite3-binary",
     "qdrant_edge": "qdrant-edge-py",
     "sklearn": "scikit-learn",
     "umap": "umap-learn",

@@ -27,7 +27,7 @@ OTHERS = {
 # Those that take spaces by other names, nothing but spaces, or many rows in no common order (tested below).
 NO_VECTORS = ("parallel", "stitching_matrix", "align_unpaired", "grow_pairs", "gain_recovered")
 # Those whose x and y may have different rows: row i of one is not that of the other.
-NOT_PARALLEL = ("hubness", "arr")
+NOT_PARALLEL = ("hubness", "arr", "intrinsic_distance")
 
 
 def functions():

@@ -165,8 +165,11 @@ def draw(result: Result) -> Figure:
                     panel.plot(found["pairs"], values, dash, color=color, marker="o", ms=3, label=label)
         for bound, value in found["bounds"].items():
             above.axhline(value, color="#868e96", linewidth=0.8, linestyle=":")
-            above.annotate(bound, (1, value), xycoords=("axes fraction", "data"), ha="right", va="bottom", fontsize=7)
+            side = "top" if bound == "chance" else "bottom"
+            above.annotate(bound, (1, value), xycoords=("axes fraction", "data"), ha="right", va=side, fontsize=7)
         below.set(xscale="log", xlabel="coupled examples", ylim=(0, 1))
+        below.set_xticks(found["pairs"], [f"{k:,}" for k in found["pairs"]])
+        below.minorticks_off()
     axes[0, 0].set(ylabel="zero-shot accuracy", ylim=(0, 1))
     axes[1, 0].set_ylabel("MRR@10")
     handles = {t: h for panel in axes[:, 0] for h, t in zip(*panel.get_legend_handles_labels(), strict=True)}

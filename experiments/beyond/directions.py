@@ -29,7 +29,7 @@ from sklearn.preprocessing import StandardScaler
 import relatent as rl
 
 ROWS = 3_000
-# Shares of the rows: to fit a translator on, to find directions on, and as many to train heads on. The rest is for tests.
+# Shares of the rows: to fit a translator on, and to find directions and train heads on, each. The rest is for tests.
 FIT, LABELED = 0.4, 0.2
 ENCODERS = ("minilm", "paraphrase", "use")
 PAIRS = (("minilm", "paraphrase"), ("paraphrase", "minilm"), ("use", "minilm"), ("minilm", "use"))
@@ -47,12 +47,12 @@ MAPS = {
 DEFAULT = "vectors, affine"
 NOTE = (
     "Translators are affine ridges on rows of their own, without labels; directions, heads and tests have other rows "
-    "each, except that a transformer's own head was trained on the questions that directions were found on. Steered rows "
-    "lack the concept; all ways are as long as the difference of the target's own class means. Figures of question types "
-    "are means over six. The cosine is that of the moved and of the target's own class difference of the test rows; "
-    "attainable is what a direction without error would reach on so many. Random directions have the covariance of the "
-    "rows. The last two columns are accuracies of the target's linear probe: on its own vectors, and pulled back through "
-    "the translator on those of the source."
+    "each, except that a transformer's own head was trained on the questions that directions were found on. Steered "
+    "rows lack the concept; all ways are as long as the difference of the target's own class means. Figures of "
+    "question types are means over six. The cosine is that of the moved and of the target's own class difference of "
+    "the test rows; attainable is what a direction without error would reach on so many. Random directions have the "
+    "covariance of the rows. The last two columns are accuracies of the target's linear probe: on its own vectors, "
+    "and pulled back through the translator on those of the source."
 )
 Says = Callable[[np.ndarray], np.ndarray]
 
@@ -101,7 +101,7 @@ def run(setting: Setting) -> Result:
     ]
     inner = list(between_networks(setting))
     by_map = [[name, *(mean_cosine(c, PAIRS, options) for c in concepts)] for name, options in MAPS.items()]
-    canonical = [row for concept in concepts for row in common(concept)]
+    canonical = list(common(concepts[0]))
     columns = ("cosine", "95 % of random below", "attainable", *WAYS)
     probes = ("its probe", "pulled back to the source")
     tables = [
@@ -236,11 +236,13 @@ def fitted(concept: Concept, source: str, target: str, options: dict[str, object
 
 def mean_cosine(concept: Concept, pairs: tuple[tuple[str, str], ...], options: dict[str, object]) -> float:
     """Return the mean over pairs and directions."""
-    rows, found = concept.test, []
+    rows, labels, found = concept.test, concept.labels[concept.test], []
     for source, target in pairs:
         x, y = concept.group.spaces[source], concept.group.spaces[target]
-        quality = fitted(concept, source, target, options).direction_quality(x[rows], y[rows], concept.labels[rows])
-        found += [e.value for e in quality.cosines.values()]
+        t = fitted(concept, source, target, options)
+        for label in concept.asked:
+            moved, own = t.direction(difference(x[rows], labels == label)), difference(y[rows], labels == label)
+            found.append(moved @ own / np.linalg.norm(moved) / np.linalg.norm(own))
     return float(np.mean(found))
 
 

@@ -8,6 +8,8 @@ from pathlib import Path
 
 from filelock import FileLock
 
+from relatent._terminal import doing
+
 VARIABLE = "RELATENT_CACHE"
 
 
@@ -28,6 +30,7 @@ def made_once(path: Path, make: Callable[[Path], object]) -> Path:
         with FileLock(f"{path}.lock"):
             if not path.exists():
                 beside = path.with_name(f"part-{path.name}")
-                make(beside)
+                with doing(f"making {path.name}, once"):
+                    make(beside)
                 beside.rename(path)
     return path

@@ -25,6 +25,7 @@ from experiments.data.cache import cache_folder, made_once
 from experiments.data.words import glove, glove_50
 
 from relatent import Space
+from relatent._terminal import doing
 from relatent.encode import Encoder, function, onnx_text, static
 
 INSTALL, TRANSFORMERS = "pip install 'relatent[onnx]'", "pip install 'relatent[text]'"
@@ -49,7 +50,8 @@ def load_encoder(name: str, threads: int = 2) -> Encoder:
         raise SystemExit(
             f"{ENCODERS[name].title} needs {', '.join(lacking)}, not installed. Run: {ENCODERS[name].install}"
         )
-    return ENCODERS[name].load(threads)
+    with doing(f"loading {ENCODERS[name].title}"):
+        return ENCODERS[name].load(threads)
 
 
 def missing(*names: str) -> list[str]:

@@ -68,7 +68,7 @@ class Score:
 def run(setting: Setting) -> Result:
     """Train or load the models, stitch them, and keep what some test images become."""
     torch.set_num_threads(1)
-    how, seeds = setting.pick(quick=(QUICK, 5), full=(FULL, 3))
+    how, seeds = setting.pick(quick=(QUICK, 3), full=(FULL, 5))
     scores: list[Score] = []
     judged: dict[tuple[str, str, str], np.ndarray] = {}
     grids = {}

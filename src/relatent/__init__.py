@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from relatent._saved import load as load
     from relatent.decide.threshold import thresholds as thresholds
     from relatent.evaluate.comparison import compare as compare
+    from relatent.evaluate.features import match_features as match_features
     from relatent.project import RelativeDecoder as RelativeDecoder
     from relatent.project import RelativeEncoder as RelativeEncoder
     from relatent.project import RelativeProjection as RelativeProjection

@@ -1,5 +1,6 @@
 """Export, info, encode, anchors, project, compare, stitch and demo on real files."""
 
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -160,3 +161,28 @@ def test_demo_leaves_its_files(tmp_path):
     for name, file in done["files"].items():
         assert Path(file).stat().st_size > 0, name
     assert "The same by hand" in run("demo", "--out", tmp_path / "out").stdout
+
+
+def test_more_than_two_spaces_are_compared(here):
+    words = ("compare", "old.parquet", "new.parquet", "other.parquet", "--permutations", "2", "--max-rows", "100")
+    found = answer(*words, "--report", "compare.html")
+    assert found["spaces"] == ["old", "new", "other"]
+    assert {(one["x"], one["y"]) for one in found["scores"]} == {("old", "new"), ("old", "other"), ("new", "other")}
+    page = (here / "compare.html").read_text("utf8")
+    assert "Similarity measures of every pair" in page
+    assert "How similar the spaces are" in page
+
+
+@pytest.mark.parametrize(("switches", "wanted"), [((), True), (("--json",), True), (("--quiet",), False)])
+def test_a_command_reports_what_it_does_by_its_full_name_unless_it_is_quiet(here, monkeypatch, switches, wanted):
+    asked = []
+
+    @contextmanager
+    def working(name, wanted=True):
+        asked.append((name, wanted))
+        yield
+
+    monkeypatch.setattr("relatent.cli.frame.working", working)
+    words = ("monitor", "make-canary", "old.parquet", "-o", "canary.parquet", *switches)
+    run(*words)
+    assert asked == [("relatent monitor make-canary", wanted)]

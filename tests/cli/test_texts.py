@@ -93,7 +93,7 @@ def test_a_translator_is_fitted_and_judged_without_embedding_twice(table, embed)
 
 def test_what_it_will_take_is_said_before_and_not_with_quiet(table, embed):
     said = run("fit", table, *embed, "--pairs", "500", "-o", "t.safetensors")
-    assert said.stderr.startswith("499 texts to embed with new: about ")
+    assert said.stderr.startswith("499 texts of column 'body' to embed with new: about ")
     assert "because they have no text: 1." in said.stderr
     quiet = run("fit", table, *embed, "--pairs", "500", "-o", "u.safetensors", "--quiet")
     assert quiet.output == ""
@@ -101,7 +101,7 @@ def test_what_it_will_take_is_said_before_and_not_with_quiet(table, embed):
 
 @pytest.fixture
 def fitted(table, embed):
-    run("fit", table, *embed, "--pairs", "600", "-o", "t.safetensors", "--quiet")
+    run("fit", table, *embed, "--pairs", "600", "--max-cost", "affine", "-o", "t.safetensors", "--quiet")
     return ("evaluate", "t.safetensors", table, *embed, "--pairs", "600")
 
 
@@ -121,6 +121,21 @@ def test_queries_that_were_made_give_no_verdict_unless_forced(fitted, address):
     assert "made of the items' own texts" in found["reasons"][0]
     forced = run(*made, "--json", "--force", code=None)
     assert json.loads(forced.stdout)["recommended"] is not None
+
+
+def test_another_model_than_the_stored_one_is_not_taken_for_the_old_one(fitted, address):
+    made = (*fitted, "--queries-from", "body", "--quiet", "--embed-old")
+    for model, says in ((f"other@{OLD}", "is not the model of"), ("old", f"makes {NEW} coordinates")):
+        result = run(*made, f"{address}?model={model}", code=1)
+        assert says in result.stderr
+
+
+def test_another_model_than_the_translators_is_refused_before_anything_is_embedded(table, fitted, address):
+    asked = len(SERVER.requests)
+    other = ("--embed", f"{address}?model=other", "--text", "body")
+    for words in (("evaluate", "t.safetensors", table), ("migrate", "plan", "t.safetensors", table)):
+        refused(*words, *other, says="'other' in one and 'new' in the other")
+    assert len(SERVER.requests) == asked
 
 
 def test_a_log_of_queries_is_embedded_by_both_models_and_judged(fitted, address):

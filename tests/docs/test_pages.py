@@ -1,6 +1,7 @@
 """Pages run from top to bottom, as a reader would run them: Python, commands, and the output that is shown."""
 
 import doctest
+import json
 import re
 import shlex
 import socket
@@ -10,15 +11,32 @@ import time
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
+import numpy as np
 import pytest
+from tests.embedder import Embedder, embedded, serving
 from typer.testing import CliRunner
 
+import relatent as rl
 from relatent.cli import NO_GO, NO_VERDICT, OK, app
 
 DOCS = Path(__file__).parents[2] / "docs"
-GUIDES = ("exports", "networks", "running", "scale", "security", "serve", "start", "structure")
+GUIDES = ("exports", "networks", "running", "scale", "security", "serve", "start", "structure", "texts")
 PAGES = sorted([*(DOCS / f"{name}.md" for name in GUIDES), *DOCS.glob("tutorials/*.md")])
 BLOCK = re.compile(r"^```(python|console|text)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+WORDS = [
+    "river",
+    "bridge",
+    "teapot",
+    "violin",
+    "glacier",
+    "lantern",
+    "orchard",
+    "compass",
+    "harbor",
+    "old",
+    "small",
+    "red",
+]
 FLAGS = doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS
 
 pytestmark = pytest.mark.docs
@@ -29,6 +47,8 @@ def test_a_page_runs(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     names, printed = {}, ""
     with ExitStack() as background:
+        if page.name == "texts.md":
+            background.enter_context(notes(monkeypatch))
         for kind, text in BLOCK.findall(with_free_ports(page.read_text(encoding="utf8"))):
             if kind == "python":
                 run_python(text, names, page.name)
@@ -36,6 +56,20 @@ def test_a_page_runs(page, tmp_path, monkeypatch):
                 printed = run_commands(text, background)
             else:
                 assert without_figures(text) in without_figures(printed)
+
+
+@contextmanager
+def notes(monkeypatch):
+    """Write notes with vectors of an old model, a log of queries and clicks, and serve both models."""
+    texts = [f"{' '.join(np.random.default_rng(i).choice(WORDS, 6))} {i}. {WORDS[i % 7]} note." for i in range(900)]
+    space = rl.Space(embedded(texts, 64, "old"), [f"n{i}" for i in range(900)], "notes", others={"body": texts})
+    rl.write_space(space, "notes.parquet")
+    lines = [json.dumps({"id": f"q{i}", "text": text.split(".")[0]}) for i, text in enumerate(texts)]
+    Path("log.jsonl").write_text("\n".join(lines))
+    Path("clicks.tsv").write_text("query\titem\n" + "".join(f"q{i}\tn{i}\n" for i in range(900)))
+    with serving(Embedder()) as address:
+        monkeypatch.setenv("OPENAI_BASE_URL", address)
+        yield
 
 
 def run_python(text, names, title):

@@ -71,28 +71,46 @@ def test_texts_belong_to_their_keys_and_empty_ones_are_left_out():
     assert found.empty == 20
 
 
+def test_texts_inside_of_json():
+    """As in the table of mem0, whose payload is JSON."""
+    payload = ['{"data": "one", "user": "ann"}', '{"user": "bob"}', None, '{"data": "two"}']
+    space = rl.Space(np.ones((4, 2)), "abcd", others={"payload": payload})
+    assert sorted(sample_texts(space, "payload.data").texts) == ["one", "two"]
+
+
+def test_a_title_is_no_text_where_there_is_another():
+    others = {"title": ["a", "b"], "year": [1, 2], "body": ["text of a", "text of b"]}
+    assert sorted(sample_texts(rl.Space(np.ones((2, 2)), "ab", others=others)).texts) == ["text of a", "text of b"]
+    only = rl.Space(np.ones((2, 2)), "ab", others={"title": ["a", "b"]})
+    assert sorted(sample_texts(only).texts) == ["a", "b"]
+
+
 def test_keys_of_several_rows_are_not_embedded():
     space = rl.Space(np.ones((4, 2)), ["a", "b", "a", "c"], others={"text": ["1", "2", "3", "4"]})
     assert sorted(sample_texts(space).texts) == ["2", "4"]
 
 
-def test_prefix_and_length():
-    found = texts_of(notes(3), np.arange(3), "body", prefix="passage: ", max_chars=6)
-    assert list(found.texts) == ["passage: text 0", "passage: text 1", "passage: text 2"]
+def test_long_texts_are_cut():
+    found = texts_of(notes(3), np.arange(3), "body", max_chars=6)
+    assert list(found.texts) == ["text 0", "text 1", "text 2"]
 
 
-def test_a_prefix_is_part_of_what_is_cached(tmp_path):
-    seen = []
+def test_a_prefix_is_part_of_what_is_cached_and_recorded(tmp_path):
+    """With another prefix, a model makes other vectors: they are not of one space."""
+    seen, texts, made = [], sample_texts(notes(), "body", 300), {}
     for prefix in ("", "query: ", ""):
-        sample_texts(notes(), "body", 10, prefix=prefix).embed(model(seen), cache=tmp_path)
-    assert len(seen) == 20
+        made[prefix], _ = texts.embed(model(seen).prefixed(prefix), cache=tmp_path)
+    assert seen == [*texts.texts, *("query: " + text for text in texts.texts)]
+    t = rl.Translator(map="ridge").fit(notes(), made["query: "])
+    with pytest.raises(rl.translate.SpaceMismatchError, match="prefix 'passage: '"):
+        t.endpoints_.check_model(model().prefixed("passage: ").fingerprint(16), "target")
 
 
 def test_embedding_tells_before_and_after_what_it_takes(tmp_path):
     texts = sample_texts(notes(), "body", 200)
     characters = sum(map(len, texts.texts))
     assert texts.about(model(), tmp_path, 0.1).startswith(
-        f"200 texts to embed with new: about {characters // 4:,} tokens at a price of "
+        f"200 texts of column 'body' to embed with new: about {characters // 4:,} tokens at a price of "
     )
     encoder = model()
     space, took = texts.embed(encoder, cache=tmp_path, token_price=0.1)
@@ -100,7 +118,9 @@ def test_embedding_tells_before_and_after_what_it_takes(tmp_path):
     assert space.keys.tolist() == texts.keys.to_pylist()
     assert (took.texts, took.embedded, took.tokens, took.price) == (200, 200, None, None)  # it counts no tokens
     assert took.rows_per_second == pytest.approx(200 / encoder.usage.seconds)
-    assert texts.about(model(), tmp_path) == "200 texts to embed with new (200 of them are in the cache)."
+    assert (
+        texts.about(model(), tmp_path) == "200 texts of column 'body' to embed with new (200 of them are in the cache)."
+    )
     _, again = texts.embed(model(), cache=tmp_path, token_price=0.1)
     assert (again.embedded, again.tokens, again.price) == (0, 0, 0.0)
     assert again.rows_per_second == took.rows_per_second  # as it was when they were embedded

@@ -26,6 +26,8 @@ ALONE = {
     "svcca": rl.evaluate.svcca,
     "pwcca": rl.evaluate.pwcca,
     "predictivity": rl.evaluate.predictivity,
+    "gulp": rl.evaluate.gulp,
+    "procrustes_bound": rl.evaluate.procrustes_bound,
     "kernel_cka": rl.evaluate.kernel_cka,
     "rsa": rl.evaluate.rsa,
     "distance_correlation": rl.evaluate.distance_correlation,

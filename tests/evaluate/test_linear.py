@@ -6,7 +6,17 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relatent.evaluate import canonical_correlations, cca, cka, minibatch_cka, predictivity, procrustes, pwcca, svcca
+from relatent.evaluate import (
+    canonical_correlations,
+    cca,
+    cka,
+    gulp,
+    minibatch_cka,
+    predictivity,
+    procrustes,
+    pwcca,
+    svcca,
+)
 from relatent.translate import Summary
 
 CORRELATIONS = {"cka": cka, "cca": cca, "svcca": svcca, "pwcca": pwcca, "predictivity": predictivity}
@@ -291,3 +301,47 @@ def test_bad_options(pair):
         svcca(*pair, variance=1.5)
     with pytest.raises(ValueError, match="There are 3 rows: expected at least 4"):
         cka(pair[0][:3], pair[1][:3], unbiased=True)
+
+
+# GULP: the distance of ridge predictors.
+
+
+def hat(x, penalty):
+    """The matrix that takes targets to their ridge predictions, of centered rows with total variance 1."""
+    x = centred(x)
+    x = x / np.sqrt(np.sum(x**2) / len(x))
+    return x @ np.linalg.solve(x.T @ x + len(x) * penalty * np.eye(x.shape[1]), x.T)
+
+
+@pytest.mark.parametrize("penalty", [1e-6, 1e-2, 1.0])
+def test_gulp_is_the_distance_of_the_hat_matrices(xp, pair, penalty):
+    x, y = pair
+    assert gulp(xp(x), xp(y), penalty=penalty) == pytest.approx(np.linalg.norm(hat(x, penalty) - hat(y, penalty)))
+
+
+def test_gulp_bounds_the_difference_of_predictions_for_any_task(pair, rng):
+    x, y = pair
+    difference = hat(x, 1e-2) - hat(y, 1e-2)
+    for target in rng.normal(size=(20, len(x))):
+        target = target / np.sqrt(np.mean(target**2))
+        assert np.sqrt(np.mean((difference @ target) ** 2)) <= gulp(x, y)
+
+
+def test_gulp_without_penalty_is_that_of_cca(pair):
+    x, y = pair
+    rho = canonical_correlations(x, y)
+    assert gulp(x, y, penalty=0) == pytest.approx(np.sqrt(x.shape[1] + y.shape[1] - 2 * np.sum(rho**2)))
+
+
+def test_an_affine_map_changes_gulp_only_with_a_penalty(pair, rng):
+    x, y = pair
+    moved = y @ rng.normal(size=(8, 8)) + 1
+    for penalty, survives in ((0.0, True), (1e-2, False)):
+        assert np.isclose(gulp(x, y, penalty=penalty), gulp(x, moved, penalty=penalty)) == survives
+    with pytest.raises(ValueError, match="penalty is -1"):
+        gulp(x, y, penalty=-1)
+
+
+def test_gulp_obeys_the_triangle_inequality(rng):
+    x = rng.normal(size=(3, 50, 4))
+    assert gulp(x[0], x[2]) <= gulp(x[0], x[1]) + gulp(x[1], x[2])

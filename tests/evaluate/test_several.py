@@ -72,6 +72,8 @@ def test_arrays_need_parallel_rows_and_a_warning_names_its_pair(rng):
 
 
 def test_spaces_without_a_common_key_are_named():
-    spaces = {name: rl.Space(np.eye(2), keys) for name, keys in zip("abc", (["1", "2"], ["2", "3"], ["1", "4"]))}
+    spaces = {
+        name: rl.Space(np.eye(2), keys) for name, keys in zip("abc", (["1", "2"], ["2", "3"], ["1", "4"]), strict=True)
+    }
     with pytest.raises(ValueError, match="No key is in all of a, b, c"):
         compare_all(spaces)

@@ -3,7 +3,7 @@ import pytest
 from scipy.linalg import orthogonal_procrustes, sqrtm
 from scipy.optimize import linear_sum_assignment, linprog
 
-from relatent.evaluate import permutation_angle, procrustes, soft_matching, whitened_procrustes
+from relatent.evaluate import permutation_angle, procrustes, procrustes_bound, soft_matching, whitened_procrustes
 
 
 @pytest.fixture
@@ -101,3 +101,40 @@ def test_invariance(pair, orthogonal, measure, rotated, permuted, shifted, scale
     assert np.isclose(measure(x, y[:, ::-1]), before) is np.bool_(permuted)
     assert np.isclose(measure(x, y + 5), before) is np.bool_(shifted)
     assert np.isclose(measure(x, 7 * y), before) is np.bool_(scaled)
+
+
+# The bound by the difference of the Gram matrices.
+
+
+def scaled(a):
+    return centered(a) / np.linalg.norm(centered(a))
+
+
+def test_the_bounds_by_their_definitions(xp, pair):
+    x, y = map(scaled, pair)
+    values = np.linalg.eigvalsh(x @ x.T - y @ y.T)
+    assert procrustes_bound(*map(xp, pair), norm="nuclear") == pytest.approx(np.sum(np.abs(values)))
+    assert procrustes_bound(*map(xp, pair)) == pytest.approx(np.sqrt(10 * np.sum(values**2)))
+
+
+@pytest.mark.parametrize("noise", [0.01, 0.3, 3.0])
+@pytest.mark.parametrize("widths", [(1, 1), (3, 3), (3, 7), (12, 12)])
+def test_the_distance_is_below_the_closer_bound_and_that_below_the_other(rng, noise, widths):
+    a, b = widths
+    for _ in range(20):
+        x = rng.normal(size=(15, a)) * rng.exponential(size=a)
+        y = x @ rng.normal(size=(a, b)) + noise * rng.normal(size=(15, b))
+        distance = float(procrustes(x, y, distance="squared"))
+        closer, other = procrustes_bound(x, y, norm="nuclear"), procrustes_bound(x, y)
+        assert distance <= closer + 1e-12
+        assert closer <= other + 1e-12
+
+
+def test_the_closer_bound_is_reached():
+    """Two spaces on perpendicular lines of rows: no rotation helps, and the Gram matrices have nothing in common."""
+    x, y = np.asarray([[1.0], [-1], [0], [0]]), np.asarray([[0.0], [0], [1], [-1]])
+    assert float(procrustes(x, y, distance="squared")) == pytest.approx(2)
+    assert procrustes_bound(x, y, norm="nuclear") == pytest.approx(2)
+    assert procrustes_bound(x, y) == pytest.approx(2)  # equal eigenvalues: Cauchy and Schwarz hold with equality
+    with pytest.raises(ValueError, match="norm is 'spectral'"):
+        procrustes_bound(x, y, norm="spectral")

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import torch
 from experiments.beyond import geodesic
-from experiments.relative_representations import lookup, points, stitched
+from experiments.relative_representations import anchor_questions, domains, lookup, points, stitched
 from experiments.results import Setting
 from sklearn.metrics import f1_score
+
+import relatent as rl
 
 N, D = 120, 12
 
@@ -124,3 +127,46 @@ def test_paths_along_a_sheet_match_where_straight_ones_do_not() -> None:
     assert mrr[sheet, "geodesic"] > 1.5 * max(mrr[sheet, one] for one in ("cosine", "euclidean"))
     figure = geodesic.draw(result)
     assert len(figure.axes) == 3
+
+
+def test_controls_pair_the_same_anchors_at_random(turned: tuple[np.ndarray, np.ndarray]) -> None:
+    x, y = turned
+    true, control = rl.Translator(map="orthogonal"), stitched.RandomPairs(rl.Translator(map="orthogonal"))
+    assert rl.evaluate.mean_cosine(true.fit(x, y).transform(x), y) > 1 - 1e-6
+    assert rl.evaluate.mean_cosine(control.fit(x, y).transform(x), y) < 0.5
+
+
+def test_anchors_of_the_posts_cover_them_and_those_of_one_direction_do_not(rng: np.random.Generator) -> None:
+    posts = rng.normal(size=(200, 10))
+    line = np.outer(rng.normal(size=50), np.eye(10)[0]) + 1e-3 * rng.normal(size=(50, 10))
+    x = np.concatenate([posts, line])
+    spaces = {"one": x, "turned": x @ np.linalg.qr(rng.normal(size=(10, 10)))[0]}
+    inside, outside = (domains.measured(spaces, rows, np.arange(200)) for rows in (np.arange(100), np.arange(200, 250)))
+    assert inside[0] > 8 > 2 > outside[0]  # breadth: the effective number of axes
+    assert inside[1] > 0.9 > 0.3 > outside[1]  # coverage
+    assert inside[2] == pytest.approx(1, abs=1e-6)  # a turned space agrees
+
+
+@pytest.mark.parametrize(("every", "embedded"), [(1, 4), (2, 2), (10**9, 1)])
+def test_anchors_are_embedded_again_at_every_so_many_steps(every: int, embedded: int) -> None:
+    encoder = Counting(torch.nn.Linear(3, 2))
+    layer = anchor_questions.Refreshed(torch.randn(5, 3), encoder, every).train()
+    for _ in range(4):
+        assert layer(torch.randn(7, 2)).shape == (7, 5)
+    assert encoder.calls == embedded
+    layer.eval()(torch.randn(7, 2))
+    assert encoder.calls == embedded + (every < 10**9)  # those that are never embedded again stay as they are
+    assert list(layer.parameters()) == []
+
+
+class Counting(torch.nn.Module):
+    """Count the calls of a module."""
+
+    def __init__(self, inner: torch.nn.Module) -> None:
+        super().__init__()
+        self.inner, self.calls = inner, 0
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Call it."""
+        self.calls += 1
+        return self.inner(x)

@@ -25,6 +25,9 @@ SETTINGS = {
     "affine, standard": {"map": "affine", "normalize": "standard"},
     "ridge, l2": {"map": "ridge", "normalize": "l2"},
     "ridge, center+l2": {"map": "ridge", "normalize": "center+l2"},
+    "blocks": {"map": "ridge", "blocks": 8},
+    "two sources": {"map": "ridge"},
+    "two sources, center+l2": {"map": "ridge", "normalize": "center+l2"},
 }
 SPACES = ("digits", "correlated")
 CASES = [(setting, space) for setting in SETTINGS for space in SPACES]
@@ -54,7 +57,8 @@ def fitted(setting: str, space: str) -> rl.Translator:
     x, y = spaces(space)
     # Queries that a prefix has moved, where the map has a place for that.
     given = {"queries": (x[500:600] + 0.5, y[500:600])} if "offset" in setting else {}
-    t = rl.Translator(**SETTINGS[setting]).fit(x[:500], y[:500], **given)
+    source = [x[:500, :16], x[:500, 16:]] if "two sources" in setting else x[:500]
+    t = rl.Translator(**SETTINGS[setting]).fit(source, y[:500], **given)
     assert ("offset of queries" in t.chosen_) == bool(given)
     return t
 

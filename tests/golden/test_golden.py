@@ -1,4 +1,4 @@
-"""The golden files, read by this library and by another reader, which follows docs/translator-file.md in plain loops."""
+"""The golden files, read by this library and by another reader, which follows docs/translator-file.md."""
 
 from __future__ import annotations
 

@@ -327,6 +327,8 @@ def _feather(table, path):
 
 @pytest.mark.parametrize("kind", [pa.list_(pa.float32()), pa.list_(pa.float32(), 2)], ids=["list", "fixed"])
 def test_nulls_are_refused_by_row(tmp_path, kind):
+    if kind.id == pa.list_(pa.float32(), 2).id and int(pa.__version__.partition(".")[0]) < 26:
+        pytest.skip("Before version 26, pyarrow itself fails on nulls in fixed-size lists, without their row.")
     for rows, words in (
         ([[1, 2]] * 5 + [None], "1 null vectors, first in row 5"),
         ([[1, 2]] * 3 + [[1, None]], "null inside the vector of row 3"),

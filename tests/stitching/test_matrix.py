@@ -291,3 +291,82 @@ def test_the_table_in_a_notebook_is_the_printed_one(labels):
     assert [" ".join(line) for line in cells] == [" ".join(line.split()) for line in str(matrix).splitlines()[2:-1]]
     assert "absolute is not available for 2 of 2 pairs: dimensions differ." in html
     assert len(matrix.to_pandas()) == len(matrix.pairs)
+
+
+# What a stitch reaches for the wrong reasons.
+
+
+def test_controls_are_near_chance_where_the_task_needs_the_encoder(spaces, labels):
+    methods = ["absolute", "orthogonal", "least_squares"]
+    matrix = rl.stitching_matrix(spaces, LogisticRegression(), labels, **ROWS, methods=methods, controls=True)
+    share = np.max(np.unique(labels[TEST], return_counts=True)[1]) / len(TEST)
+    assert matrix.control("majority") == pytest.approx(share)
+    assert matrix.mean("least_squares") > 0.9
+    assert matrix.control("random encoder", "least_squares") < share + 0.1
+    assert matrix.control("shuffled pairs", "least_squares") < share + 0.15
+    plain = rl.stitching_matrix(spaces, LogisticRegression(), labels, **ROWS, methods=methods)
+    assert plain.pairs == matrix.pairs
+    assert plain.controls == ()
+
+
+def test_a_random_encoder_of_the_samples_succeeds_where_the_map_can_learn_the_task(rng, labels, spaces):
+    """The wrong reason: samples that hold the answer linearly can be mapped to it, whatever the encoder learned."""
+    samples = spaces["wide"]
+    encoders = {"a": lambda s: spaces["a"], "b": lambda s: spaces["b"]}
+    matrix = rl.stitching_matrix(
+        encoders, LogisticRegression(), labels, samples=samples, **ROWS, methods=["least_squares"], controls=True
+    )
+    majority = matrix.control("majority")
+    assert matrix.control("random encoder", "least_squares") > majority + 0.2
+    assert matrix.control("shuffled pairs", "least_squares") < majority + 0.15
+
+
+def test_shuffled_pairs_by_hand(spaces, labels):
+    """The anchors of the encoder are permuted, and nothing else: not its test rows, not the decoder."""
+    matrix = rl.stitching_matrix(
+        {k: spaces[k] for k in "ab"}, LogisticRegression(), labels, **ROWS, methods=["least_squares"], controls=True
+    )
+    found = {(c.encoder, c.decoder): c.value for c in matrix.controls if c.control == "shuffled pairs"}
+    drawn = np.random.default_rng(0)
+    mixed = {name: spaces[name][drawn.permutation(ANCHORS)] for name in "ab"}
+    for encoder, decoder in (("a", "b"), ("b", "a")):
+        head = LogisticRegression().fit(spaces[decoder][TRAIN], labels[TRAIN])
+        t = rl.Translator(map="least_squares").fit(mixed[encoder], spaces[decoder][ANCHORS], force=True)
+        expected = np.mean(head.predict(t.transform(spaces[encoder][TEST])) == labels[TEST])
+        assert found[encoder, decoder] == pytest.approx(expected)
+
+
+def test_controls_of_a_reconstruction_and_of_relative_decoders(spaces):
+    images = spaces["a"]
+    matrix = rl.stitching_matrix(
+        {k: spaces[k] for k in "ab"},
+        Ridge(),
+        images,
+        **ROWS,
+        methods=["relative", "orthogonal"],
+        metric="MSE",
+        controls=True,
+    )
+    for method in ("relative", "orthogonal"):
+        assert matrix.mean(method) < 0.7 * matrix.control("shuffled pairs", method)
+    assert matrix.control("majority") == pytest.approx(np.mean(np.var(images[TEST], axis=0)), rel=0.05)
+
+
+def test_controls_are_lines_of_the_table_and_of_the_json(spaces, labels):
+    matrix = rl.stitching_matrix(
+        {k: spaces[k] for k in "ab"},
+        LogisticRegression(),
+        labels,
+        **ROWS,
+        methods=["absolute", "orthogonal"],
+        controls=True,
+    )
+    lines = str(matrix).splitlines()
+    assert [line.split()[0] for line in lines[-3:]] == ["random", "shuffled", "majority"]
+    plain = json.loads(json.dumps(matrix.to_dict()))
+    assert {one["control"] for one in plain["controls"]} == {"random encoder", "shuffled pairs", "majority"}
+    assert not [one for one in plain["controls"] if one["control"] == "shuffled pairs" and one["method"] == "absolute"]
+    with pytest.raises(ValueError, match=r"no control 'random'.*random encoder"):
+        matrix.control("random")
+    with pytest.raises(ValueError, match="Use controls=True"):
+        rl.stitching_matrix(spaces, LogisticRegression(), labels, **ROWS, methods=["absolute"]).control("majority")

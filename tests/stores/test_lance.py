@@ -130,6 +130,30 @@ def test_rows_that_the_application_adds_while_a_merge_is_under_way_are_kept(file
     np.testing.assert_allclose(vectors, new_vectors(found), rtol=1e-6)
 
 
+def test_an_index_takes_in_what_was_replaced(tmp_path):
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=(2, 3_000, 8)).astype(np.float32)
+    vectors = pa.FixedSizeListArray.from_arrays(pa.array(x.ravel()), 8)
+    lance.write_dataset(pa.table({"id": range(3_000), "vector": vectors}), tmp_path / "t.lance")
+    new = Field("new", 8, "float32", "l2", {"translator": "a-to-b"})
+    with open_store(f"lance://{tmp_path}/t.lance?index=IVF_FLAT") as store:
+        store.add(new)
+        store.write(new, pa.array(range(3_000)), y)
+        store.build_index(new)
+        store.switch()
+        for first in (0, 500):
+            keys = np.arange(first, first + 500)
+            y[keys] = rng.normal(size=(500, 8)) + 9
+            store.overwrite(pa.array(keys), y[keys])
+            for indexed in (False, True):
+                if indexed:
+                    store.build_index(store.served)
+                assert [hit[0] for hit in store.search(y[keys], 1).keys] == keys.tolist()
+        stats = lance.dataset(str(tmp_path / "t.lance")).stats.index_stats("new_idx")
+        assert stats["num_unindexed_rows"] == 0
+        assert store.effort(store.served) is not None
+
+
 @pytest.mark.parametrize(("asked", "expected"), [("?index=IVF_FLAT", "IVF_FLAT"), ("", "IVF_HNSW_SQ")])
 def test_the_index_is_the_one_asked_for_or_that_of_the_served_column(file, asked, expected):
     lance.dataset(str(file)).create_index("vector", "IVF_HNSW_SQ", metric="dot", num_partitions=1)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import pickle
 from itertools import product
 
 import numpy as np
@@ -65,6 +66,7 @@ def test_a_list_and_its_arrays_side_by_side_are_translated_alike(sources, option
         np.testing.assert_array_equal(one.transform(xs), expected)
     assert again.sources_ == t.sources_
     assert again.n_features_in_ == 14
+    assert "3 sources" in repr(again)
 
 
 def test_the_map_is_a_ridge_with_a_penalty_per_source(sources):
@@ -193,6 +195,16 @@ def test_frames_are_paired_by_their_index(sources):
     frames = [pd.DataFrame(x, index=[f"k{i}" for i in range(300)]) for x in xs]
     t = Translator(map="ridge").fit([frames[0], frames[1][::-1], frames[2]], pd.DataFrame(y, index=frames[0].index))
     np.testing.assert_allclose(t.matrix_, Translator(map="ridge").fit(xs, y).matrix_)
+
+
+def test_quality_and_confidence_take_several_sources(sources):
+    xs, y = sources
+    t = Translator(map="ridge").fit(xs, y)
+    assert t.expected_quality()["cosine"].value > 0.5
+    side = np.concatenate(xs, axis=1)
+    np.testing.assert_array_equal(t.confidence([x[:9] for x in xs]), t.confidence(side[:9]))
+    again = pickle.loads(pickle.dumps(t))
+    assert again.expected_quality().to_dict() == t.expected_quality().to_dict()
 
 
 def test_what_is_no_list_of_sources_is_one_matrix(sources):

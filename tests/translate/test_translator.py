@@ -69,7 +69,7 @@ def keyed(noisy, rng):
 
 
 def test_only_what_changes_the_map_is_a_parameter():
-    wanted = ["frozen_target", "goal", "map", "max_cost", "normalize", "penalty", "rank", "seed"]
+    wanted = ["blocks", "frozen_target", "goal", "map", "max_cost", "normalize", "penalty", "rank", "seed"]
     assert sorted(rl.Translator().get_params()) == wanted
 
 

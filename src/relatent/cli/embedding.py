@@ -14,6 +14,7 @@ from relatent.cli.options import CACHE, Both, Text
 if TYPE_CHECKING:
     from relatent.encode import Embedded, Encoder, Texts
     from relatent.spaces import Space
+    from relatent.translate import Translator
 
 EMBED = "openai:MODEL, ollama:MODEL, http://…/v1?model=MODEL, st:FOLDER or onnx:FOLDER"
 
@@ -32,13 +33,20 @@ class Embedding:
     token_price: Annotated[float | None, Option("--token-price", help="Price of a million tokens.")] = None
     cache: Annotated[Path, Option("--cache", help=CACHE)] = Path(".relatent/embedded")
 
-    def target_of(self, source: Space, progress: bool | None) -> tuple[Space, Embedded]:
-        """Embed the texts of a sample of items, the same in every run; say before what it will take."""
+    def target_of(
+        self, source: Space, progress: bool | None, translator: Translator | None = None
+    ) -> tuple[Space, Embedded]:
+        """Embed the texts of a sample of items, the same in every run; say before what it will take.
+
+        Another model than the one that a translator was fitted on is refused first.
+        """
         from relatent.encode import sample_texts, text_encoder
 
         assert self.embed is not None
-        encoder = text_encoder(self.embed)
-        texts = sample_texts(source, self.text, self.pairs, prefix=self.prefix, max_chars=self.max_chars)
+        encoder = text_encoder(self.embed).prefixed(self.prefix)
+        if translator is not None:
+            translator.endpoints_.check_model(encoder.fingerprint(translator.endpoints_.target.dim), "target")
+        texts = sample_texts(source, self.text, self.pairs, max_chars=self.max_chars)
         return self.embedded(texts, encoder, progress)
 
     def teller(self, progress: bool | None) -> Callable[[str], None]:
@@ -55,7 +63,9 @@ class Embedding:
 class PairOrModel(Embedding, Both):
     """Two spaces of the same items, or one with texts and the model that makes the other."""
 
-    def open(self, progress: bool | None, *, packed: bool = False) -> tuple[Space, Space, Embedded | None]:
+    def open(
+        self, progress: bool | None, *, translator: Translator | None = None, packed: bool = False
+    ) -> tuple[Space, Space, Embedded | None]:
         """Open both, or embed the second; tell what that took."""
         if (self.target is None) == (self.embed is None):
             told = "Both TARGET and --embed were" if self.target else "Neither TARGET nor --embed was"
@@ -63,7 +73,7 @@ class PairOrModel(Embedding, Both):
         if self.target is not None:
             return *self.pair(packed=packed), None
         source = self.read(packed=packed)
-        return source, *self.target_of(source, progress)
+        return source, *self.target_of(source, progress, translator)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,7 +107,7 @@ class QueryTexts:
         self, translator: Any, source: Space, target: Space, model: PairOrModel, relevant: Any, progress: bool | None
     ) -> tuple[Space, Space | None, Any]:
         """Return them embedded by the new model and by the old one, if it is there, and what they should find."""
-        from relatent.decide import make_queries, read_queries
+        from relatent.decide import check_old_model, make_queries, read_queries
         from relatent.encode import text_column, text_encoder
 
         assert model.embed is not None
@@ -106,8 +116,10 @@ class QueryTexts:
         else:
             column = text_column(source.name, source.schema.names, model.text)
             texts, relevant = make_queries(translator, source, str(self.queries_from), target.keys, embedded=column)
-        new, _ = model.embedded(texts.with_prefix(self.query_prefix), text_encoder(model.embed), progress)
+        new, _ = model.embedded(texts, text_encoder(model.embed).prefixed(self.query_prefix), progress)
         if self.embed_old is None:
             return new, None, relevant
-        old, _ = model.embedded(texts.with_prefix(self.old_prefix), text_encoder(self.embed_old), progress)
+        encoder = text_encoder(self.embed_old)
+        check_old_model(encoder, source, model.text)
+        old, _ = model.embedded(texts, encoder.prefixed(self.old_prefix), progress)
         return new, old, relevant

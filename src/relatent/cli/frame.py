@@ -144,7 +144,9 @@ def command(function: Callable[..., Any], group: typer.Typer = app) -> Callable[
     """
     asked, groups = _parameters(function)
     bar = "progress" in inspect.signature(function).parameters
-    name = " ".join(["relatent", *([] if group is app else [str(group.info.name)]), function.__name__])
+    name = " ".join(
+        ["relatent", *([] if group is app else [str(group.info.name)]), function.__name__.replace("_", "-")]
+    )
 
     @wraps(function)
     def run(json_: bool, quiet: bool, verbose: bool, no_verify: bool, max_memory: int | None, **given: Any) -> None:

@@ -80,7 +80,7 @@ def evaluate(
 
     report.check(translator, spaces.source, spaces.target, relevant, *(queries or ()))
     fitted = load(translator)
-    source, target, embedded = spaces.open(progress, packed=packed)
+    source, target, embedded = spaces.open(progress, translator=fitted, packed=packed)
     if isinstance(source, MultiSpace) and isinstance(target, MultiSpace):
         if report.report or relevant is not None or min_overlap is not None:
             raise ValueError(
@@ -90,6 +90,8 @@ def evaluate(
     asked, judgments = spaces.queries(queries), opt.judged(relevant)
     if texts.wanted(spaces, queries):
         new, old, judgments = texts.embedded(fitted, source, target, spaces, judgments, progress)
+        if old is None and report.report:
+            raise BadParameter("A report needs the queries of both models: add --embed-old, or leave --report out.")
         if old is None:
             scored = evaluate_queries(
                 fitted,
@@ -283,7 +285,7 @@ def backfill(
         return _run_backfill(fitted, spaces, run, most, progress)
     if out is None:
         raise BadParameter("Name the file to write the order to (--out), or one to embed by (--run).")
-    source, target, took = spaces.open(progress)
+    source, target, took = spaces.open(progress, translator=fitted)
     found = plan_backfill(fitted, source, target, out, counts=count, left=left, overwrite=overwrite, seed=seed)
     return Answer(found, str(out), embedded=took)
 
@@ -300,10 +302,9 @@ def _run_backfill(translator: Any, spaces: PairOrModel, order: str, most: int | 
             translator,
             spaces.source,
             read_space(order, key=spaces.key),
-            text_encoder(spaces.embed),
+            text_encoder(spaces.embed).prefixed(spaces.prefix),
             text=spaces.text,
             most=most,
-            prefix=spaces.prefix,
             max_chars=spaces.max_chars,
             cache=spaces.cache,
             token_price=spaces.token_price,

@@ -80,6 +80,7 @@ def plan(
       relatent migrate plan t.safetensors postgresql://ann@db/shop/items --embed ollama:nomic-embed-text --text body
       relatent migrate plan t.safetensors items.faiss --rows-per-second 500 --price-per-million 20 --read-only --json
     """
+    from relatent import load
     from relatent.migrate import plan_migration
     from relatent.report import make_report
     from relatent.spaces import read_space
@@ -93,7 +94,7 @@ def plan(
         if pair is not None:
             raise BadParameter("Vectors in SOURCE and TARGET were given, and --embed too: expected one of them.")
         stored = read_space(store)
-        made, embedded = embedding.target_of(stored, progress)
+        made, embedded = embedding.target_of(stored, progress, load(translator))
         pair = stored, made
     found = plan_migration(
         translator,
@@ -316,7 +317,7 @@ def finish(
     store: StoreUrl,
     work: WorkFolder = None,
     into_table: Annotated[
-        bool, Option("--into-table", help="PostgreSQL: put the new vectors into the table, under the old name.")
+        bool, Option("--into-table", help="PostgreSQL, SQLite: put the new vectors into the table, under the old name.")
     ] = False,
     yes: Annotated[bool, Option("--yes", help="Do not ask.")] = False,
     force: opt.Force = False,

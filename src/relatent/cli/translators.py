@@ -41,7 +41,8 @@ def fit(
 ) -> Answer:
     """Fit a translator on the keys that two spaces share, or on texts that a new model embeds.
 
-    With --embed, TARGET is made: the texts of --pairs items of SOURCE (column --text) are embedded by the new model.
+    With --embed, TARGET is made: the texts of --pairs items of SOURCE (column --text, or such as payload.data in a
+    column of JSON) are embedded by the new model.
     They are the same items in every run, and what was embedded is kept in --cache, so that evaluate and migrate plan
     with the same options embed nothing again, and a run that was stopped resumes. Keys are read from the environment:
     OPENAI_API_KEY (with OPENAI_BASE_URL, if set), or RELATENT_EMBED_KEY for an address.

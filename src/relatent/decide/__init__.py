@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from relatent.decide.options import Search as Search
     from relatent.decide.options import score_options as score_options
     from relatent.decide.queries import QueryScores as QueryScores
+    from relatent.decide.queries import check_old_model as check_old_model
     from relatent.decide.queries import evaluate_queries as evaluate_queries
     from relatent.decide.queries import make_queries as make_queries
     from relatent.decide.queries import read_queries as read_queries

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from relatent._files import FileError
+from relatent._linalg import unit_norm
 from relatent._terminal import render, wrap
 from relatent.decide.evaluation import MAX_ROWS, check_width, role_of
 from relatent.decide.held_out import HeldOut
@@ -18,7 +19,7 @@ from relatent.decide.relevance import Relevance
 from relatent.decide.rule import in_words
 from relatent.decide.task import Rows, SearchTask, search_task
 from relatent.decide.verdict import LABELS
-from relatent.encode import Texts, read_items, texts_of
+from relatent.encode import Encoder, Texts, read_items, sample_texts, texts_of
 from relatent.evaluate.interval import Estimate, bootstrap, ratio
 from relatent.spaces.io.files import AnyPath
 from relatent.spaces.keys import key_hashes
@@ -36,6 +37,8 @@ else:
 SENTENCE = re.compile(r"(?<=[.!?])\s+|(?<=[。！？])|\n")
 # A sentence of fewer words than this is more of a greeting than a query, and a longer one is cut.
 MIN_WORDS, MAX_WORDS = 3, 40
+# Items by which a model is told, and the cosine below which it is another one.
+CHECKED, SAME_MODEL = 20, 0.5
 # Queries that are made at most: enough for narrow intervals.
 MAX_QUERIES = 2_000
 
@@ -72,8 +75,29 @@ def make_queries(
     items = [str(key) for key in given.keys.take(pa.array(kept)).to_pylist()]
     queries = [f"query of {key}" for key in items]
     name = f"the item whose {column!r} each query was made of, which is no judgment"
-    texts = Texts(pa.array(queries), [str(made[row]) for row in kept], len(given) - len(kept), "queries")
+    texts = Texts(pa.array(queries), [str(made[row]) for row in kept], name="queries")
     return texts, Relevance(queries, items, name, made=True)
+
+
+def check_old_model(encoder: Encoder, space: Space, column: str | None = None) -> None:
+    """Refuse a model that is not the one whose vectors a space holds, by the cosines of a few items.
+
+    The threshold is far below what a prefix or a title in front of the text changes, and above what other models have.
+    """
+    texts = sample_texts(space, column, CHECKED)
+    stored = unit_norm(space.take(space.rows_of(texts.keys.to_pylist())).astype(np.float64))
+    made = unit_norm(encoder(list(texts.texts)).astype(np.float64))
+    if made.shape[1] != stored.shape[1]:
+        raise ValueError(
+            f"{encoder.model} makes {made.shape[1]} coordinates, and {space.name} has {stored.shape[1]}: expected the "
+            "model that made these vectors."
+        )
+    cosine = float(np.median(np.sum(stored * made, axis=1)))
+    if cosine < SAME_MODEL:
+        raise ValueError(
+            f"{encoder.model} is not the model of {space.name}: its vectors of {len(texts)} texts there have a cosine "
+            f"of {cosine:.2f} with those stored (median). Name the model that made them, or leave the old model out."
+        )
 
 
 def _first_sentence(text: str) -> str | None:

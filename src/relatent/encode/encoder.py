@@ -83,6 +83,19 @@ class Encoder:
             raise ValueError(f"{self.model or 'The encoder'} returned NaN or infinity for {str(bad)[:80]!r}.")
         return out
 
+    def prefixed(self, prefix: str) -> Encoder:
+        """Return an encoder that puts a prefix in front of every text. It is recorded: other vectors come of it.
+
+        >>> lengths = function(lambda texts: [[len(text)] for text in texts], model="lengths")
+        >>> lengths(["a"]).tolist(), lengths.prefixed("query: ")(["a"]).tolist()
+        ([[1.0]], [[8.0]])
+        """
+        if not prefix:
+            return self
+        run, noted = self.run, f"prefix {prefix!r}"
+        revision = noted if self.revision is None else f"{self.revision}, {noted}"
+        return replace(self, run=lambda texts: run([prefix + text for text in texts]), revision=revision)
+
     def fingerprint(self, dim: int) -> Fingerprint:
         """Return the fingerprint recorded with the vectors of this encoder."""
         return Fingerprint(dim, self.model, self.revision, self.pooling, self.normalization, self.layer)

@@ -19,7 +19,8 @@ from relatent.spaces.io.tables import read_table
 from relatent.spaces.space import Space
 
 IMAGES = (".png", ".jpg", ".jpeg", ".webp", ".bmp", ".gif")
-TEXT_NAMES = ("text", "texts", "sentence", "content", "document", "title", "body", "question")
+# The first that is there: a title is taken for the text only where there is no other.
+TEXT_NAMES = ("text", "texts", "sentence", "content", "page_content", "document", "body", "chunk", "question", "title")
 
 KINDS: dict[str, Callable[..., Encoder]] = {
     "sentence-transformer": sentence_transformer,

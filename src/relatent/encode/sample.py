@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -97,6 +98,7 @@ class Texts:
     texts: Sequence[str]
     empty: int = 0
     name: str = ""
+    column: str = ""
 
     def __len__(self) -> int:
         return len(self.texts)
@@ -109,7 +111,8 @@ class Texts:
         empty = f" Left out, because they have no text: {self.empty:,}." if self.empty else ""
         price = f" at a price of {tokens * token_price / 1e6:.2g}" if token_price is not None else ""
         needed = f": about {tokens:,} tokens{price}" if new else ""
-        return f"{len(self):,} texts to embed with {encoder.model}{cached}{needed}.{empty}"
+        of = f" of column {self.column!r}" if self.column else ""
+        return f"{len(self):,} texts{of} to embed with {encoder.model}{cached}{needed}.{empty}"
 
     def _new(self, encoder: Encoder, cache: str | Path | None) -> list[str]:
         """Return the texts that are not in the cache, each once."""
@@ -122,10 +125,6 @@ class Texts:
                 for at in range(0, len(distinct), LOOKED_UP)
                 for text in _unknown(kept, distinct[at : at + LOOKED_UP])
             ]
-
-    def with_prefix(self, prefix: str) -> Texts:
-        """Return them with a prefix in front of each."""
-        return replace(self, texts=[prefix + text for text in self.texts])
 
     def blocks(self, size: int) -> Iterator[Texts]:
         """Cut them into blocks."""
@@ -163,14 +162,12 @@ def sample_texts(
     column: str | None = None,
     n: int = PAIRS,
     *,
-    prefix: str = "",
     max_chars: int | None = None,
 ) -> Texts:
     """Return the texts of at most n items of a space: those of the smallest hashes of their keys.
 
     So every run takes the same items, however the rows are ordered, and most of them again when the space has grown.
-    ``column`` is that of the texts, by default one that is named as such columns are. ``prefix`` is put in front of
-    every text, as some models expect it; ``max_chars`` cuts longer texts.
+    ``column`` is that of the texts, by default one that is named as such columns are. ``max_chars`` cuts longer texts.
 
     >>> space = Space(np.ones((3, 2)), ["a", "b", "c"], others={"text": ["one", "", "three"]})
     >>> found = sample_texts(space)
@@ -183,24 +180,24 @@ def sample_texts(
     _, first, counts = np.unique(hashes, return_index=True, return_counts=True)
     rows = first[counts == 1]  # a key of several rows tells none of them apart
     order = np.argsort(hashed(hashes[rows], seed=0), kind="stable")
-    return texts_of(space, np.sort(rows[order[:n]]), column, prefix=prefix, max_chars=max_chars)
+    return texts_of(space, np.sort(rows[order[:n]]), column, max_chars=max_chars)
 
 
-def texts_of(
-    space: Space, rows: np.ndarray, column: str | None = None, *, prefix: str = "", max_chars: int | None = None
-) -> Texts:
+def texts_of(space: Space, rows: np.ndarray, column: str | None = None, *, max_chars: int | None = None) -> Texts:
     """Return the texts of some rows of a space, ascending, without holding the others."""
-    name = text_column(space.path or space.name or "the space", space.schema.names, column)
-    _check_texts(space, name)
+    name, inner = _column(space, column)
     keys, texts = [pa.array([], key_values(_keys(space)[:0]).type)], []
     for chunk, places in _places(space, rows):
         found = chunk.others.column(name).take(pa.array(places)).to_pylist()
+        found = [_inside(value, inner) for value in found] if inner else found
         held = [row for row, text in enumerate(found) if text is not None and text.strip()]
         keys.append(key_values(chunk.keys.take(pa.array(places[held], pa.int64()))))
-        texts += [prefix + found[row][:max_chars] for row in held]
+        texts += [found[row][:max_chars] for row in held]
     if not texts:
-        raise FileError(f"None of {len(rows):,} items has a text in column {name!r}: name the column of the texts.")
-    return Texts(pa.concat_arrays(keys), texts, len(rows) - len(texts), space.name)
+        raise FileError(
+            f"None of {len(rows):,} items has a text in column {column or name!r}: name the column of the texts."
+        )
+    return Texts(pa.concat_arrays(keys), texts, len(rows) - len(texts), space.name, column or name)
 
 
 def _places(space: Space, rows: np.ndarray) -> Iterator[tuple[Any, np.ndarray]]:
@@ -221,8 +218,29 @@ def _keys(space: Space) -> Any:
     return keys
 
 
-def _check_texts(space: Space, name: str) -> None:
+def _column(space: Space, given: str | None) -> tuple[str, list[str]]:
+    """Return the column of the texts, and the keys that lead to them where it holds JSON (``payload.data``)."""
+    names, inner = space.schema.names, []
+    if given is not None and given not in names and given.partition(".")[0] in names:
+        given, *inner = given.split(".")
+    name = text_column(space.path or space.name or "the space", names, given)
     kind = space.schema.field(name).type
-    inner = kind.value_type if pa.types.is_dictionary(kind) else kind
-    if not (pa.types.is_string(inner) or pa.types.is_large_string(inner) or pa.types.is_null(inner)):
+    kind = kind.value_type if pa.types.is_dictionary(kind) else kind
+    if not (pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_null(kind)):
         raise FileError(f"Column {name!r} of {space.name} holds {kind}: expected texts. Name another column.")
+    return name, inner
+
+
+def _inside(value: str | None, keys: list[str]) -> str | None:
+    """Return the text that keys lead to in JSON; None where there is none.
+
+    >>> _inside('{"data": {"body": "a note"}}', ["data", "body"]), _inside("no JSON", ["data"])
+    ('a note', None)
+    """
+    try:
+        found = None if value is None else json.loads(value)
+    except ValueError:
+        return None
+    for key in keys:
+        found = found.get(key) if isinstance(found, dict) else None
+    return found if isinstance(found, str) else None

@@ -10,6 +10,8 @@ if TYPE_CHECKING:
     from relatent.evaluate.comparison import Measure as Measure
     from relatent.evaluate.comparison import Score as Score
     from relatent.evaluate.comparison import compare as compare
+    from relatent.evaluate.features import FeatureMatches as FeatureMatches
+    from relatent.evaluate.features import match_features as match_features
     from relatent.evaluate.fidelity import TaskKept as TaskKept
     from relatent.evaluate.fidelity import arr as arr
     from relatent.evaluate.fidelity import fidelity_report as fidelity_report
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
     from relatent.evaluate.linear import canonical_correlations as canonical_correlations
     from relatent.evaluate.linear import cca as cca
     from relatent.evaluate.linear import cka as cka
+    from relatent.evaluate.linear import gulp as gulp
     from relatent.evaluate.linear import minibatch_cka as minibatch_cka
     from relatent.evaluate.linear import predictivity as predictivity
     from relatent.evaluate.linear import procrustes as procrustes
@@ -40,6 +43,9 @@ if TYPE_CHECKING:
     from relatent.evaluate.pairwise import mutual_knn as mutual_knn
     from relatent.evaluate.pairwise import relative_similarity as relative_similarity
     from relatent.evaluate.pairwise import rsa as rsa
+    from relatent.evaluate.predictions import agreement as agreement
+    from relatent.evaluate.predictions import cohen_kappa as cohen_kappa
+    from relatent.evaluate.predictions import jensen_shannon as jensen_shannon
     from relatent.evaluate.retrieval import hubness as hubness
     from relatent.evaluate.retrieval import jaccard as jaccard
     from relatent.evaluate.retrieval import maxsim as maxsim
@@ -60,7 +66,12 @@ if TYPE_CHECKING:
     from relatent.evaluate.several import Comparisons as Comparisons
     from relatent.evaluate.several import compare_all as compare_all
     from relatent.evaluate.shape import permutation_angle as permutation_angle
+    from relatent.evaluate.shape import procrustes_bound as procrustes_bound
     from relatent.evaluate.shape import soft_matching as soft_matching
     from relatent.evaluate.shape import whitened_procrustes as whitened_procrustes
+    from relatent.evaluate.spread import concentricity as concentricity
+    from relatent.evaluate.spread import intrinsic_distance as intrinsic_distance
+    from relatent.evaluate.spread import magnitude as magnitude
+    from relatent.evaluate.spread import uniformity as uniformity
 else:
     __getattr__, __dir__, __all__ = attach(__name__)

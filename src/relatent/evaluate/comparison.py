@@ -185,6 +185,15 @@ MEASURES: dict[str, Measure] = {
         "1 y linear in x, 0 x tells nothing",
         f"{ANY_MAP} of x",
     ),
+    "gulp": linear_measure(
+        lambda p: linear.ridge_distance(p.ax, p.ay, p.cross), "0 same ridge predictions of any task", SIMILAR, False
+    ),
+    "procrustes_bound": linear_measure(
+        lambda p: shape.gram_bound(p.moments.n, p.ax, p.ay, p.cross),
+        "procrustes_squared is at most this",
+        SIMILAR,
+        False,
+    ),
     "kernel_cka": Measure(
         by_relations(lambda x, _: pairwise.gaussian_relation(x)), float, "1 same shape, 0 independent", SIMILAR
     ),

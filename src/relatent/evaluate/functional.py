@@ -18,7 +18,7 @@ from relatent.evaluate.neighbors import check_fewer, nearest
 from relatent.evaluate.pairwise import MAX_ROWS, sampled
 from relatent.spaces.normalize import Normalizer
 
-# Functions that two spaces are compared by. Neighbors of a row in the graph, and how large a share of the rows they are.
+# Functions that spaces are compared by; neighbors of a row in the graph: a largest number, and a share of the rows.
 SIZE, NEIGHBORS, NEAR_SHARE = 50, 300, 0.15
 # Graphs of fewer rows than this many per eigenvector are decomposed as dense matrices, which takes no longer.
 DENSE = 4
@@ -88,7 +88,13 @@ def functional_map(
 
 
 def functional_similarity(
-    x: Array, y: Array, *, size: int = SIZE, neighbors: int | None = None, max_rows: int = MAX_ROWS, seed: int = 0
+    x: Array,
+    y: Array,
+    *,
+    size: int | None = None,
+    neighbors: int | None = None,
+    max_rows: int = MAX_ROWS,
+    seed: int = 0,
 ) -> float:
     r"""Return how orthogonal the functional map between two spaces is: the similarity of latent functional maps.
 
@@ -103,9 +109,9 @@ def functional_similarity(
     orthogonal: read it beside the score of shuffled rows. Unchanged by rotation, reflection, one scale and an offset of
     either side.
 
-    ``neighbors`` of a row in the graph are 15 % of the rows, at most 300, unless given. What breaks it: fewer than some
-    hundred rows, and eigenvalues that are close at the cut: a function that is the last of one basis may be beyond the
-    last of the other.
+    ``size`` is 50, or a quarter of the rows where that is fewer, and ``neighbors`` of a row in the graph are 15 % of
+    the rows, at most 300, unless given. What breaks it: fewer than some hundred rows, and eigenvalues that are close at
+    the cut: a function that is the last of one basis may be beyond the last of the other.
 
     References: Fumero et al., NeurIPS 2024 (latent functional maps), section 3.3.
 
@@ -114,6 +120,7 @@ def functional_similarity(
     1.0
     """
     x, y = (to_numpy(a) for a in sampled(x, y, max_rows, seed))
+    size = max(1, min(SIZE, len(x) // DENSE)) if size is None else size
     if not 1 <= size < len(x) - 1:
         raise ValueError(f"size is {size}, and there are {len(x)} rows: expected from 1 to {len(x) - 2} functions.")
     a, b = (SpectralBasis.of(side, size + 1, neighbors).vectors[:, 1:] for side in (x, y))

@@ -65,6 +65,8 @@ def principal_axes(scatter: Array) -> Axes:
 DISTANCES = ("angular", "squared")
 # Share of the variance that the leading axes of SVCCA hold.
 VARIANCE = 0.99
+# Penalty of the ridge regressions that GULP compares, in units of the total variance.
+PENALTY = 1e-2
 
 
 def cka(x: Any, y: Any = None, *, unbiased: bool = False) -> float:
@@ -213,6 +215,40 @@ def pwcca(x: Any, y: Any = None) -> float:
     ax, ay = principal_axes(m.xx), principal_axes(m.yy)
     warn_few_rows(m.n, ax, ay)
     return weighted(ax, *canonical(ax, ay, crossed(ax, ay, m.xy)))
+
+
+def gulp(x: Any, y: Any = None, *, penalty: float = PENALTY) -> float:
+    r"""Return how differently two spaces predict by ridge regression, in the worst case over all tasks.
+
+    .. math:: d_\lambda^2 = \operatorname{tr} (\Sigma_x^{-\lambda} \Sigma_x)^2 + \operatorname{tr} (\Sigma_y^{-\lambda}
+              \Sigma_y)^2 - 2 \operatorname{tr} \Sigma_x^{-\lambda} \Sigma_{xy} \Sigma_y^{-\lambda} \Sigma_{yx},
+              \quad \Sigma^{-\lambda} = (\Sigma + \lambda I)^{-1}
+
+    Both spaces are centered and scaled to total variance 1, in whose units λ is. d bounds the root mean squared
+    difference of the two predictions for any target of unit variance: 0, the same predictions; at most the root of
+    the sum of both ranks. Unchanged by rotation, one scale and an offset. Small λ approaches CCA, which no invertible
+    affine map changes; large λ compares as CKA does. A metric: it obeys the triangle inequality.
+
+    References: Boix-Adsera et al., NeurIPS 2022.
+
+    >>> x = np.random.default_rng(0).normal(size=(50, 4))
+    >>> round(gulp(x, 3 * x[:, ::-1] + 1), 6)
+    0.0
+    """
+    if not penalty >= 0:
+        raise ValueError(f"penalty is {penalty}: expected 0 or more, in units of the total variance, such as 0.01.")
+    m = as_moments(x, y)
+    ax, ay = principal_axes(m.xx), principal_axes(m.yy)
+    return ridge_distance(ax, ay, crossed(ax, ay, m.xy), penalty)
+
+
+def ridge_distance(ax: Axes, ay: Axes, cross: np.ndarray, penalty: float = PENALTY) -> float:
+    """Return the distance of :func:`gulp` from principal axes and the cross moments between them."""
+    a, b = (axes.values / np.sum(axes.values) for axes in (ax, ay))
+    crossed_squares = cross**2 / (np.sum(ax.values) * np.sum(ay.values))
+    own = np.sum((a / (a + penalty)) ** 2) + np.sum((b / (b + penalty)) ** 2)
+    shared = np.sum(crossed_squares / (a + penalty)[:, None] / (b + penalty))
+    return float(np.sqrt(max(own - 2 * shared, 0.0)))
 
 
 def predictivity(x: Any, y: Any = None) -> float:

@@ -92,9 +92,9 @@ def compare_all(
     >>> import numpy as np
     >>> rng = np.random.default_rng(0)
     >>> x = rng.normal(size=(100, 4))
-    >>> found = compare_all({"x": x, "turned": x[:, ::-1], "noise": rng.normal(size=(100, 4))}, permutations=2)
-    >>> [round(found["x", other]["cka"].value, 2) for other in ("turned", "noise")]
-    [1.0, 0.04]
+    >>> found = compare_all({"x": x, "turned": x[:, ::-1], "noisy": x + rng.normal(size=x.shape)}, permutations=5)
+    >>> round(found["x", "turned"]["cka"].value, 2), found["x", "noisy"]["cka"].value < 0.9
+    (1.0, True)
     """
     named = _named(spaces)
     if len(named) < 2:

@@ -11,10 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from relatent._array import to_numpy
+from relatent._array import suggest, to_numpy
 from relatent.evaluate.linear import Axes, as_moments, crossed, principal_axes
 
 ALPHA = 0.5
+NORMS = ("frobenius", "nuclear")
 # Returns the singular values of a matrix.
 Values = Callable[[np.ndarray], np.ndarray]
 
@@ -55,6 +56,54 @@ def whitened_angle(
     zx, zy = (alpha + (1 - alpha) / np.sqrt(a.values / np.mean(a.values)) for a in (ax, ay))
     norms = np.sum(zx**2 * ax.values) * np.sum(zy**2 * ay.values)
     return angle(np.sum(values(zx[:, None] * cross * zy)), norms)
+
+
+def procrustes_bound(x: Any, y: Any = None, *, norm: str = "frobenius") -> float:
+    r"""Return a bound on the squared Procrustes distance, from the difference of the two Gram matrices alone.
+
+    .. math:: \min_Q \lVert X Q - Y \rVert_F^2 \le \lVert X X^\top - Y Y^\top \rVert_*
+              \le \sqrt{r} \, \lVert X X^\top - Y Y^\top \rVert_F, \quad r = r_X + r_Y
+
+    X and Y, of ranks r_X and r_Y, are centered and scaled to size 1, as in :func:`relatent.evaluate.procrustes` with
+    ``distance="squared"``. If all dot products are kept, a rotation aligns the two spaces; how far they are from that
+    says how well one does at worst. 0: aligned exactly; 2 and more say nothing, for 2 is the most that the distance
+    can be. ``norm="nuclear"`` is the first and closer bound, ``"frobenius"`` the second, the root of the squared
+    differences of dot products. The first follows from the inequality of Powers & Størmer (1970) for the roots of the
+    Gram matrices, the second from that of Cauchy and Schwarz. No n × n matrix is formed. Unchanged by rotation, one
+    scale and an offset.
+
+    References: Maystre et al., 2025 (arXiv 2510.13406); Powers & Størmer, 1970.
+
+    >>> x = np.random.default_rng(0).normal(size=(50, 4))
+    >>> round(procrustes_bound(x, 3 * x[:, ::-1] + 1), 6)
+    0.0
+    """
+    if norm not in NORMS:
+        raise ValueError(f"norm is {norm!r}.{suggest(norm, NORMS)}")
+    m = as_moments(x, y)
+    ax, ay = principal_axes(m.xx), principal_axes(m.yy)
+    cross = crossed(ax, ay, m.xy)
+    return nuclear_bound(ax, ay, cross) if norm == "nuclear" else gram_bound(m.n, ax, ay, cross)
+
+
+def gram_bound(n: float, ax: Axes, ay: Axes, cross: np.ndarray) -> float:
+    """Return the bound of :func:`procrustes_bound` by the Frobenius norm, from principal axes and cross moments."""
+    a, b = np.sum(ax.values), np.sum(ay.values)
+    squared = np.sum((ax.values / a) ** 2) + np.sum((ay.values / b) ** 2) - 2 * np.sum(cross**2) / (a * b)
+    rank = min(len(ax.values) + len(ay.values), n - 1)
+    return float(np.sqrt(rank * max(squared, 0.0)))
+
+
+def nuclear_bound(ax: Axes, ay: Axes, cross: np.ndarray) -> float:
+    """Return the bound by the nuclear norm: X Xᵀ - Y Yᵀ has the eigenvalues of a matrix of rank X + rank Y columns."""
+    a, b = np.sum(ax.values), np.sum(ay.values)
+    gram = np.block(
+        [[np.diag(ax.values / a), cross / np.sqrt(a * b)], [cross.T / np.sqrt(a * b), np.diag(ay.values / b)]]
+    )
+    values, vectors = np.linalg.eigh(gram)
+    root = vectors * np.sqrt(np.maximum(values, 0))
+    signs = np.concatenate([np.ones(len(ax.values)), -np.ones(len(ay.values))])
+    return float(np.sum(np.abs(np.linalg.eigvalsh(root.T @ (signs[:, None] * root)))))
 
 
 def permutation_angle(x: Any, y: Any = None) -> float:

@@ -51,7 +51,6 @@ def run_backfill(
     *,
     text: str | None = None,
     most: int | None = None,
-    prefix: str = "",
     max_chars: int | None = None,
     cache: str | Path | None = None,
     token_price: float | None = None,
@@ -65,13 +64,7 @@ def run_backfill(
     store. ``tell`` is given what it will take before it begins. With a cache, a run that was killed resumes: run it
     again, and nothing is embedded twice.
     """
-    made = encoder.fingerprint(translator.endpoints_.target.dim).matches(translator.endpoints_.target.recorded())
-    if not made:
-        raise ValueError(
-            f"The vectors of {encoder.model} are not of the space that the translator translates into: {made.reason}. "
-            "Vectors of two models in one field give wrong answers without a sign of it: embed with the model that the "
-            "translator was fitted on."
-        )
+    translator.endpoints_.check_model(encoder.fingerprint(translator.endpoints_.target.dim), "target")
     if stored_side(translator).name != "source":
         raise ValueError(
             "This translator maps queries and documents into a shared space, which is not that of the new model: its "
@@ -81,7 +74,7 @@ def run_backfill(
     if listed is None:
         raise ValueError(f"{order.name} has no keys: expected the order that backfill wrote.")
     wanted = key_texts(listed)[:most]
-    texts = _texts(read_space(url), wanted, text, prefix, max_chars)
+    texts = _texts(read_space(url), wanted, text, max_chars)
     with open_store(url) as store, store.lock():
         parts, served = [], store.served
         _check_served(served, translator, str(store.address))
@@ -93,6 +86,7 @@ def run_backfill(
                 store.overwrite(block.keys, space.vectors)
                 parts.append(took)
                 advance(len(block))
+        store.build_index(served)  # where it does not take in what is replaced by itself
         store.flush()
         gone = len(wanted) - len(texts) - texts.empty
         embedded = Embedded.total(parts)
@@ -116,13 +110,15 @@ def _check_served(served: Field, translator: Translator, store: str) -> None:
         )
 
 
-def _texts(space: Space, wanted: pa.Array, text: str | None, prefix: str, max_chars: int | None) -> Texts:
+def _texts(space: Space, wanted: pa.Array, text: str | None, max_chars: int | None) -> Texts:
     """Return the texts of the wanted keys that a space has, in the order wanted."""
     keys = key_texts(space.key_column())
     rows = np.flatnonzero(pc.is_in(keys, value_set=wanted).to_numpy(zero_copy_only=False))
     if not len(rows):
         raise StoreError(f"{space.path or space.name} has none of the {len(wanted):,} items listed: check the order.")
-    found = texts_of(space, rows, text, prefix=prefix, max_chars=max_chars)
+    found = texts_of(space, rows, text, max_chars=max_chars)
     place = pc.index_in(key_texts(found.keys), value_set=wanted).to_numpy(zero_copy_only=False)
     order = np.argsort(place, kind="stable")
-    return Texts(found.keys.take(pa.array(order)), [found.texts[i] for i in order], found.empty, found.name)
+    return Texts(
+        found.keys.take(pa.array(order)), [found.texts[i] for i in order], found.empty, found.name, found.column
+    )

@@ -293,8 +293,8 @@ def finish_migration(
 
     Refused where items have a vector in the old field only (rows that apply skipped, or that were added to the old
     field since), unless ``force``. ``into_table`` puts the new vectors into the place of the old ones, under their
-    name, where a store keeps them beside (PostgreSQL). Needs nothing but the store. A killed run is completed by the
-    next one. Idempotent as long as the work folder exists.
+    name, where a store keeps them beside (PostgreSQL, SQLite). Needs nothing but the store. A killed run is completed
+    by the next one. Idempotent as long as the work folder exists.
     """
     folder = work_of(url, work)
     with open_store(url) as store, folder.locked(store.address), store.lock():

@@ -9,6 +9,8 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
+from unicodedata import normalize
+from uuid import UUID
 
 import numpy as np
 
@@ -24,6 +26,8 @@ else:
 
 # Whole floats up to here are exact integers.
 EXACT = 2.0**53
+# Keys that are Python strings at a time.
+KEYS_AT_ONCE = 2**16
 
 
 def key_texts(keys: Iterable[Any] | pa.Array | pa.ChunkedArray) -> pa.Array:
@@ -148,7 +152,8 @@ def as_column(keys: Iterable[Any] | pa.Array | pa.ChunkedArray) -> pa.Array | pa
 
 
 def _text_of_one(value: Any) -> str | None:
-    if isinstance(value, int) and not isinstance(value, bool):  # of any size
+    # Of any size; Arrow takes UUIDs from version 24 on.
+    if (isinstance(value, int) and not isinstance(value, bool)) or isinstance(value, UUID):
         return str(value)
     text: str | None = key_texts(pa.array([value]))[0].as_py()
     return text
@@ -169,7 +174,15 @@ def _decoded(column: pa.Array) -> pa.Array:
 def _from_text(column: pa.Array) -> pa.Array:
     texts = column.cast(pa.large_string())
     ascii_only = pc.all(pc.string_is_ascii(texts)).as_py() is not False
-    return texts if ascii_only else pc.utf8_normalize(texts, form="NFC")
+    return texts if ascii_only else _composed(texts)
+
+
+def _composed(texts: pa.Array) -> pa.Array:
+    """Normalize to NFC by Python's tables: before version 26, Arrow's function only decomposes (its issue 51225)."""
+    parts = [texts.slice(first, KEYS_AT_ONCE).to_pylist() for first in range(0, len(texts), KEYS_AT_ONCE)]
+    return pa.concat_arrays(
+        [pa.array([None if t is None else normalize("NFC", t) for t in part], pa.large_string()) for part in parts]
+    )
 
 
 def _from_bytes(column: pa.Array) -> pa.Array:

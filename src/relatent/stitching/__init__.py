@@ -3,11 +3,12 @@
 from relatent.stitching.compose import StitchedModel, stitch, stitch_at
 from relatent.stitching.heads import LinearHead, StitchReport, read_head, stitch_space
 from relatent.stitching.matrix import METHODS, stitching_matrix
-from relatent.stitching.result import StitchedPair, StitchingMatrix
+from relatent.stitching.result import StitchControl, StitchedPair, StitchingMatrix
 
 __all__ = [
     "METHODS",
     "LinearHead",
+    "StitchControl",
     "StitchReport",
     "StitchedModel",
     "StitchedPair",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -16,7 +17,7 @@ from relatent.project import RelativeProjection, RelativeTranslator
 from relatent.spaces.join import align
 from relatent.spaces.space import Space
 from relatent.stitching.compose import stitch, width_in, without_graph
-from relatent.stitching.result import StitchedPair, StitchingMatrix
+from relatent.stitching.result import StitchControl, StitchedPair, StitchingMatrix
 from relatent.translate import Translator
 from relatent.translate.maps import MAPS
 
@@ -43,6 +44,7 @@ def stitching_matrix(
     methods: Sequence[str] | Mapping[str, Any] = METHODS,
     metric: str | Callable[[Any, Any], float] = "accuracy",
     larger_is_better: bool | None = None,
+    controls: bool = False,
     seed: int = 0,
     progress: bool | None = None,
 ) -> StitchingMatrix:
@@ -77,6 +79,10 @@ def stitching_matrix(
         as wrong.
     larger_is_better : bool
         For a metric that is a function; true by default.
+    controls : bool
+        Score too what a stitch reaches for the wrong reasons (:class:`~relatent.stitching.StitchControl`): a random
+        encoder, of ``samples`` where these are an array and else of nothing; anchors that are paired at random; and
+        the decoder's own most frequent answer.
     seed : int
         Draws rows, and whatever the methods draw.
     progress : bool or None
@@ -102,10 +108,14 @@ def stitching_matrix(
     split = Split.draw(len(truth), anchors, train, test, seed)
     read = tuple(decoders if isinstance(decoders, Mapping) else spaces)
     steps = len(spaces) + len(read) * (len(kinds(named)) + (len(spaces) - 1) * len(named))
+    steps += len(read) if controls else 0
     with progress_bar(steps, "stitching", progress) as advance:
         stitcher = _Stitcher(_encoded(spaces, samples, len(truth), advance), decoders, truth, split, named, score)
         pairs = tuple(stitcher.pairs(read, advance))
-    return StitchingMatrix(pairs, name, larger, len(split.anchors), len(split.test), seed)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)  # that nothing relates the pairs of a control is its point
+            found = tuple(_controls(stitcher, read, samples, seed, advance)) if controls else ()
+    return StitchingMatrix(pairs, name, larger, len(split.anchors), len(split.test), seed, found)
 
 
 @dataclass(frozen=True, eq=False)
@@ -147,6 +157,19 @@ class _Stitcher:
         found = _answer(stitch(None, translator, ready), x[test], self.truth)
         return float(self.score(self.truth[test], found)), ""
 
+    def score_constant(self, decoder: str) -> float | None:
+        """Score the most frequent answer of a decoder on its own encoder, or the mean of answers that are numbers."""
+        ready, test = self.decoder(decoder, "absolute"), self.split.test
+        if ready is None:
+            return None
+        found = _answer(stitch(None, None, ready), self.vectors(decoder, "absolute")[test], self.truth)
+        if found.ndim == 1 and found.dtype.kind != "f":
+            values, counts = np.unique(found, return_counts=True)
+            constant = np.full(len(test), values[np.argmax(counts)])
+        else:
+            constant = np.broadcast_to(np.mean(found, axis=0), found.shape)
+        return float(self.score(self.truth[test], constant))
+
     def vectors(self, space: str, kind: str) -> np.ndarray:
         """Return the vectors of a space, or their relative representation, computed once."""
         x = self.spaces[space]
@@ -182,6 +205,42 @@ class _Stitcher:
         if isinstance(unfitted, RelativeTranslator) and not unfitted.complete:  # completion depends on both sides
             self.cache["codes", source, method] = fitted
         return fitted
+
+
+def _controls(
+    stitcher: _Stitcher, decoders: Sequence[str], samples: Any, seed: int, advance: Callable[[int], None]
+) -> Iterator[StitchControl]:
+    """Score what a stitch reaches without a trained encoder, without true pairs, and without reading anything."""
+    rng, methods, true = random_generator(seed), stitcher.methods, dict(stitcher.spaces)
+    shuffled = {name: f"{name}, shuffled" for name in true}
+    for name, x in true.items():
+        anchors = stitcher.split.anchors
+        stitcher.spaces[shuffled[name]] = x.copy()
+        stitcher.spaces[shuffled[name]][anchors] = x[rng.permutation(anchors)]
+    for decoder in decoders:
+        random = f"random encoder as wide as {decoder}"
+        stitcher.spaces[random] = _random_vectors(samples, true[decoder].shape, rng)
+        for method in methods:
+            kind = kind_of(method, methods)
+            by = method if kind != method else None
+            value, _ = stitcher.score_pair(random, decoder, kind, by)
+            yield StitchControl("random encoder", None, decoder, method, value)
+            for encoder in (name for name in true if name != decoder):
+                if method != "absolute":  # which has no pairs to shuffle
+                    value, _ = stitcher.score_pair(shuffled[encoder], decoder, kind, by)
+                    yield StitchControl("shuffled pairs", encoder, decoder, method, value)
+        yield StitchControl("majority", None, decoder, None, stitcher.score_constant(decoder))
+        advance(1)
+
+
+def _random_vectors(samples: Any, shape: tuple[int, ...], rng: np.random.Generator) -> np.ndarray:
+    """Encode samples by a layer with random weights, or without samples each row by random numbers."""
+    if not hasattr(samples, "shape"):
+        return rng.normal(size=shape)
+    n, width = shape
+    flat = to_numpy(samples).reshape(n, -1).astype(np.float64)
+    scale = np.linalg.norm(flat - flat.mean(axis=0)) / np.sqrt(n)
+    return np.asarray(np.tanh((flat - flat.mean(axis=0)) @ rng.normal(size=(flat.shape[1], width)) / (scale or 1.0)))
 
 
 def _encoded(spaces: Mapping[str, Any], samples: Any, n: int, advance: Callable[[int], None]) -> dict[str, np.ndarray]:

@@ -45,6 +45,22 @@ class StitchedPair:
 
 
 @dataclass(frozen=True)
+class StitchControl:
+    """What a decoder scores by a method when there is nothing of the encoder to read, or no translation of it.
+
+    ``control`` is "random encoder" (weights or vectors that nobody trained, translated by the method), "shuffled pairs"
+    (a true encoder, its anchors paired at random), or "majority" (the most frequent answer of the decoder on its own
+    encoder, or their mean, for every row). A stitch that is no better than these says nothing about its encoder.
+    """
+
+    control: str
+    encoder: str | None
+    decoder: str
+    method: str | None
+    value: float | None
+
+
+@dataclass(frozen=True)
 class StitchingMatrix(Tabular):
     """Every encoder with every decoder, by every method. Iterate for its pairs, print it for a table.
 
@@ -58,6 +74,8 @@ class StitchingMatrix(Tabular):
     n_anchors: int
     n_test: int
     seed: int
+    controls: tuple[StitchControl, ...] = ()
+    """What the same decoders score for the wrong reasons, where ``controls=True`` was given."""
 
     def __iter__(self) -> Iterator[StitchedPair]:
         return iter(self.pairs)
@@ -104,10 +122,17 @@ class StitchingMatrix(Tabular):
         """Average a method over the pairs of different encoders where it is available; NaN if it is nowhere."""
         return _mean([p.value for p in self._apart(method)])
 
+    def control(self, name: str, method: str | None = None) -> float:
+        """Average a control over decoders and encoders, of one method; NaN where it is not available."""
+        known = tuple(dict.fromkeys(c.control for c in self.controls))
+        if name not in known:
+            raise ValueError(f"There is no control {name!r}.{suggest(name, known) if known else ' Use controls=True.'}")
+        return _mean([c.value for c in self.controls if c.control == name and c.method in (None, method)])
+
     def to_dict(self) -> dict[str, Any]:
         """Return plain values, for JSON."""
         about = {name: getattr(self, name) for name in ("metric", "larger_is_better", "n_anchors", "n_test", "seed")}
-        return {**about, "pairs": self.records()}
+        return {**about, "pairs": self.records(), "controls": [asdict(one) for one in self.controls]}
 
     def records(self) -> list[dict[str, Any]]:
         """Return one record per pair."""
@@ -155,6 +180,10 @@ class StitchingMatrix(Tabular):
             ["encoder", "decoder", *columns],
             *([e, d, *map(_figure, line)] for (e, d), line in zip(apart, values, strict=True)),
             ["mean", f"{len(apart)} pairs", *map(_figure, means)],
+            *(
+                [name, "control", *("" if own else _figure(self.control(name, m)) for m, own in columns.values())]
+                for name in dict.fromkeys(c.control for c in self.controls)
+            ),
         ]
 
     @property

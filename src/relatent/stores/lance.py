@@ -287,8 +287,16 @@ class LanceStore(Store):
         return 0
 
     def _build_index(self, session: Version, of: Field) -> None:
-        """Build the index that was asked for, or one like that of the served column; without either, searches scan."""
+        """Build the index that was asked for, or one like that of the served column; without either, searches scan.
+
+        That of the served column itself, whose vectors may have been replaced since, takes in what it does not cover.
+        """
         session = self._merged(session, of)
+        if of.name == session.roles.served.name:
+            own = described(session.table).get(session.column(of))
+            if own is not None:
+                session.table.optimize.optimize_indices(index_names=[own.name])
+            return
         table, column, asked = session.table, session.column(of), self.address.options.get("index")
         like = read_index(table, session.column(session.roles.served))
         kind = asked or (like and like.kind)

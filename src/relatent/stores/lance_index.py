@@ -57,5 +57,6 @@ def read_index(table: Any, column: str) -> VectorIndex | None:
     if index is None:
         return None
     os.environ.setdefault("LANCE_INCLUDE_VECTOR_CENTROIDS", "false")  # else Lance warns that it reads them
-    about = table.stats.index_stats(index.name)["indices"][0]
-    return VectorIndex(index.index_type, int(about["num_partitions"]), about.get("sub_index") or {})
+    parts = table.stats.index_stats(index.name)["indices"]  # one whose rows were all rewritten tells nothing
+    about: dict[str, Any] = next((one for one in reversed(parts) if "num_partitions" in one), {})
+    return VectorIndex(index.index_type, int(about.get("num_partitions", 1)), about.get("sub_index") or {})

@@ -21,15 +21,17 @@ stands beside it:
 A switch replaces the view and the note in one transaction. No table is renamed: after ``ALTER TABLE … RENAME`` a
 ``vec0`` table cannot be read any more (sqlite-vec 0.1.9).
 
-SQLite has one writer at a time. Each write here is a transaction of some milliseconds, and waits up to a minute for its
-turn. A scan is a snapshot if the file is in WAL mode; else each of its pages is one, so that nobody waits for it.
+SQLite has one writer at a time. Each write here is a short transaction, waits up to a minute for its turn, and leaves
+as much time to others as it took. A scan is a snapshot if the file is in WAL mode; else each of its pages is one, so
+that nobody waits for it.
 """
 
 from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -42,6 +44,7 @@ import pyarrow as pa
 from relatent._errors import StoreError, needs
 from relatent.exports.sql.literals import quoted
 from relatent.spaces.sample import sample_rows
+from relatent.steps import Step
 from relatent.stores.address import Address
 from relatent.stores.base import Form, Found, Purpose, Rows, Scan, Session, Shard, Store, every_nth
 from relatent.stores.fields import NUMERIC_METRICS, Field, Roles, decoded, encoded, is_coded, lock_file, read_as
@@ -52,14 +55,15 @@ from relatent.stores.sqlite_table import (
     Table,
     find_table,
     own_field,
-    read_note,
     size_of,
-    write_roles,
 )
+from relatent.stores.sqlite_view import read_note, write_roles
 
 PURPOSE = "open SQLite tables of vectors"
 # Seconds that a write waits for the writes of applications.
 WAIT = 60.0
+# After a write, others have as long for theirs, up to this: SQLite keeps no queue, and who waits looks every 0.1 s.
+MAX_PAUSE = 0.2
 # The largest k of sqlite-vec's own search.
 MAX_K = 4_096
 # Rows that are copied at a time.
@@ -94,7 +98,7 @@ class SqliteStore(Store):
     no_codes = "sqlite-vec has no uint8 and no inner product of codes: choose int8 with cosine or l2, or float32."
     writes_while_read = compares_codes = True
     # What is read at a time is written at a time, and keeps applications from writing meanwhile.
-    chunk_bytes = 2 * 2**20
+    chunk_bytes = 2**20
 
     def _open(self) -> None:
         self._idle: list[Any] = []
@@ -199,6 +203,17 @@ class SqliteStore(Store):
                 [(vector, one) for one, vector in given.items()],
             )
 
+    def _overwrite(self, session: Opened, served: Field, keys: pa.Array, vectors: np.ndarray) -> None:
+        """Update the vectors where they stand; the triggers of the view are not run."""
+        table = session.table
+        self._check_keys(keys, table.kind)
+        rows = list(zip(_bytes(served, vectors), keys.to_pylist(), strict=True))
+        beside = not table.is_vec0 and not table.holds(served)
+        key, vector = ("key", "vector") if beside else (quoted(table.key), quoted(table.vector))
+        value = MADE[served.dtype].format("?") if table.is_vec0 else "?"
+        statement = f"UPDATE {table.place(served)} SET {vector} = {value} WHERE {key} = ? AND length({vector}) > 0"
+        session.db.executemany(statement, rows)
+
     def _remove_orphans(self, session: Opened, new: Field, kept: frozenset[Any]) -> int:
         """Delete the new vectors whose items are gone."""
         table = session.table
@@ -210,6 +225,10 @@ class SqliteStore(Store):
             gone = {key for (key,) in found.fetchall()}
         _delete(session, new, list(gone))
         return len(gone)
+
+    def follow(self, new: Field, steps: Sequence[Step], back: Sequence[Step]) -> str | None:
+        """Return why it does not: no trigger can stand on a virtual table, and a map is slow in plain SQL."""
+        return "triggers of SQLite cannot, or would take too long"
 
     def _search(
         self, session: Opened, of: Field, queries: np.ndarray, k: int, exact: bool, effort: int | None
@@ -347,9 +366,12 @@ def _transaction(address: Address, idle: list[Any], *, writes: bool) -> Iterator
         db = idle.pop() if idle else _connect(address)
         try:
             db.execute("BEGIN IMMEDIATE" if writes else "BEGIN")
+            began = time.monotonic()
             yield db
             if db.in_transaction:
                 db.execute("COMMIT")
+            if writes:
+                time.sleep(min(time.monotonic() - began, MAX_PAUSE))
         except BaseException:
             db.close()  # which rolls back
             raise

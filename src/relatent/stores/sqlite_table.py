@@ -1,8 +1,7 @@
-"""A table of SQLite with vectors: what it holds, what stands beside it, and the view that shows what is served."""
+"""A table of SQLite with vectors: what it holds, and what stands beside it."""
 
 from __future__ import annotations
 
-import json
 import re
 from dataclasses import dataclass
 from typing import Any
@@ -16,7 +15,6 @@ from relatent.spaces.io.columns import VECTOR_NAMES
 from relatent.stores.address import Address
 from relatent.stores.fields import Dtype, Field, Metric, Roles
 
-NOTES = "relatent"
 INTEGERS, TEXTS = pa.int64(), pa.large_string()
 # How sqlite-vec declares a vector of each type, makes one of bytes, and how many bytes eight coordinates take.
 DECLARED: dict[str, str] = {"float32": "float", "int8": "int8", "bit": "bit"}
@@ -118,80 +116,6 @@ class Table:
         found = next((VECTOR.match(one) for one in self.arguments if _names(one, column)), None)
         return given if found is None else MADE[ALIASES[found["type"].lower()]].format(given)
 
-    def shown(self, served: Field) -> list[str]:
-        """Return the statements that make the view of a field, and let applications write through it."""
-        columns = [quoted(name) for name in self.columns]
-        if self.is_vec0:
-            listed = [f"{name} AS {name}" for name in (*columns, "distance", "k")]
-        else:
-            of = self.vector_of(served)
-            listed = [
-                f"{of if name == self.vector else 'b.' + quoted(name)} AS {quoted(name)}" for name in self.columns
-            ]
-        return [
-            f"DROP VIEW IF EXISTS {self.view}",
-            f"CREATE VIEW {self.view} AS SELECT {', '.join(listed)} FROM {self.source(served, 'LEFT JOIN')}",
-        ]
-
-    def writable(self, roles: Roles) -> list[str]:
-        """Return the triggers of the view: what is written to it reaches the tables.
-
-        A vector that is changed has none in the other field any more: a translation of what it was, or an old vector
-        of another text, would be found by what the item no longer says.
-        """
-        bodies = self._vec0_bodies(roles) if self.is_vec0 else self._plain_bodies(roles)
-        names = {event: quoted(f"{self.name}__served__{event.lower()}") for event in bodies}
-        return [
-            f"CREATE TRIGGER {names[event]} INSTEAD OF {event} ON {self.view} BEGIN {'; '.join(body)}; END"
-            for event, body in bodies.items()
-        ]
-
-    def _vec0_bodies(self, roles: Roles) -> dict[str, list[str]]:
-        key, place, served = quoted(self.key), self.place(roles.served), roles.served
-        names = ", ".join(quoted(name) for name in self.columns)
-        values = ", ".join(self.value(name, served, f"NEW.{quoted(name)}") for name in self.columns)
-        insert = f"INSERT INTO {place} ({names}) VALUES ({values})"
-        every = [f"DELETE FROM {self.place(one)} WHERE {key} = OLD.{key}" for one in roles.fields.values()]
-        stale = [f"DELETE FROM {self.place(one)} WHERE {key} = OLD.{key}" for one in (roles.new,) if one is not None]
-        if roles.old is not None:
-            vector = quoted(self.vector)
-            stale.append(
-                f"DELETE FROM {self.place(roles.old)} WHERE {key} = OLD.{key} AND NEW.{vector} IS NOT OLD.{vector}"
-            )
-        return {
-            "INSERT": [insert],
-            "UPDATE": [*stale, f"DELETE FROM {place} WHERE {key} = OLD.{key}", insert],
-            "DELETE": every,
-        }
-
-    def _plain_bodies(self, roles: Roles) -> dict[str, list[str]]:
-        key, vector, items = quoted(self.key), quoted(self.vector), quoted(self.name)
-        changed, none = f"NEW.{vector} IS NOT OLD.{vector}", "x''" if self.is_required else "NULL"
-        given = {name: f"NEW.{quoted(name)}" for name in self.payload}
-        insert = given | {name: f"coalesce(NEW.{quoted(name)}, {default})" for name, default in self.defaults}
-        if self.holds(roles.served):
-            given, insert = given | {self.vector: f"NEW.{vector}"}, insert | {self.vector: f"NEW.{vector}"}
-        elif self.has_vector:
-            given[self.vector] = f"CASE WHEN {changed} THEN {none} ELSE {vector} END"
-            insert[self.vector] = none
-        sets = ", ".join(f"{quoted(name)} = {value}" for name, value in given.items())
-        beside = [one for one in roles.fields.values() if not self.holds(one)]
-        gone = [f"DELETE FROM {self.place(one)} WHERE key = OLD.{key}" for one in beside]
-        moved = f"({changed} OR NEW.{key} IS NOT OLD.{key})"
-        stale = [line if one == roles.served else f"{line} AND {moved}" for one, line in zip(beside, gone, strict=True)]
-        put = [
-            f"INSERT OR REPLACE INTO {self.place(one)} (key, vector) "
-            f"SELECT coalesce(NEW.{key}, last_insert_rowid()), NEW.{vector} WHERE NEW.{vector} IS NOT NULL"
-            for one in beside
-            if one == roles.served
-        ]
-        names, values = ", ".join(quoted(name) for name in insert), ", ".join(insert.values())
-        return {
-            "INSERT": [f"INSERT INTO {items} ({names}) VALUES ({values})", *put],
-            "UPDATE": [*stale, f"UPDATE {items} SET {sets} WHERE {key} = OLD.{key}", *put],
-            "DELETE": [*gone, f"DELETE FROM {items} WHERE {key} = OLD.{key}"],
-        }
-
     def note(self) -> dict[str, Any]:
         """Return what cannot be told once the old vectors are dropped."""
         return {"vec0": self.is_vec0, "vector": self.vector, "position": [*self.columns].index(self.vector)}
@@ -200,23 +124,6 @@ class Table:
 def size_of(of: Field) -> int:
     """Return how many bytes a vector of a field takes; bits fill the last one with zeros."""
     return -(-of.dim * EIGHT[of.dtype] // 8)
-
-
-def read_note(db: Any, name: str) -> dict[str, Any] | None:
-    """Return what an earlier migration noted of a table."""
-    if db.execute("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?", (NOTES,)).fetchone() is None:
-        return None
-    found = db.execute(f"SELECT note FROM {NOTES} WHERE name = ?", (name,)).fetchone()
-    return None if found is None else dict(json.loads(found[0]))
-
-
-def write_roles(db: Any, table: Table, roles: Roles) -> None:
-    """Show what is served and note the roles, in the transaction."""
-    for statement in (*table.shown(roles.served), *table.writable(roles)):
-        db.execute(statement)
-    db.execute(f"CREATE TABLE IF NOT EXISTS {NOTES} (name TEXT PRIMARY KEY NOT NULL, note TEXT NOT NULL)")
-    note = json.dumps({"roles": roles.note(), "table": table.note()}, ensure_ascii=False)
-    db.execute(f"INSERT OR REPLACE INTO {NOTES} VALUES (?, ?)", (table.name, note))
 
 
 def find_table(db: Any, address: Address, note: dict[str, Any] | None) -> Table:

@@ -128,7 +128,7 @@ class CanonicalDirection:
     scores: dict[str, float]
     """Leave one out: the cosine of each space's own direction with what those of the others make of it."""
     random: float
-    """What 95 % of these cosines stay below, in absolute value, if the directions of the others are random."""
+    """What 95 % of these cosines stay below, in absolute value, if the others' directions are random and isotropic."""
 
 
 class Directions:

@@ -86,6 +86,12 @@ class Endpoints:
             acceptable=space.dim == getattr(self, side).dim,
         )
 
+    def check_model(self, made: Fingerprint, side: Side) -> None:
+        """Refuse a model that is recorded otherwise than that of this side, before its vectors are made."""
+        match = made.matches(getattr(self, side).recorded())
+        if not match:
+            raise _refusal(f"{made.model} does not make vectors of the {side}: {match.reason}", acceptable=False)
+
     def find(self, space: Space, side: Side) -> Finding:
         """Compare a space with one side, by what is recorded, or else by blocks of its rows."""
         known: Fingerprint = getattr(self, side)

@@ -183,7 +183,8 @@ class Learner(Transformer):
             self.choice_ = self.goal_.choose(pairs, replace(self._settings, judge=judge, queries=asked))
             solved: Solution = self.goal_.solve(pairs, self.choice_)
         self.map_, self.target_map_, self.selection_ = solved.source, solved.target, self.choice_.selection
-        self.chosen_, self.fit_report_, self.confidence_ = self.choice_.words, None, None
+        several = () if pairs.widths is None or len(pairs.widths) == 1 else (f"{len(pairs.widths)} sources",)
+        self.chosen_, self.fit_report_, self.confidence_ = (*self.choice_.words, *several), None, None
         return self
 
     def _warn_unrelated(self) -> None:

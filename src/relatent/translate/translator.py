@@ -356,6 +356,7 @@ class Translator(Directions, Learner):
         >>> bool(np.mean(near) > np.mean(t.confidence(x[300:], items=100_000)))
         True
         """
+        X, _ = self._one_source(X)
         x = to_numpy(self._checked(X.vectors if isinstance(X, Space) else X)).astype(np.float64)
         count = self.n_pairs_ if items is None else items
         if count < 1:

@@ -155,8 +155,8 @@ class Live(Store):
     def _wait_for_writers(self) -> None:
         """Wait until the transactions that write to the table now have ended.
 
-        One that deletes an item removes its new vector only if it sees it. It does not see one that is committed after the
-        deletion and before its commit, until which nobody else sees that it is an orphan.
+        One that deletes an item removes its new vector only if it sees it. A vector that is committed between the
+        deletion and the end of that transaction stays, and until then nobody sees that it is an orphan.
         """
         with self._session() as session:
             if not self._follows(session):
