@@ -95,10 +95,10 @@ def run(setting: Setting) -> Result:
 
 @torch.no_grad()
 def stitched(
-    images: Images, models: list[nn.Module], options: dict[str, str] | None, k: int = ANCHORS
+    images: Images, models: list[nn.Module], options: dict[str, str] | None, k: int | None = None
 ) -> Iterator[list[float]]:
     """Yield the three figures of every ordered pair, translated by k anchors."""
-    test, anchors = torch.from_numpy(images.test), torch.from_numpy(images.anchors(k))
+    test, anchors = torch.from_numpy(images.test), torch.from_numpy(images.anchors(k or ANCHORS))
     latent, known = ([m.encoder(x) for m in models] for x in (test, anchors))
     for i, j in permutations(range(len(models)), 2):
         translated = latent[i]
