@@ -13,8 +13,8 @@ from experiments.__main__ import run_item
 from experiments.data import graphs, groups, hub, source
 from experiments.data.words import read_vectors
 from experiments.items import ITEMS
-from experiments.page import draw_pictures, render
-from experiments.results import Setting, read_record
+from experiments.page import render
+from experiments.results import Record, Result, Setting, Table, read_record, write_record
 from tests.experiments import mirror
 
 # Items on data that a hub has nothing to do with.
@@ -118,9 +118,16 @@ def test_every_model_of_the_tables_is_read_in_its_own_class(folder, on_hub) -> N
         hub.FOLDER.reset(token)
 
 
-def test_records_of_a_hub_have_their_own_section_and_picture(tmp_path) -> None:
-    assert "from a hub" not in render(tmp_path)
-    draw_pictures(tmp_path, tmp_path / "pictures")
+def test_records_of_a_hub_have_their_own_section(tmp_path) -> None:
+    result = Result([Table("t", ("a",), [["x"]])])
+    record = Record("rr-table7", "quick", "c", 1.0, {}, result)
+    write_record(tmp_path, record)
+    assert "(rr-table7-hub)=" not in render(tmp_path)
+    write_record(tmp_path, replace(record, source="hub", command="from the hub"))
+    page = render(tmp_path)
+    assert "(rr-table7)=" in page
+    assert f"(rr-table7-hub)=\n### {ITEMS['rr-table7'].shows}, from a hub" in page
+    assert "`from the hub`" in page
 
 
 def test_titles_are_prefixes_with_a_full_stop_where_they_end_in_a_letter() -> None:

@@ -98,7 +98,7 @@ def test_a_table_in_markdown():
 
 
 def test_published_figures_have_a_source():
-    assert published("rr-table1", "relative, FT → W2V", "mrr") == 0.94
+    assert published("rr-table1", "relative, FT → W2V", "mrr") == "0.94 ± 0.00"
     assert published("rr-table1", "no such row", "mrr") == MISSING
     assert "Moschella" in source("rr-table1")
 
