@@ -8,7 +8,7 @@ const DTYPES = {
   U64: ["<u8", 8], U32: ["<u4", 4], U16: ["<u2", 2], U8: ["|u1", 1], BOOL: ["|b1", 1],
 };
 const FLOATS = { F32: Float32Array, F64: Float64Array };
-const NORMALIZATIONS = ["none", "l2", "center", "center+l2", "iso", "standard", "whiten"];
+const NORMALIZATIONS = ["none", "l2", "center", "center+l2", "iso", "standard", "weighted", "whiten"];
 const MAP_ENTRIES = ["before", "width", "mixed", "bank", "lengths"];
 
 /** A file that is not a translator, is damaged, or is of another version than this package reads. */
@@ -165,7 +165,7 @@ function readMap(about, arrays, prefix, dimIn) {
     const full = before.name === "whiten";
     const [scale] = ["before.scale", "before.unscale"].map((name) => take(name, ...(full ? [dim, dim] : [dim])).values);
     if (!["none", "l2"].includes(before.name)) steps.push((x) => x.map((value, i) => value - mean[i]));
-    if (["iso", "standard"].includes(before.name)) steps.push((x) => x.map((value, i) => value * scale[i]));
+    if (["iso", "standard", "weighted"].includes(before.name)) steps.push((x) => x.map((value, i) => value * scale[i]));
     if (full) steps.push(linear(scale));
     if (before.unit) steps.push(unit);
   }
