@@ -162,11 +162,12 @@ function readMap(about, arrays, prefix, dimIn) {
   if (before) {
     expect(NORMALIZATIONS.includes(before.name), `has the normalization ${before.name}: update this package`);
     const mean = take("before.mean", dim).values;
-    const full = before.name === "whiten";
+    const full = arrays.get(`${prefix}before.scale`)?.shape.length === 2;
     const [scale] = ["before.scale", "before.unscale"].map((name) => take(name, ...(full ? [dim, dim] : [dim])).values);
     if (!["none", "l2"].includes(before.name)) steps.push((x) => x.map((value, i) => value - mean[i]));
-    if (["iso", "standard", "weighted"].includes(before.name)) steps.push((x) => x.map((value, i) => value * scale[i]));
-    if (full) steps.push(linear(scale));
+    if (["iso", "standard", "weighted", "whiten"].includes(before.name)) {
+      steps.push(full ? linear(scale) : (x) => x.map((value, i) => value * scale[i]));
+    }
     if (before.unit) steps.push(unit);
   }
   if (left.has(`${prefix}basis`)) {
