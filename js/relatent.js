@@ -8,7 +8,7 @@ const DTYPES = {
   U64: ["<u8", 8], U32: ["<u4", 4], U16: ["<u2", 2], U8: ["|u1", 1], BOOL: ["|b1", 1],
 };
 const FLOATS = { F32: Float32Array, F64: Float64Array };
-const NORMALIZATIONS = ["none", "l2", "center", "center+l2", "iso", "standard", "whiten"];
+const NORMALIZATIONS = ["none", "l2", "center", "center+l2", "iso", "standard", "weighted", "whiten"];
 const MAP_ENTRIES = ["before", "width", "mixed", "bank", "lengths"];
 
 /** A file that is not a translator, is damaged, or is of another version than this package reads. */
@@ -162,11 +162,12 @@ function readMap(about, arrays, prefix, dimIn) {
   if (before) {
     expect(NORMALIZATIONS.includes(before.name), `has the normalization ${before.name}: update this package`);
     const mean = take("before.mean", dim).values;
-    const full = before.name === "whiten";
+    const full = arrays.get(`${prefix}before.scale`)?.shape.length === 2;
     const [scale] = ["before.scale", "before.unscale"].map((name) => take(name, ...(full ? [dim, dim] : [dim])).values);
     if (!["none", "l2"].includes(before.name)) steps.push((x) => x.map((value, i) => value - mean[i]));
-    if (["iso", "standard"].includes(before.name)) steps.push((x) => x.map((value, i) => value * scale[i]));
-    if (full) steps.push(linear(scale));
+    if (["iso", "standard", "weighted", "whiten"].includes(before.name)) {
+      steps.push(full ? linear(scale) : (x) => x.map((value, i) => value * scale[i]));
+    }
     if (before.unit) steps.push(unit);
   }
   if (left.has(`${prefix}basis`)) {

@@ -30,6 +30,10 @@ class FailedError(Exception):
     """A check that did not pass."""
 
 
+class NotRunError(Exception):
+    """A check that cannot be run here."""
+
+
 def run(*command: str | Path, cwd: Path = ROOT) -> str:
     done = subprocess.run([str(word) for word in command], cwd=cwd, capture_output=True, text=True)
     if done.returncode:
@@ -87,15 +91,29 @@ def audited(folder: Path) -> str:
     """Look for known vulnerabilities in what a wheel brings with it. It asks a database on the internet."""
     tool = Path(sys.executable).with_name("pip-audit")
     site = next((folder / "environment" / "lib").glob("python3.*/site-packages"))
-    run(tool, "--path", site, "--progress-spinner", "off")
-    return "no known vulnerabilities"
+    words = [tool, "--path", site, "--progress-spinner", "off", "--format", "json"]
+    done = subprocess.run(words, capture_output=True, text=True)
+    if not done.stdout.startswith("{"):
+        raise NotRunError(f"its database cannot be reached: {done.stderr.strip()[-200:]}")
+    found = json.loads(done.stdout)["dependencies"]
+    unknown = [one["name"] for one in found if "skip_reason" in one and one["name"] != "relatent"]
+    wrong = [f"{one['name']} {one['version']}: {v['id']}" for one in found for v in one.get("vulns", ())]
+    if wrong:
+        raise FailedError("; ".join(wrong))
+    if unknown:
+        raise NotRunError(f"its database does not know {len(unknown)} of {len(found)} packages, such as {unknown[0]}")
+    return f"no known vulnerabilities in {len(found)} packages"
 
 
 def bill_of_materials(folder: Path) -> str:
     """Write the packages that a wheel brings with it, with versions and licenses, as CycloneDX."""
     tool, out = Path(sys.executable).with_name("cyclonedx-py"), DIST / "relatent.cdx.json"
-    run(tool, "environment", "--pyproject", ROOT / "pyproject.toml", "--output-file", out, folder / "environment")
-    return f"{len(json.loads(out.read_text('utf8'))['components'])} components in {out.relative_to(ROOT)}"
+    words = ["--pyproject", ROOT / "pyproject.toml", "--mc-type", "library", "--output-file", out]
+    run(tool, "environment", *words, folder / "environment")
+    bill = json.loads(out.read_text("utf8"))
+    bill["metadata"]["component"]["version"] = packages()[-1].name.split("-")[1]
+    out.write_text(json.dumps(bill, indent=2) + "\n", "utf8")
+    return f"{len(bill['components'])} components in {out.relative_to(ROOT)}"
 
 
 def checks(pythons: list[str]) -> Iterator[Outcome]:
@@ -115,9 +133,7 @@ def checks(pythons: list[str]) -> Iterator[Outcome]:
                 environment = folder if outcome[0] == "passed" else environment
                 yield outcome
         if environment is not None:
-            found = attempt("pip-audit", lambda: audited(environment))
-            unreachable = found[0] == "FAILED" and ("Connection" in found[2] or "resolve" in found[2])
-            yield ("not run", found[1], "the database could not be reached") if unreachable else found
+            yield attempt("pip-audit", lambda: audited(environment))
             yield attempt("bill of materials", lambda: bill_of_materials(environment))
 
 
@@ -126,6 +142,8 @@ def attempt(what: str, check) -> Outcome:
         return "passed", what, check()
     except FailedError as error:
         return "FAILED", what, str(error)
+    except NotRunError as error:
+        return "not run", what, str(error)
 
 
 def main() -> None:

@@ -23,7 +23,7 @@ NAMES = {
     "umap": "umap-learn",
 }
 # Extras of the repository, not of the package; pandas is used if it is installed, and no extra installs it.
-TOOLS = {"dev", "docs", "stores", "browser", "experiments"}
+TOOLS = {"dev", "docs", "stores", "browser", "experiments", "hub"}
 UNDECLARED = {"pandas"}
 LOADERS = {"needs", "import_module", "find_spec"}
 

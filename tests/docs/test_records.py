@@ -9,7 +9,7 @@ from experiments.results import read_records
 
 from experiments import sources
 
-pytestmark = pytest.mark.docs
+pytestmark = pytest.mark.slow
 
 
 @pytest.mark.parametrize("name", ITEMS)

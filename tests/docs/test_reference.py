@@ -23,7 +23,7 @@ TEXTS = (
     "benchmarks/*.py",
 )
 # A module of this repository, and the items that follow it.
-COMMAND = re.compile(r"python -m ((?:experiments|benchmarks)(?:\.\w+)*(?: [a-z][\w-]*)*)")
+COMMAND = re.compile(r"python -m ((?:experiments|benchmarks)(?:\.\w+)*(?: [a-z][\w-]*(?![\w/-]))*)")
 
 
 def test_every_public_name_is_on_a_page():

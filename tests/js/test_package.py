@@ -99,6 +99,7 @@ def test_fresh_translators_of_every_goal(installed, tmp_path):
     answers = json.loads(run("node", "translate.mjs", cwd=installed, given=json.dumps(asked)))
     assert answers.keys() == expected.keys()
     for path, (translated, prepared) in expected.items():
+        assert "error" not in answers[path], answers[path]
         near(answers[path]["translated"], translated, rtol=1e-9)
         near(answers[path]["prepared"], prepared, rtol=1e-6)
 

@@ -45,7 +45,7 @@ def test_blocks_equal_separate_fits(pair, options, tmp_path):
 
 def test_a_number_of_blocks_cuts_both_sides_evenly(pair):
     x, y = pair
-    one, other = (Translator(map="ridge", blocks=blocks).fit(x, y) for blocks in (4, [(2, 2)] * 4))
+    one, other = (Translator(map="ridge", blocks=blocks).fit(x, y) for blocks in (np.int64(4), [(2, 2)] * 4))
     np.testing.assert_array_equal(one.matrix_, other.matrix_)
     whole = Translator(map="ridge", blocks=1).fit(x, y)
     np.testing.assert_allclose(whole.matrix_, Translator(map="ridge").fit(x, y).matrix_, atol=1e-12)
@@ -101,7 +101,12 @@ def test_what_is_expected_of_blocks_and_exports_are_there(pair):
     ("options", "says"),
     [
         ({"blocks": 3}, "blocks is 3, and 8 coordinates"),
-        ({"blocks": 0}, "blocks is 0"),
+        ({"blocks": 0}, "blocks is 0: expected a number of 1 or more"),
+        ({"blocks": 2.5}, "blocks is 2.5"),
+        ({"blocks": -2}, "blocks is -2"),
+        ({"blocks": [(4, 4), (4,)]}, "expected a number of 1 or more, or a list"),
+        ({"blocks": [(8, 8), (0, 0)]}, "widths of 1 or more"),
+        ({"blocks": []}, "expected a number"),
         ({"blocks": [(4, 4)]}, r"blocks have \[4, 4\] coordinates in all: expected \[8, 8\]"),
         ({"blocks": 2, "goal": "retrieval"}, "blocks were given for goal 'retrieval'"),
         ({"blocks": 2, "normalize": "l2"}, "scales whole rows"),

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from operator import index
+from typing import Any
 
 import numpy as np
 
@@ -36,7 +38,7 @@ class Blocks:
     """A goal for each block of coordinates by itself."""
 
     goal: Solver
-    spec: int | Sequence[Sequence[int]]
+    spec: int | list[tuple[int, int]]
 
     @staticmethod
     def of(goal: Solver, spec: int | Sequence[Sequence[int]], settings: Settings, name: str) -> Blocks:
@@ -48,7 +50,7 @@ class Blocks:
                 f"normalize={settings.normalize!r} scales whole rows, and blocks are mapped by themselves: expected an "
                 "affine normalization, such as 'iso'."
             )
-        return Blocks(goal, spec)
+        return Blocks(goal, _checked(spec))
 
     def needs(self, settings: Settings) -> tuple[bool, bool]:
         """Return whether the full scatter of the source and of the target is needed."""
@@ -74,7 +76,7 @@ class Blocks:
         """Return the coordinates of each block on both sides, and the widths of its sources."""
         sources = pairs.widths or pairs.dims[:1]
         if isinstance(self.spec, int):
-            uneven = [width for width in (*sources, pairs.dims[1]) if self.spec < 1 or width % self.spec]
+            uneven = [width for width in (*sources, pairs.dims[1]) if width % self.spec]
             if uneven:
                 raise ValueError(
                     f"blocks is {self.spec}, and {uneven[0]} coordinates cannot be cut into as many of equal width: "
@@ -82,7 +84,7 @@ class Blocks:
                 )
             cut = [[width // self.spec] * self.spec for width in (*sources, pairs.dims[1])]
         else:
-            cut = [list(map(int, side)) for side in zip(*self.spec, strict=True)]
+            cut = [list(side) for side in zip(*self.spec, strict=True)]
             if len(sources) > 1 or [sum(side) for side in cut] != list(pairs.dims):
                 raise ValueError(
                     f"blocks have {[sum(side) for side in cut]} coordinates in all: expected {list(pairs.dims)}, those "
@@ -96,3 +98,17 @@ class Blocks:
             widths = None if pairs.widths is None else tuple(map(len, own))
             found.append((np.concatenate(own), np.r_[columns], widths))
         return found
+
+
+def _checked(spec: Any) -> int | list[tuple[int, int]]:
+    """Return a number of blocks, or the widths of each on both sides."""
+    try:
+        found = index(spec) if np.ndim(spec) == 0 else [(index(x), index(y)) for x, y in spec]
+    except (TypeError, ValueError):
+        found = 0
+    widths = [found] if isinstance(found, int) else [width for pair in found for width in pair]
+    if min(widths, default=0) < 1:
+        raise ValueError(
+            f"blocks is {spec!r}: expected a number of 1 or more, or a list of (source, target) widths of 1 or more."
+        )
+    return found
