@@ -119,7 +119,7 @@ def test_a_trained_model_is_found_again_unless_its_settings_changed(tmp_path: Pa
     assert made == [0]
     trained(path, Training(3), build, train_it)
     assert made == [0, 1]
-    assert [p.name for p in path.parent.iterdir() if p.suffix != ".lock"] == ["a.safetensors"]
+    assert sorted(p.name for p in path.parent.iterdir() if p.suffix != ".lock") == ["a.json", "a.safetensors"]
 
 
 @pytest.mark.parametrize("relative", [False, True])
