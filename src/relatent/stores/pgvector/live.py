@@ -114,11 +114,24 @@ class Live(Store):
         return self._listed(key for (key,) in found)
 
     def tally(self, of: Field, other: Field) -> Tally:
-        """Count in one pass over the table and the one beside it, after :meth:`_wait_for_writers`."""
-        self._wait_for_writers()
-        with self._session() as session:
+        """Count in one pass over the table and the one beside it, once the transactions that write now have ended."""
+        return self._patiently(partial(self._tally, of, other))
+
+    def _tally(self, of: Field, other: Field) -> Tally:
+        with self._session("write") as session:  # in which each statement sees what is committed by then
+            self._wait_for_writers(session)
             one, two = self._find(session.roles, of), self._find(session.roles, other)
             return Tally(*session.cursor.execute(self._queries.tally(one, two)).fetchone())
+
+    def _wait_for_writers(self, session: Transaction) -> None:
+        """Wait until the transactions that write to the table now have ended, where triggers follow them.
+
+        One that deletes an item removes its new vector only if it sees it. A vector that is committed between that and
+        the end of the transaction stays, and until then nobody sees that it is an orphan.
+        """
+        if self._follows(session):
+            place = self._table.place(session.roles.first).relation
+            locks.wait_for_writers(session.cursor, [self._table.base.as_string(), place.as_string()])
 
     @contextmanager
     def rehearsal(self, rows: int) -> Iterator[str]:
@@ -149,22 +162,7 @@ class Live(Store):
 
     def remove_orphans(self, of: Field, kept: Collection[Any] = ()) -> int:
         """Remove the vectors of items that are gone, or that have no vector any more."""
-        self._wait_for_writers()
         return self._patiently(partial(super().remove_orphans, of, kept))
-
-    def _wait_for_writers(self) -> None:
-        """Wait until the transactions that write to the table now have ended.
-
-        One that deletes an item removes its new vector only if it sees it. A vector that is committed between the
-        deletion and the end of that transaction stays, and until then nobody sees that it is an orphan.
-        """
-        with self._session() as session:
-            if not self._follows(session):
-                return
-            names = [self._table.base.as_string(), self._table.place(session.roles.first).relation.as_string()]
-        before = self._run(partial(locks.writers, names=names))
-        if before:
-            self._patiently(partial(self._run, partial(_check_ended, before, names)))
 
     def build_index(self, of: Field) -> None:
         """Build an index, as every store does; while triggers write to the field, without stopping them."""
@@ -247,8 +245,3 @@ class Live(Store):
 
 def _execute(statement: Any, cursor: Any) -> None:
     cursor.execute(statement)
-
-
-def _check_ended(before: set[str], names: list[str], cursor: Any) -> None:
-    if before & locks.writers(cursor, names):
-        raise wire.BlockedError("Transactions that write to the table have not ended.")

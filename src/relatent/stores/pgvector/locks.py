@@ -67,6 +67,17 @@ def writers(cursor: Any, names: list[str]) -> set[str]:
     return {transaction for (transaction,) in cursor.fetchall()}
 
 
+def wait_for_writers(cursor: Any, names: list[str]) -> None:
+    """Wait until the transactions of others that write to tables now have ended; those that begin later are let be."""
+    before = writers(cursor, names)
+    for _ in range(TRIES):
+        before &= writers(cursor, names)
+        if not before:
+            return
+        time.sleep(WAIT / 1000)
+    raise BlockedError("Transactions that write to the table have not ended.")
+
+
 class Concurrently:
     """A cursor outside of transactions whose indexes are built while others write."""
 

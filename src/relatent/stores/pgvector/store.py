@@ -216,6 +216,7 @@ class PgvectorStore(Live):
 
     def _remove_orphans(self, session: Transaction, new: Field, kept: frozenset[Any]) -> int:
         """Lock what looks like an orphan, and look again: an item of this key may have come meanwhile."""
+        self._wait_for_writers(session)
         cursor, served = session.cursor, session.roles.served
         keys = (key for (key,) in cursor.execute(self._queries.lock_orphans(new, served)).fetchall())
         found = [key for key in keys if self._plain(key) not in kept]
