@@ -64,7 +64,7 @@ Key = tuple[str, str, str]  # data set, decoder, method
 def run(setting: Setting) -> Result:
     """Train or load the networks, and stitch every ordered pair of seeds."""
     torch.set_num_threads(1)
-    how, seeds = setting.pick(quick=(QUICK, 5), full=(FULL, 2))
+    how, seeds = setting.pick(quick=(QUICK, 5), full=(FULL, 5))
     scores: dict[Key, np.ndarray] = {}
     grids, own = {}, {}
     for dataset in SETS:

@@ -46,7 +46,7 @@ FAMILIES, KINDS = ("AE", "VAE"), ("absolute", "relative")
 PHOTOS = True
 COLUMNS = ("own absolute", "own relative", "absolute", "relative", "translated (ours)")
 QUICK = Autoencoding(steps=200, rate=1e-2, images=5_000, anchors=200, batch=64, channels=(8, 16, 32))
-FULL = Autoencoding(steps=400, rate=1e-3, images=None, anchors=500)
+FULL = Autoencoding(steps=9_400, rate=1e-3, images=None, anchors=500)
 SETS = BySource(
     packages=("MNIST", "Fashion-MNIST", "CIFAR-10"), hub=("MNIST", "Fashion-MNIST", "CIFAR-10", "CIFAR-100")
 )
