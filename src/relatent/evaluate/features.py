@@ -109,8 +109,8 @@ def match_features(
 
     ``x`` (n, units) and ``y`` (n, units) are activations on the same rows; spaces are joined on their keys. Widths may
     differ: then some units of the wider one stay alone. The one-to-one matching is the best of all (Hungarian
-    algorithm); :meth:`FeatureMatches.mutual` has the pairs that are each other's best, as the Rosetta neurons of Dravid
-    et al. and the matched features of sparse autoencoders are, and :meth:`FeatureMatches.one_to_many` all that are
+    algorithm); ``FeatureMatches.mutual`` has the pairs that are each other's best, as the Rosetta neurons of Dravid
+    et al. and the matched features of sparse autoencoders are, and ``FeatureMatches.one_to_many`` all that are
     surely correlated. p-values are family-wise, from ``permutations`` shuffles of the rows of y; none can be below
     1 / (1 + ``permutations``). They hold for rows that are exchangeable: take one token per text, not all.
 

@@ -152,7 +152,7 @@ class Hub(ClassNamePrefixFeaturesOutMixin, _SetOutputMixin, BaseEstimator):
 
         It comes with a leave-one-out score of each, and in the coordinates of every space of the hub, so that a concept
         found in some models is found in one that was added later. With ``goal="retrieval"``, whose rows have unit
-        length, ``at`` gives rows of each space to average its Jacobian over (:meth:`relatent.Translator.direction`).
+        length, ``at`` gives rows of each space to average its Jacobian over (``Translator.direction``).
 
         References: Kim & Han, 2026 (arXiv 2605.09875), who average in relative coordinates.
 

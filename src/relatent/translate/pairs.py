@@ -76,7 +76,7 @@ class Pairs:
     widths: tuple[int, ...] | None = None
     """Coordinates of each source, where the rows are those of several side by side."""
     penalties: tuple[float, ...] | None = None
-    """What each source is held back by, beside the penalty that they share (:mod:`relatent.translate.sources`)."""
+    """What each source is held back by, beside the penalty that they share (``relatent.translate.sources``)."""
     rough: bool = False
     """Whether they are those of a trial: a few digits of what is made of them are enough."""
 

@@ -167,7 +167,7 @@ class Translator(Directions, Learner):
         Several sources of one target (layers, heads, views, models) are given as a list of arrays or of spaces, and
         are one source from then on, side by side: ``transform`` takes the list, or its arrays concatenated. Where the
         map is a ridge or chosen by the goal, each source has a penalty of its own
-        (:func:`relatent.translate.source_penalties`), which ``sources_`` tells. What else is of the source, such as
+        (``relatent.translate.source_penalties``), which ``sources_`` tells. What else is of the source, such as
         ``bank``, is given concatenated.
 
         Two data frames with the same labels in their index are paired by these labels, in whichever order; equal
