@@ -260,7 +260,7 @@ def pictured(images: Images, models: Models, how: Autoencoding) -> dict[str, obj
 def draw(result: Result) -> Figure:
     """Draw the images, one panel per data set and model."""
     grids = result.series["grids"]
-    figure, axes = panels(len(SETS), len(FAMILIES), size=(4.8, 2.7))
+    figure, axes = panels(len(SETS), len(FAMILIES), size=(4.8, 3.4))
     for panel, (title, grid) in zip(axes.flat, grids.items(), strict=True):
         draw_grid(panel, grid, title)
     return figure
