@@ -65,8 +65,14 @@ def _load(url: str) -> tuple[Path, Any, dict[str, list[Any]]]:
 
 
 def _save(file: Path, index: Any, columns: dict[str, list[Any]]) -> None:
-    faiss.write_index(index, str(file))
-    pq.write_table(pa.table(columns), _keys(file))
+    # Each under its name at once: a migration may read them meanwhile.
+    for path, write in (
+        (file, lambda tmp: faiss.write_index(index, str(tmp))),
+        (_keys(file), lambda tmp: pq.write_table(pa.table(columns), tmp)),
+    ):
+        tmp = path.with_name(f".{path.name}.tmp")
+        write(tmp)
+        tmp.replace(path)
 
 
 def _keys(file: Path) -> Path:
