@@ -29,7 +29,7 @@ class Embedding:
     text: Text = None
     pairs: Annotated[int, Option("--pairs", help="Items of SOURCE to embed.")] = 2_000
     prefix: Annotated[str, Option("--prefix", help='Put in front of each text, such as "passage: ".')] = ""
-    max_chars: Annotated[int | None, Option("--max-chars", help="Cut texts after so many characters.")] = None
+    max_chars: Annotated[int | None, Option("--max-chars", help="Maximum length of a text, in characters.")] = None
     token_price: Annotated[float | None, Option("--token-price", help="Price of a million tokens.")] = None
     cache: Annotated[Path, Option("--cache", help=CACHE)] = Path(".relatent/embedded")
 

@@ -82,8 +82,9 @@ class Translator(Directions, Learner):
         "index" leaves the lengths of rows as the matrix makes them. None takes a kernel only where it is clearly
         better by what the goal is for.
     blocks : None, int or list of (source, target) widths
-        Fit one map per block of coordinates, such as the heads of an attention layer: so many of equal width, or of the
-        given widths, in order. The matrix is zero between them. For ``goal="vectors"`` and named maps; always affine.
+        Fit one map per block of coordinates, such as the heads of an attention layer: a number of blocks of equal
+        width, or their widths in order. The matrix is zero between them. For ``goal="vectors"`` and named maps; always
+        affine.
         Of several sources, a block has its share of each.
 
     Attributes

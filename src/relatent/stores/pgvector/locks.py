@@ -68,7 +68,7 @@ def writers(cursor: Any, names: list[str]) -> set[str]:
 
 
 def wait_for_writers(cursor: Any, names: list[str]) -> None:
-    """Wait until the transactions of others that write to tables now have ended; those that begin later are let be."""
+    """Wait until the transactions of others that write to tables now have ended; later ones are ignored."""
     before = writers(cursor, names)
     for _ in range(TRIES):
         before &= writers(cursor, names)

@@ -215,7 +215,7 @@ def copy_over(cursor: Any, place: Any, rows: Rows, *, replace: bool = True) -> N
     The last of a key that comes twice counts. Without ``replace``, those that are there stay as they are.
     """
     sql = psycopg().sql
-    _copy_aside(cursor, sql.SQL("SELECT * FROM {}").format(place), rows)
+    _copy_to_temporary(cursor, sql.SQL("SELECT * FROM {}").format(place), rows)
     cursor.execute(
         sql.SQL(
             "INSERT INTO {} SELECT DISTINCT ON (key) key, vector FROM relatent_rows ORDER BY key, row DESC "
@@ -228,7 +228,7 @@ def update_rows(cursor: Any, place: Any, rows: Rows) -> None:
     """Set the vectors of rows that are there; ``place`` is a relation with its columns of keys and vectors."""
     sql = psycopg().sql
     alike = sql.SQL("SELECT {} AS key, {} AS vector FROM {}").format(place.key, place.vector, place.relation)
-    _copy_aside(cursor, alike, rows)
+    _copy_to_temporary(cursor, alike, rows)
     cursor.execute(
         sql.SQL(
             "UPDATE {} AS t SET {} = r.vector FROM (SELECT DISTINCT ON (key) key, vector FROM relatent_rows "
@@ -237,7 +237,7 @@ def update_rows(cursor: Any, place: Any, rows: Rows) -> None:
     )
 
 
-def _copy_aside(cursor: Any, alike: Any, rows: Rows) -> None:
+def _copy_to_temporary(cursor: Any, alike: Any, rows: Rows) -> None:
     """Copy rows of a key and a vector into a table of this transaction; a number tells their order."""
     sql = psycopg().sql
     cursor.execute(sql.SQL("CREATE TEMPORARY TABLE relatent_rows ON COMMIT DROP AS {} WITH NO DATA").format(alike))
