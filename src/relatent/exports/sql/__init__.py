@@ -46,7 +46,10 @@ def write(
     steps, fitted = steps_of(translator, side, normalize=normalize), map_of(translator, side)
     for step in steps:
         if not all(np.isfinite(np.asarray(value, np.float64)).all() for value in step.arrays.values()):
-            raise ValueError(f"The step {step.kind!r} has numbers that are not finite, which SQL cannot hold: fit the translator again.")
+            raise ValueError(
+                f"The step {step.kind!r} has numbers that are not finite, which SQL cannot hold: fit the translator "
+                "again."
+            )
     module = import_module(f"relatent.exports.sql.{dialect}")
     about = json.dumps(described(translator, side), ensure_ascii=False).replace("\n", " ")
     head = f"-- Written by relatent for {dialect}: {fitted.dims_in} to {fitted.width} coordinates.\n-- {about}\n"

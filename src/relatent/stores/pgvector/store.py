@@ -66,7 +66,7 @@ class PgvectorStore(Live):
     holds = {"float32": NUMERIC_METRICS, "float16": NUMERIC_METRICS, "bit": ("hamming",)}  # noqa: RUF012 (see Store)
     no_codes = "pgvector has no 8-bit vectors: choose float16, which is `halfvec`, or bit, or fewer coordinates."
     writes_while_read = can_follow = True
-    # Of larger values the server makes several copies, each in memory that it has to map: that takes longer than the rest.
+    # The server copies larger values several times, into newly mapped memory, which takes longer than the rest.
     chunk_bytes = 2 * 2**20
 
     def _open(self) -> None:
