@@ -3,8 +3,11 @@
 Autoencoders are trained from several seeds, with and without scaling what the decoder reads to norm 1 (L2). The encoder
 of each is joined to the decoder of another: as it is, by one of the paper's maps with standard scaling, and by our
 default. Three figures on test images: the cosine (lcos) and the squared error (lmse) of the translated vectors against
-the target's own, and the squared error of the decoded pixels (rmse, as the paper calls it). Vectors are compared after
-standard scaling by the target's statistics, so that errors of different spaces can be compared.
+the target's own, and the squared error of the decoded pixels (rmse, as the paper calls it). The second is divided by
+the total variance of the target's vectors, so that 1 is the error of their mean. Scaling each coordinate would not do:
+behind a GELU some hardly vary, and one of them would make the whole error.
+
+Two controls: our default fitted on pairs that are shuffled, and from the spaces of networks that were never trained.
 
 The quick size shares its networks with ``rr-table3``.
 
@@ -15,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from itertools import permutations
+from itertools import permutations, product
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -23,10 +26,12 @@ import torch
 from experiments.data.images import Images, load_images
 from experiments.data.source import BySource
 from experiments.figures import draw_grid, packed_grid, panels
-from experiments.models.autoencoder import Autoencoding, fitted
+from experiments.models.autoencoder import Autoencoding, builder, fitted, untrained
 from experiments.published import published
 from experiments.relative_representations.autoencoders import FULL, QUICK, TESTED
+from experiments.relative_representations.stitched import CONTROL, RandomPairs, Untranslated
 from experiments.results import Finding, Result, Setting, Table, spread
+from sklearn.base import clone
 from sklearn.decomposition import PCA
 from torch import nn
 
@@ -39,13 +44,17 @@ SETS = BySource(
     packages=("MNIST", "Fashion-MNIST", "CIFAR-10"), hub=("MNIST", "Fashion-MNIST", "CIFAR-10", "CIFAR-100")
 )
 DECODERS, ANCHORS, SHOWN = ("L2", "no L2"), 1_000, 6
-METHODS: dict[str, dict[str, str] | None] = {
-    "absolute": None,
-    "LLS": {"map": "least_squares", "normalize": "standard"},
-    "OLLS": {"map": "orthogonal_least_squares", "normalize": "standard"},
-    "SVD": {"map": "orthogonal", "normalize": "standard"},
-    "default (ours)": {},
+DEFAULT, UNTRAINED = "default (ours)", "default, untrained encoder (control)"
+METHODS: dict[str, Any] = {
+    "absolute": Untranslated(),
+    "LLS": rl.Translator(map="least_squares", normalize="standard"),
+    "OLLS": rl.Translator(map="orthogonal_least_squares", normalize="standard"),
+    "SVD": rl.Translator(map="orthogonal", normalize="standard"),
+    DEFAULT: rl.Translator(),
+    CONTROL: RandomPairs(rl.Translator()),
+    UNTRAINED: rl.Translator(),
 }
+PAPERS = ("absolute", "LLS", "OLLS", "SVD", DEFAULT)
 MEASURES = ("lcos", "lmse", "rmse")
 PHOTOS = True
 COUNTS = (250, 500, 1_000, 4_000)
@@ -72,10 +81,12 @@ def run(setting: Setting) -> Result:
         for decoder in DECODERS:
             one = replace(how, unit=decoder == "L2")
             models = [fitted(images, one, seed, setting.models) for seed in range(seeds)]
-            for method, options in METHODS.items():
-                scores[dataset, decoder, method] = np.asarray(list(stitched(images, models, options)))
+            random = [untrained(builder(images, one), seed) for seed in range(seeds)]
+            for method, fit in METHODS.items():
+                found = stitched(images, models, fit, encoders=random if method == UNTRAINED else None)
+                scores[dataset, decoder, method] = np.asarray(list(found))
             own[dataset, decoder] = [pixel_error(m, images) for m in models]
-            grids[f"{dataset}, {decoder}"] = pictured(images, *models[:2])
+            grids[f"{dataset}, {decoder}"] = pictured(images, *models[:2], random[0])
     return Result(
         [table(scores, own), axes_table(setting, how), counts_table(setting, how)],
         findings(scores),
@@ -95,19 +106,23 @@ def run(setting: Setting) -> Result:
 
 @torch.no_grad()
 def stitched(
-    images: Images, models: list[nn.Module], options: dict[str, str] | None, k: int | None = None
+    images: Images, models: list[nn.Module], method: Any, k: int = ANCHORS, encoders: list[nn.Module] | None = None
 ) -> Iterator[list[float]]:
-    """Yield the three figures of every ordered pair, translated by k anchors."""
-    test, anchors = torch.from_numpy(images.test), torch.from_numpy(images.anchors(k or ANCHORS))
-    latent, known = ([m.encoder(x) for m in models] for x in (test, anchors))
+    """Yield the three figures of every ordered pair, translated by k anchors; ``encoders`` take the first place."""
+    test, anchors = torch.from_numpy(images.test), torch.from_numpy(images.anchors(k))
+    latent, known = ([m.encoder(x).numpy() for m in models] for x in (test, anchors))
+    given, pairs = ([m.encoder(x).numpy() for m in encoders or models] for x in (test, anchors))
     for i, j in permutations(range(len(models)), 2):
-        translated = latent[i]
-        if options is not None:
-            translated = rl.Translator(**options).fit(known[i], known[j]).transform(latent[i])
-        scaler = rl.Normalizer.fit(known[j], "standard")
-        x, y = scaler.apply(translated), scaler.apply(latent[j])
-        error = nn.functional.mse_loss(models[j].decoder(translated), test)
-        yield [float(rl.evaluate.mean_cosine(translated, latent[j])), float(rl.evaluate.mse(x, y)), float(error)]
+        translated, own = translation(method, pairs[i], known[j]).transform(given[i]), latent[j]
+        error = nn.functional.mse_loss(models[j].decoder(torch.from_numpy(translated)), test)
+        unexplained = rl.evaluate.mse(translated, own) / own.var(axis=0).mean()
+        yield [float(rl.evaluate.mean_cosine(translated, own)), float(unexplained), float(error)]
+
+
+def translation(method: Any, x: np.ndarray, y: np.ndarray) -> Any:
+    """Fit a copy of a method, also where the anchors do not look like pairs: the controls mean it."""
+    force = {"force": True} if isinstance(method, rl.Translator) else {}
+    return clone(method).fit(x, y, **force)
 
 
 @torch.no_grad()
@@ -151,10 +166,8 @@ def counts_table(setting: Setting, how: Autoencoding) -> Table:
     images = load_images(SETS[0], how.images, TESTED)
     models = [fitted(images, replace(how, unit=True), seed, setting.models) for seed in range(2)]
     rows: list[list[Any]] = []
-    for k in COUNTS:
-        for method, options in METHODS.items():
-            if options is not None:
-                rows.append([str(k), method, *np.mean(list(stitched(images, models, options, k)), axis=0).tolist()])
+    for k, name in product(COUNTS, PAPERS[1:]):
+        rows.append([str(k), name, *np.mean(list(stitched(images, models, METHODS[name], k)), axis=0).tolist()])
     return Table("MNIST, L2: by the number of anchors, two seeds", ("anchors", "method", *MEASURES), rows)
 
 
@@ -169,10 +182,11 @@ def findings(scores: dict[Key, np.ndarray]) -> list[Finding]:
     mean = {key: found.mean(axis=0) for key, found in scores.items()}
     cells = list(dict.fromkeys(key[:2] for key in scores))
     rmse = {m: np.asarray([mean[*cell, m][2] for cell in cells]) for m in METHODS}
+    controls = np.concatenate([rmse[m] / rmse[DEFAULT] for m in (CONTROL, UNTRAINED)])
     gains = rmse["absolute"] / rmse["SVD"]
     last = (rmse["LLS"] < rmse["OLLS"]) & (rmse["SVD"] < rmse["OLLS"])
     apart = np.max(np.abs(rmse["LLS"] / rmse["SVD"] - 1))
-    lowest = np.min([rmse[m] for m in METHODS], axis=0)
+    lowest = np.min([rmse[m] for m in PAPERS], axis=0)
     return [
         Finding(
             "a translated vector is decoded, an absolute one is not",
@@ -184,20 +198,32 @@ def findings(scores: dict[Key, np.ndarray]) -> list[Finding]:
             "for generation LLS and SVD come before OLLS",
             bool(last.all()),
             f"in {last.sum()} of {len(cells)} cells; LLS and SVD differ by {apart:.0%} at most; "
-            f"our default has the lowest rmse in {int(np.sum(rmse['default (ours)'] <= lowest))}",
+            f"our default has the lowest rmse in {int(np.sum(rmse[DEFAULT] <= lowest))}",
+        ),
+        Finding(
+            "what is translated is the networks' own: controls do not come close",
+            bool(controls.min() > 1.5),
+            f"rmse of shuffled pairs {named(rmse[CONTROL] / rmse[DEFAULT])}, of untrained encoders "
+            f"{named(rmse[UNTRAINED] / rmse[DEFAULT])} times that of our default",
         ),
     ]
 
 
+def named(factors: np.ndarray) -> str:
+    """Return the range of some factors."""
+    return f"{factors.min():.1f} to {factors.max():.1f}"
+
+
 @torch.no_grad()
-def pictured(images: Images, first: nn.Module, second: nn.Module) -> dict[str, Any]:
+def pictured(images: Images, first: nn.Module, second: nn.Module, random: nn.Module) -> dict[str, Any]:
     """Return one image per class, and what the first encoder and the second decoder make of it by each method."""
     x = torch.from_numpy(images.test[np.unique(images.test_labels, return_index=True)[1]][:SHOWN])
     anchors = torch.from_numpy(images.anchors(ANCHORS))
     rows = {"original": x, "own encoder": second(x)}
-    for method, options in METHODS.items():
-        t = None if options is None else rl.Translator(**options).fit(first.encoder(anchors), second.encoder(anchors))
-        rows[method] = rl.stitch(first.encoder, t, second.decoder)(x)
+    for name, method in METHODS.items():
+        encoder = (random if name == UNTRAINED else first).encoder
+        t = translation(method, encoder(anchors).numpy(), second.encoder(anchors).numpy())
+        rows[name] = second.decoder(torch.from_numpy(t.transform(encoder(x).numpy())))
     return packed_grid({name: pixels.numpy() for name, pixels in rows.items()})
 
 

@@ -7,7 +7,7 @@ stitched model is the encoder of one with the decoder of another. A relative enc
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -44,8 +44,14 @@ class Autoencoding(Training):
 
 def fitted(images: Images, how: Autoencoding, seed: int, folder: Path) -> nn.Module:
     """Return the autoencoder of a seed, trained on first use. All relative models share their anchor images."""
-    x, labels = torch.from_numpy(images.train), torch.from_numpy(images.train_labels)
-    build = partial(
+    x, labels, build = torch.from_numpy(images.train), torch.from_numpy(images.train_labels), builder(images, how)
+    fit = partial(train, build, x, labels, reconstruction_loss, how, seed=seed)
+    return trained(folder / f"{images.name}-{how.name}-{seed}.safetensors", how, build, fit)
+
+
+def builder(images: Images, how: Autoencoding) -> Callable[[], nn.Module]:
+    """Return what builds an autoencoder for these images."""
+    return partial(
         autoencoder,
         images.side,
         torch.from_numpy(images.anchors(how.anchors)) if how.relative else None,
@@ -56,8 +62,13 @@ def fitted(images: Images, how: Autoencoding, seed: int, folder: Path) -> nn.Mod
         unit=how.unit,
         gelu=how.gelu,
     )
-    fit = partial(train, build, x, labels, reconstruction_loss, how, seed=seed)
-    return trained(folder / f"{images.name}-{how.name}-{seed}.safetensors", how, build, fit)
+
+
+def untrained(build: Callable[[], nn.Module], seed: int) -> nn.Module:
+    """Build a model and leave it as the seed draws it: what stitching it gives is due to the other parts."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        return build().eval()
 
 
 def autoencoder(

@@ -11,7 +11,8 @@ the paper's raw cosine with gradient through the anchors, as in its code; "relat
 of the anchors first.
 
 A second table stitches the image classifiers: the encoder of each is joined, without training, to the head of every
-other, as it is (absolute), relative, or with a translator fitted on the same anchors between two absolute models.
+other, as it is (absolute), relative, or with a translator fitted on the same anchors between two absolute models. Two
+controls: a relative encoder that was never trained, and a translator fitted on shuffled pairs.
 
     python -m experiments rr-table2 [--full]
 """
@@ -19,7 +20,7 @@ other, as it is (absolute), relative, or with a translator fitted on the same an
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import permutations, product
@@ -31,10 +32,12 @@ import torch
 from experiments.data.graphs import load_citations
 from experiments.data.images import Images, load_images
 from experiments.data.source import BySource
+from experiments.models.autoencoder import untrained
 from experiments.models.classifier import classification_loss, classifier
 from experiments.models.training import Training, train, trained
 from experiments.published import published
 from experiments.relative_representations import nodes
+from experiments.relative_representations.stitched import RandomPairs
 from experiments.results import Finding, Result, Setting, Table, spread
 from sklearn.metrics import f1_score
 from torch import nn
@@ -48,7 +51,8 @@ GRAPH_KINDS: dict[str, dict[str, bool] | None] = {
     "relative": {"anchor_grad": True},
     CENTERED: {"anchor_grad": True, "center": True},
 }
-STITCHED = ("own absolute", "own relative", "absolute", "relative", "translated (ours)")
+UNTRAINED, SHUFFLED = "relative, untrained encoder (control)", "translated, shuffled pairs (control)"
+STITCHED = ("own absolute", "own relative", "absolute", "relative", "translated (ours)", UNTRAINED, SHUFFLED)
 NETWORKS = BySource(
     packages={
         "digits": ("plain", "residual", "mlp"),
@@ -118,15 +122,20 @@ def run(setting: Setting) -> Result:
 def train_all(images: Images, size: Size, folder: Path) -> Models:
     """Return the absolute and the relative classifiers; all relative ones share their anchor images."""
     x, labels = torch.from_numpy(images.train), torch.from_numpy(images.train_labels)
-    anchors = {"absolute": None, "relative": torch.from_numpy(images.anchors(size.images.anchors))}
     models: Models = {kind: {} for kind in KINDS}
-    for kind, architecture in ((k, a) for k in KINDS for a in NETWORKS[images.name]):
-        build = partial(classifier, architecture, images.side, images.classes, anchors[kind], colors=images.colors)
+    for kind, architecture in product(KINDS, NETWORKS[images.name]):
+        build = builder(images, architecture, size.images.anchors if kind == "relative" else None)
         for seed in range(size.seeds):
             fit = partial(train, build, x, labels, classification_loss, size.images, seed=seed)
             path = folder / f"{images.name}-{architecture}-{kind}-{seed}.safetensors"
             models[kind][architecture, seed] = trained(path, size.images, build, fit)
     return models
+
+
+def builder(images: Images, architecture: str, k: int | None) -> Callable[[], nn.Module]:
+    """Return what builds a classifier of these images; with k anchors, a relative one."""
+    anchors = None if k is None else torch.from_numpy(images.anchors(k))
+    return partial(classifier, architecture, images.side, images.classes, anchors, colors=images.colors)
 
 
 @torch.no_grad()
@@ -159,6 +168,13 @@ def stitch_all(images: Images, models: Models, k: int) -> Iterator[tuple[str, st
         translator = rl.Translator("stitching").fit(known[i], known[j])
         head = rl.stitch(None, translator, models["absolute"][j].decoder)
         yield "translated (ours)", reach(i, j), score(head, latent["absolute"][i])
+        shuffled = RandomPairs(rl.Translator("stitching")).fit(known[i].numpy(), known[j].numpy())
+        moved = torch.from_numpy(shuffled.transform(latent["absolute"][i].numpy()))
+        yield SHUFFLED, reach(i, j), score(models["absolute"][j].decoder, moved)
+    for i in models["relative"]:
+        empty = untrained(builder(images, i[0], k), len(models["relative"]) + i[1]).encoder(test)
+        for j in (j for j in models["relative"] if j != i):
+            yield UNTRAINED, reach(i, j), score(models["relative"][j].decoder, empty)
 
 
 def reach(i: Name, j: Name) -> str:
@@ -250,7 +266,8 @@ def findings(cost: Scores, stitched: Scores) -> list[Finding]:
             "stitched classifiers: absolute fails, relative comes close to its own head",
             apart["absolute"] < 0.3 and apart["relative"] > 0.9 * apart["own relative"],
             f"F1 {apart['absolute']:.2f} absolute, {apart['relative']:.2f} relative (own {apart['own relative']:.2f}), "
-            f"{apart['translated (ours)']:.2f} translated",
+            f"{apart['translated (ours)']:.2f} translated; controls: {apart[UNTRAINED]:.2f} with an untrained relative "
+            f"encoder, {apart[SHUFFLED]:.2f} translated by shuffled pairs",
         ),
     ]
 

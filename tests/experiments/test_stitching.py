@@ -52,6 +52,8 @@ def test_stitched_classifiers_work_when_relative_or_translated(digits: Images, m
     assert min(mean["own absolute"], mean["own relative"]) > 0.9
     assert min(mean["relative"], mean["translated (ours)"]) > 0.8
     assert mean["absolute"] < 0.4
+    assert mean[training.SHUFFLED] < 0.5
+    assert mean[training.UNTRAINED] < mean["relative"]
     own = training.own_scores(digits, models)["digits", "mlp", "absolute"]
     assert own == pytest.approx(scores["digits", "its own", "own absolute"])
 
