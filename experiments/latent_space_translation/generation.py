@@ -28,7 +28,7 @@ from experiments.data.source import BySource
 from experiments.figures import draw_grid, packed_grid, panels
 from experiments.models.autoencoder import Autoencoding, builder, fitted, untrained
 from experiments.published import published
-from experiments.relative_representations.autoencoders import FULL, QUICK, TESTED
+from experiments.relative_representations.autoencoders import FULL, QUICK, TESTED, stand_ins
 from experiments.relative_representations.stitched import CONTROL, RandomPairs, Untranslated
 from experiments.results import Finding, Result, Setting, Table, spread
 from sklearn.base import clone
@@ -73,7 +73,7 @@ Key = tuple[str, str, str]  # data set, decoder, method
 def run(setting: Setting) -> Result:
     """Train or load the networks, and stitch every ordered pair of seeds."""
     torch.set_num_threads(1)
-    how, seeds = setting.pick(quick=(QUICK, 5), full=(FULL, 5))
+    how, seeds = setting.pick(quick=(QUICK, 5), full=(FULL, 2))
     scores: dict[Key, np.ndarray] = {}
     grids, own = {}, {}
     for dataset in SETS:
@@ -91,14 +91,8 @@ def run(setting: Setting) -> Result:
         [table(scores, own), axes_table(setting, how), counts_table(setting, how)],
         findings(scores),
         seeds=seeds,
-        data=[
-            f"{', '.join(SETS)}: {how.images or 'all'} images to train, {TESTED} to test, {ANCHORS} anchors, "
-            f"{how.steps} steps of {how.batch} images"
-        ],
-        stand_ins={
-            "CIFAR-100": "not available in a registry",
-            "convolutions of 32, 64, 128 and 256 channels": f"of {', '.join(map(str, how.channels))} channels",
-        },
+        data=[f"{', '.join(SETS)}: {how.images or 'all'} images to train, {TESTED} to test, {ANCHORS} anchors"],
+        stand_ins=stand_ins(how, ANCHORS),
         notes=[NOTE],
         series={"grids": grids},
     )
