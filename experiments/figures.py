@@ -96,6 +96,15 @@ def draw_grid(axes: Any, kept: dict[str, Any], title: str) -> None:
     axes.spines[:].set_visible(False)
 
 
+def _fit_titles(figure: Figure, smallest: float = 0.7) -> None:
+    """Make the titles of all panels as much smaller as the widest needs to stay within its panel."""
+    figure.draw_without_rendering()
+    titles = [(axes.title, axes.bbox.width) for axes in figure.axes if axes.get_title()]
+    fits = min((width / title.get_window_extent().width for title, width in titles), default=1.0)
+    for title, _ in titles:
+        title.set_fontsize(title.get_fontsize() * min(1.0, max(fits, smallest)))
+
+
 def save(figure: Figure, path: Path, *, photos: bool = False) -> None:
     """Write a picture, with as many colors as keep it small; one that shows photos in its true colors."""
     import io
@@ -103,6 +112,7 @@ def save(figure: Figure, path: Path, *, photos: bool = False) -> None:
     from PIL import Image
 
     drawn, content = io.BytesIO(), io.BytesIO()
+    _fit_titles(figure)
     figure.savefig(drawn, format="png", facecolor="white", dpi=STYLE["savefig.dpi"])
     for colors in (None,) if photos else COLOR_COUNTS:
         content = io.BytesIO()
