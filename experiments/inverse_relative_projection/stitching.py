@@ -19,7 +19,7 @@ from experiments.data.tasks import STAND_INS, TASKS, Task, load_task
 from experiments.figures import COLORS, panels
 from experiments.inverse_relative_projection.decoding import Choice, choose
 from experiments.published import MISSING, published
-from experiments.relative_representations.stitched import RandomPairs
+from experiments.relative_representations.stitched import RANDOM, SHUFFLED, controls
 from experiments.results import Finding, Result, Setting, Table, spread
 from sklearn.pipeline import Pipeline
 from sklearn.svm import SVC
@@ -34,8 +34,8 @@ NAMES = BySource(
     hub=("mnist", "fashion", "cifar10", "cifar100 coarse", "cifar100 fine", "trec", "newsgroups"),
 )
 OWN, ABSOLUTE, PAPER, CHOSEN, OURS = "own", "absolute", "paper's ω, δ", "chosen ω, δ", "dual codes (ours)"
-SVM_OWN, SVM, CONTROL = "own, SVM", "paper's ω, δ, SVM", "random pairs (control)"
-COLUMNS = (OWN, ABSOLUTE, PAPER, CHOSEN, OURS, CONTROL, SVM_OWN, SVM)
+SVM_OWN, SVM = "own, SVM", "paper's ω, δ, SVM"
+COLUMNS = (OWN, ABSOLUTE, PAPER, CHOSEN, OURS, SHUFFLED, RANDOM, SVM_OWN, SVM)
 # The paper's ω and δ of TREC, for data that it does not have.
 OMEGA, DELTA = 8, 0.7
 PUBLISHED = ("own", "absolute", "stitched", "available")
@@ -104,7 +104,7 @@ def methods(name: str, chosen: Choice, seed: int) -> dict[str, Any]:
         PAPER: rl.RelativeTranslator("cosine", **paper, seed=seed),
         CHOSEN: rl.RelativeTranslator("cosine", delta=chosen.delta, omega=chosen.omega, seed=seed),
         OURS: rl.RelativeTranslator(),
-        CONTROL: RandomPairs(rl.RelativeTranslator(), seed),
+        **controls(rl.RelativeTranslator(), seed),
     }
 
 

@@ -29,9 +29,8 @@ from experiments.figures import draw_grid, packed_grid, panels
 from experiments.models.autoencoder import Autoencoding, builder, fitted, untrained
 from experiments.published import published
 from experiments.relative_representations.autoencoders import FULL, QUICK, TESTED, stand_ins
-from experiments.relative_representations.stitched import CONTROL, RandomPairs, Untranslated
+from experiments.relative_representations.stitched import SHUFFLED, ShuffledPairs, Untranslated, fit_anyway
 from experiments.results import Finding, Result, Setting, Table, spread
-from sklearn.base import clone
 from sklearn.decomposition import PCA
 from torch import nn
 
@@ -51,7 +50,7 @@ METHODS: dict[str, Any] = {
     "OLLS": rl.Translator(map="orthogonal_least_squares", normalize="standard"),
     "SVD": rl.Translator(map="orthogonal", normalize="standard"),
     DEFAULT: rl.Translator(),
-    CONTROL: RandomPairs(rl.Translator()),
+    SHUFFLED: ShuffledPairs(rl.Translator()),
     UNTRAINED: rl.Translator(),
 }
 PAPERS = ("absolute", "LLS", "OLLS", "SVD", DEFAULT)
@@ -107,16 +106,10 @@ def stitched(
     latent, known = ([m.encoder(x).numpy() for m in models] for x in (test, anchors))
     given, pairs = ([m.encoder(x).numpy() for m in encoders or models] for x in (test, anchors))
     for i, j in permutations(range(len(models)), 2):
-        translated, own = translation(method, pairs[i], known[j]).transform(given[i]), latent[j]
+        translated, own = fit_anyway(method, pairs[i], known[j]).transform(given[i]), latent[j]
         error = nn.functional.mse_loss(models[j].decoder(torch.from_numpy(translated)), test)
         unexplained = rl.evaluate.mse(translated, own) / own.var(axis=0).mean()
         yield [float(rl.evaluate.mean_cosine(translated, own)), float(unexplained), float(error)]
-
-
-def translation(method: Any, x: np.ndarray, y: np.ndarray) -> Any:
-    """Fit a copy of a method, also where the anchors do not look like pairs: the controls mean it."""
-    force = {"force": True} if isinstance(method, rl.Translator) else {}
-    return clone(method).fit(x, y, **force)
 
 
 @torch.no_grad()
@@ -176,7 +169,7 @@ def findings(scores: dict[Key, np.ndarray]) -> list[Finding]:
     mean = {key: found.mean(axis=0) for key, found in scores.items()}
     cells = list(dict.fromkeys(key[:2] for key in scores))
     rmse = {m: np.asarray([mean[*cell, m][2] for cell in cells]) for m in METHODS}
-    controls = np.concatenate([rmse[m] / rmse[DEFAULT] for m in (CONTROL, UNTRAINED)])
+    controls = np.concatenate([rmse[m] / rmse[DEFAULT] for m in (SHUFFLED, UNTRAINED)])
     gains = rmse["absolute"] / rmse["SVD"]
     last = (rmse["LLS"] < rmse["OLLS"]) & (rmse["SVD"] < rmse["OLLS"])
     apart = np.max(np.abs(rmse["LLS"] / rmse["SVD"] - 1))
@@ -197,7 +190,7 @@ def findings(scores: dict[Key, np.ndarray]) -> list[Finding]:
         Finding(
             "what is translated is the networks' own: controls do not come close",
             bool(controls.min() > 1.5),
-            f"rmse of shuffled pairs {named(rmse[CONTROL] / rmse[DEFAULT])}, of untrained encoders "
+            f"rmse of shuffled pairs {named(rmse[SHUFFLED] / rmse[DEFAULT])}, of untrained encoders "
             f"{named(rmse[UNTRAINED] / rmse[DEFAULT])} times that of our default",
         ),
     ]
@@ -216,7 +209,7 @@ def pictured(images: Images, first: nn.Module, second: nn.Module, random: nn.Mod
     rows = {"original": x, "own encoder": second(x)}
     for name, method in METHODS.items():
         encoder = (random if name == UNTRAINED else first).encoder
-        t = translation(method, encoder(anchors).numpy(), second.encoder(anchors).numpy())
+        t = fit_anyway(method, encoder(anchors).numpy(), second.encoder(anchors).numpy())
         rows[name] = second.decoder(torch.from_numpy(t.transform(encoder(x).numpy())))
     return packed_grid({name: pixels.numpy() for name, pixels in rows.items()})
 

@@ -6,7 +6,8 @@ its own encoder, scale the mean norm of an encoder.
 
 The supplement leaves open why heads gain from another modality. Three controls on the heads of pictures that read
 names: the head of the text encoder itself, which bounds what the names tell; anchors paired at random among those of
-one class, so that only classes are in correspondence; and anchors paired at random.
+one class, so that only classes are in correspondence; and anchors paired at random. A random encoder shows what a head
+makes of nothing.
 
     python -m experiments lst-figure1
 """
@@ -24,6 +25,7 @@ from experiments.data.tasks import SEEN, STAND_INS, Task, load_task
 from experiments.figures import COLORS, heat_map, panels
 from experiments.latent_space_translation.heads import fit_mlp
 from experiments.published import published
+from experiments.relative_representations.stitched import RANDOM, RandomEncoder, fit_anyway
 from experiments.results import Finding, Result, Setting, Table, spread
 from sklearn.svm import SVC
 
@@ -41,11 +43,11 @@ NOTE = (
     "same anchors and do not break down there."
 )
 ANCHORS, ORTHOGONAL, OURS, MLP = 2_000, "SVD", "dual codes (ours)", "SVD, MLP heads"
-OWN, TRUE, BY_CLASS, RANDOM, TEXT = (
+OWN, TRUE, BY_CLASS, SHUFFLED, TEXT = (
     "own pictures",
     "true pairs",
     "pairs of one class",
-    "random pairs",
+    "shuffled pairs",
     "text's own head",
 )
 Fit = Callable[[np.ndarray, np.ndarray], Any]
@@ -86,15 +88,17 @@ def controlled(task: Task, fit: Fit, seed: int) -> dict[str, float]:
     anchors, labels = task.anchors(ANCHORS), task.labels
     by_class, order = rng.permutation(anchors), np.argsort(labels[anchors], kind="stable")
     by_class = by_class[np.argsort(labels[by_class], kind="stable")][np.argsort(order)]  # the same class, another row
-    partners = {TRUE: anchors, BY_CLASS: by_class, RANDOM: rng.permutation(anchors)}
+    partners = {TRUE: anchors, BY_CLASS: by_class, SHUFFLED: rng.permutation(anchors)}
     heads = {name: fit(x[task.fit], labels[task.fit]) for name, x in task.spaces.items()}
-    found: dict[str, list[float]] = {name: [] for name in (OWN, *partners, TEXT)}
+    found: dict[str, list[float]] = {name: [] for name in (OWN, *partners, RANDOM, TEXT)}
     for picture, text in product(names[: len(PICTURE_ENCODERS)], names[len(PICTURE_ENCODERS) :]):
         x, y = task.spaces[text], task.spaces[picture]
         found[OWN].append(accuracy(heads[picture], y[task.test], labels[task.test]))
         found[TEXT].append(accuracy(heads[text], x[task.test], labels[task.test]))
-        for name, rows in partners.items():
-            t = rl.Translator(map="orthogonal", normalize="standard").fit(x[anchors], y[rows], force=True)
+        orthogonal = rl.Translator(map="orthogonal", normalize="standard")
+        fitted = {name: fit_anyway(orthogonal, x[anchors], y[rows]) for name, rows in partners.items()}
+        fitted[RANDOM] = RandomEncoder(orthogonal, seed).fit(x[anchors], y[anchors])
+        for name, t in fitted.items():
             found[name].append(accuracy(heads[picture], t.transform(x[task.test]), labels[task.test]))
     return {name: float(np.mean(scores)) for name, scores in found.items()}
 
@@ -176,12 +180,12 @@ def findings(
             "what a head gains from another modality is what the other encoder knows of the classes, and pairs that "
             "agree in nothing but their class carry most of it (our question)",
             all(
-                m[RANDOM] < 0.6 * m[BY_CLASS] and m[BY_CLASS] > 0.8 * m[TRUE] and m[TRUE] < m[TEXT]
+                m[SHUFFLED] < 0.6 * m[BY_CLASS] and m[BY_CLASS] > 0.8 * m[TRUE] and m[TRUE] < m[TEXT]
                 for m in mean.values()
             ),
             "; ".join(
-                f"{head}: true pairs {m[TRUE]:.2f}, pairs of one class {m[BY_CLASS]:.2f}, random pairs "
-                f"{m[RANDOM]:.2f}, the text's own head {m[TEXT]:.2f}"
+                f"{head}: true pairs {m[TRUE]:.2f}, pairs of one class {m[BY_CLASS]:.2f}, shuffled pairs "
+                f"{m[SHUFFLED]:.2f}, a random encoder {m[RANDOM]:.2f}, the text's own head {m[TEXT]:.2f}"
                 for head, m in mean.items()
             ),
         ),

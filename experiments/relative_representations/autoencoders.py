@@ -35,7 +35,7 @@ from experiments.models.autoencoder import Autoencoding, builder, fitted, untrai
 from experiments.models.classifier import classification_loss, classifier
 from experiments.models.training import Training, train, trained
 from experiments.published import published
-from experiments.relative_representations.stitched import RandomPairs
+from experiments.relative_representations.stitched import ShuffledPairs
 from experiments.results import Finding, Result, Setting, Table, spread
 from torch import nn
 
@@ -132,7 +132,7 @@ def stitch_all(images: Images, models: Models, how: Autoencoding) -> Iterator[tu
         translator = rl.Translator("vectors").fit(known[i], known[j])
         decoder = rl.stitch(None, translator, models["absolute"][j].decoder)
         yield "translated (ours)", error(decoder, latent["absolute"][i])
-        shuffled = RandomPairs(rl.Translator("vectors")).fit(known[i].numpy(), known[j].numpy())
+        shuffled = ShuffledPairs(rl.Translator("vectors")).fit(known[i].numpy(), known[j].numpy())
         moved = torch.from_numpy(shuffled.transform(latent["absolute"][i].numpy()))
         yield SHUFFLED, error(models["absolute"][j].decoder, moved)
     build = builder(images, replace(how, relative=True))

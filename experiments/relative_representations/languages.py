@@ -33,9 +33,10 @@ from experiments.relative_representations.stitched import (
     ABSOLUTE,
     ANCHORS,
     CENTERED,
-    CONTROL,
     METHODS,
     OWN,
+    RANDOM,
+    SHUFFLED,
     TRANSLATED,
     guessing,
     means,
@@ -66,8 +67,8 @@ DOMAINS = BySource(
 # Anchors of the task's own domain; for them the fine classes and one multilingual encoder are tried as well.
 INSIDE = BySource(packages="emoji", hub="Wikipedia")
 # Every pair of languages is tried without a translator, which would have to be fitted for each; English with one, too.
-UNTRANSLATED = {name: method for name, method in METHODS.items() if name not in (TRANSLATED, CONTROL)}
-TRANSLATION = {name: METHODS[name] for name in (TRANSLATED, CONTROL)}
+TRANSLATION = {name: METHODS[name] for name in (TRANSLATED, SHUFFLED, RANDOM)}
+UNTRANSLATED = {name: method for name, method in METHODS.items() if name not in TRANSLATION}
 SIZES = (1_300, 400)
 TITLES = {
     "translated": "translated reviews (in domain)",
@@ -276,7 +277,7 @@ def draw(result: Result) -> Figure:
     )
     for panel, (domain, methods) in zip(axes[0], result.series.items(), strict=True):
         for i, (method, values) in enumerate(methods.items()):
-            panel.bar(np.arange(len(values)) + 0.16 * i, values, 0.15, color=COLORS[i], label=method)
+            panel.bar(np.arange(len(values)) + 0.14 * i, values, 0.13, color=COLORS[i], label=method)
         shown = ("English", "Spanish", "French", "Japanese", "Italian")[: len(values)]
         panel.set_xticks(np.arange(len(shown)) + 0.3, shown)
         panel.set_title(TITLES[domain])

@@ -25,7 +25,7 @@ ANCHORS, BATCH, HIDDEN = 768, 64, 64
 EPOCHS = 6
 OWN, OWN_RELATIVE = "own", "own, relative"
 ABSOLUTE, CENTERED, TRANSLATED = "absolute, as is", "relative, centered (ours)", "translated (ours)"
-CONTROL = "translated, random pairs (control)"
+SHUFFLED, RANDOM = "shuffled pairs (control)", "random encoder (control)"
 
 
 class Untranslated(BaseEstimator):
@@ -41,7 +41,7 @@ class Untranslated(BaseEstimator):
         return np.pad(x[:, : self.width_], ((0, 0), (0, max(0, self.width_ - x.shape[1]))))
 
 
-class RandomPairs(BaseEstimator):
+class ShuffledPairs(BaseEstimator):
     """A control: a translator that is fitted on the same anchors, paired at random."""
 
     def __init__(self, translator: Any, seed: int = 0) -> None:
@@ -49,9 +49,7 @@ class RandomPairs(BaseEstimator):
 
     def fit(self, x: np.ndarray, y: np.ndarray) -> Self:
         """Exchange the targets of the pairs."""
-        order = np.random.default_rng(self.seed).permutation(len(y))
-        force = {"force": True} if isinstance(self.translator, rl.Translator) else {}
-        self.fitted_ = clone(self.translator).fit(x, y[order], **force)
+        self.fitted_ = fit_anyway(self.translator, x, np.random.default_rng(self.seed).permutation(y))
         return self
 
     def transform(self, x: np.ndarray) -> np.ndarray:
@@ -59,12 +57,40 @@ class RandomPairs(BaseEstimator):
         return np.asarray(self.fitted_.transform(x))
 
 
+class RandomEncoder(BaseEstimator):
+    """A control: a translator from an encoder that knows nothing of its input and returns random vectors."""
+
+    def __init__(self, translator: Any, seed: int = 0) -> None:
+        self.translator, self.seed = translator, seed
+
+    def fit(self, x: np.ndarray, y: np.ndarray) -> Self:
+        """Draw a vector in place of each in ``x``."""
+        self.rng_ = np.random.default_rng(self.seed)
+        self.fitted_ = fit_anyway(self.translator, self.rng_.normal(size=x.shape), y)
+        return self
+
+    def transform(self, x: np.ndarray) -> np.ndarray:
+        """Draw as many vectors, and translate them."""
+        return np.asarray(self.fitted_.transform(self.rng_.normal(size=x.shape)))
+
+
+def fit_anyway(translator: Any, x: np.ndarray, y: np.ndarray) -> Any:
+    """Fit a copy of a translator, also where the anchors do not look like pairs: the controls mean it."""
+    force = {"force": True} if isinstance(translator, rl.Translator) else {}
+    return clone(translator).fit(x, y, **force)
+
+
+def controls(translator: Any, seed: int = 0) -> dict[str, Any]:
+    """Return what a translator scores for the wrong reasons, by name."""
+    return {SHUFFLED: ShuffledPairs(translator, seed), RANDOM: RandomEncoder(translator, seed)}
+
+
 METHODS: dict[str, Any] = {
     ABSOLUTE: Untranslated(),
     "relative": rl.RelativeProjection(normalize="none"),
     CENTERED: rl.RelativeProjection(),
     TRANSLATED: rl.Translator("stitching"),
-    CONTROL: RandomPairs(rl.Translator("stitching")),
+    **controls(rl.Translator("stitching")),
 }
 
 

@@ -37,7 +37,7 @@ from experiments.models.classifier import classification_loss, classifier
 from experiments.models.training import Training, train, trained
 from experiments.published import published
 from experiments.relative_representations import nodes
-from experiments.relative_representations.stitched import RandomPairs
+from experiments.relative_representations.stitched import ShuffledPairs
 from experiments.results import Finding, Result, Setting, Table, spread
 from sklearn.metrics import f1_score
 from torch import nn
@@ -173,7 +173,7 @@ def stitch_all(images: Images, models: Models, k: int) -> Iterator[tuple[str, st
         translator = rl.Translator("stitching").fit(known[i], known[j])
         head = rl.stitch(None, translator, models["absolute"][j].decoder)
         yield "translated (ours)", reach(i, j), score(head, latent["absolute"][i])
-        shuffled = RandomPairs(rl.Translator("stitching")).fit(known[i].numpy(), known[j].numpy())
+        shuffled = ShuffledPairs(rl.Translator("stitching")).fit(known[i].numpy(), known[j].numpy())
         moved = torch.from_numpy(shuffled.transform(latent["absolute"][i].numpy()))
         yield SHUFFLED, reach(i, j), score(models["absolute"][j].decoder, moved)
     for i in models["relative"]:
