@@ -28,6 +28,7 @@ from experiments.items import ITEMS, PAPERS, Item
 from experiments.models.logs import LOGGER, find_logger
 from experiments.models.training import KEEP
 from experiments.results import (
+    COMMITTED,
     HUB,
     PACKAGED,
     SIZES,
@@ -46,7 +47,7 @@ from rich.table import Table
 from experiments import sources
 from relatent._terminal import doing, progress_bar, working
 
-OUT, COMMITTED = Path("out/results"), Path(__file__).parent / "results"
+OUT = Path("out/results")
 
 
 def run_item(item: Item, setting: Setting, out: Path) -> Record:
@@ -84,6 +85,8 @@ def _given(setting: Setting) -> Iterator[str]:
     if setting.source != PACKAGED:
         yield f"--source {setting.source}"
     yield from (f"--collection {Path(one).name}" for one in setting.collections)
+    if setting.hours is not None:
+        yield f"--hours {setting.hours:g}"
     if setting.images is not None:
         yield f"--images {setting.images.name}"
 
@@ -143,6 +146,7 @@ def options() -> argparse.Namespace:
     parser.add_argument("--keep-models", type=Path, help="folder to save trained networks to, for --models elsewhere")
     parser.add_argument("--collection", action="append", default=[], help="of `judged`: a BEIR folder, or a name")
     parser.add_argument("--images", type=Path, help="of `rr-table6`, `irp-reconstruction`: a folder of classes")
+    parser.add_argument("--hours", type=float, help="of `rr-figure3`: end with the trainings that are done by then")
     parser.add_argument("--encoders", nargs="+", default=[], help="of `judged`: which encoders (default: five)")
     parser.add_argument("--logger", help="class of lightning.pytorch.loggers to log trainings to, e.g. CSVLogger")
     given = parser.parse_args()
@@ -210,7 +214,7 @@ def run_here(given: argparse.Namespace, console: Console) -> None:
     part = Path(given.source if given.source == HUB else "", size if size != "quick" else "")
     models = given.models / part
     KEEP.set(given.keep_models / part if given.keep_models else None)
-    setting = Setting(size, given.source, models, collections, encoders, given.images)
+    setting = Setting(size, given.source, models, collections, encoders, given.images, given.hours)
     out = given.out if given.images is None else given.out / given.images.name
     run = confirm if given.confirm else run_item
     for name in given.items:

@@ -10,10 +10,9 @@ from experiments.data.source import SOURCE
 from experiments.figures import save
 from experiments.items import ITEMS, PAPERS, UNTESTED, Item
 from experiments.published import source
-from experiments.results import HUB, Finding, Record, largest
+from experiments.results import COMMITTED, HUB, Finding, Record, largest
 from experiments.show import markdown_table, verdict
 
-RECORDS = Path(__file__).parent / "results"
 PAGE = Path(__file__).parents[1] / "docs" / "results.md"
 PICTURES = PAGE.parent / "results"
 
@@ -42,7 +41,7 @@ name every model and data set with its revision. `--keep-models FOLDER` keeps th
 """
 
 
-def render(folder: Path = RECORDS) -> str:
+def render(folder: Path = COMMITTED) -> str:
     """Return the page as Markdown."""
     records = {name: found for name in ITEMS if (found := largest(folder, name))}
     parts = [OPENING, *_headlines({name: found[0] for name, found in records.items()})]
@@ -75,7 +74,7 @@ def _every_finding(records: dict[str, Record]) -> Iterator[str]:
     yield "| paper | finding | here | size | figures, ours and the paper's | item |"
     yield "|---|---|---|---|---|---|"
     for name, record in records.items():
-        size = "the paper's" if record.size == "full" else "smaller"
+        size = record.result.part or ("the paper's" if record.size == "full" else "smaller")
         for one in record.result.findings:
             cells = (ITEMS[name].paper, one.claim, verdict(one).lower(), size, one.evidence, f"[{name}](#{name})")
             yield "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
@@ -88,6 +87,7 @@ def _section(item: Item, record: Record) -> str:
     name, title = anchor(record), item.shows + (f", from a {HUB}" if record.source == HUB else "")
     result, lines = record.result, [f"({name})=", f"### {title}\n"]
     about = [f"`{record.command}`", f"size {record.size}", f"{result.seeds} seeds" if result.seeds > 1 else "one seed"]
+    about += [result.part] if result.part else []
     lines.append(f"{', '.join(about)}. Published: {source(item.name)}.")
     lines += [f"Data: {'; '.join(result.data)}."] if result.data else []
     for table in result.tables:
@@ -115,7 +115,7 @@ def _sentences(finding: Finding) -> str:
     return f"{finding.claim}. {finding.evidence[:1].upper()}{finding.evidence[1:].rstrip('.')}."
 
 
-def draw_pictures(folder: Path = RECORDS, into: Path = PICTURES) -> None:
+def draw_pictures(folder: Path = COMMITTED, into: Path = PICTURES) -> None:
     """Draw the picture of every record that has one."""
     shutil.rmtree(into, ignore_errors=True)
     for name, item in ITEMS.items():

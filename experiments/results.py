@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+COMMITTED = Path(__file__).parent / "results"
 PACKAGES = ("relatent", "numpy", "scipy", "scikit-learn", "torch")
 SIZES = ("smoke", "quick", "full")  # small to large
 PACKAGED, HUB = SOURCES = ("packages", "hub")
@@ -23,7 +24,8 @@ class Setting:
     """How large a run is, where its data come from, and where trained models are kept for the next run.
 
     Items that run on judged collections take ``collections``, folders or names, and ``encoders`` of these; those on
-    photos take ``images``, a folder of classes, in place of the packages' photos.
+    photos take ``images``, a folder of classes, in place of the packages' photos. ``hours`` end an item that can report
+    a part of its trainings.
     """
 
     size: str = "quick"
@@ -32,6 +34,7 @@ class Setting:
     collections: tuple[str, ...] = ()
     encoders: tuple[str, ...] = ()
     images: Path | None = None
+    hours: float | None = None
 
     def pick(self, quick: Any, full: Any, smoke: Any = None) -> Any:
         """Return what this size takes; ``smoke``, the size of the tests, is ``quick`` unless it is given."""
@@ -59,7 +62,10 @@ class Finding:
 
 @dataclass(frozen=True)
 class Result:
-    """What one item found. ``stand_ins`` says what ran here in place of what the paper had."""
+    """What one item found. ``stand_ins`` says what ran here in place of what the paper had.
+
+    ``part`` says how much of its size was run, where that is not all.
+    """
 
     tables: Sequence[Table]
     findings: Sequence[Finding] = ()
@@ -68,6 +74,7 @@ class Result:
     stand_ins: Mapping[str, str] = field(default_factory=dict)
     notes: Sequence[str] = ()
     series: Mapping[str, Any] = field(default_factory=dict)
+    part: str = ""
 
 
 @dataclass(frozen=True)

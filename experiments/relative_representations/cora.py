@@ -9,19 +9,21 @@ in the paper.
 The grid has 5 seeds × 3 numbers of epochs × 2⁷ settings = 1,920 models. Training follows no schedule, so the models of
 10 and 30 epochs are the beginnings of the one of 50: 640 trainings give them all. Each is kept in a file of its own in
 the folder of models, and a second call resumes from there, in an order in which all pairs of two settings occur equally
-often from the beginning. ``--full`` trains all at the paper's width of 300. The quick size takes layers of width 64 and
-the first 24 trainings of that order.
+often from the beginning. ``--full`` trains all at the paper's width of 300, which takes half a day of one core;
+``--hours`` ends it earlier with the trainings that are done. The record of a part holds their curves; once it is
+committed, a run on any computer resumes from it. The quick size takes layers of width 64 and the first 24 trainings.
 
 10 % of the nodes validate and the rest train: Cora's public split has only 140 training nodes, fewer than anchors. The
 reference is taken at its best epoch. Many models fail by design: SGD hardly moves in 50 steps, and sums over neighbors
 (GIN with ReLU) overflow. Once a loss is not a number nothing can change any more, and the training is cut short.
 
-    python -m experiments rr-figure3 [--full]
+    python -m experiments rr-figure3 [--full [--hours 2]]
 """
 
 from __future__ import annotations
 
-import json
+import base64
+import time
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, replace
@@ -35,15 +37,22 @@ from experiments.data.graphs import load_citations
 from experiments.figures import panels
 from experiments.published import published
 from experiments.relative_representations.nodes import Run, Task, accuracy, make_task, train
-from experiments.results import Finding, Result, Setting, Table, spread
+from experiments.results import COMMITTED, Finding, Result, Setting, Table, read_record, spread
 from torch import Tensor
 
 import relatent as rl
+from experiments import sources
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 GOOD, EPOCHS, SHOWN = 0.5, (10, 30, 50), 700
+CURVES, STEPS, ABSENT = ("accuracy", "similarity", "centered"), 32_767, 2**16 - 1
+TRAINED_BY = (
+    "experiments.data.graphs",
+    "experiments.models.graph",
+    "experiments.relative_representations.nodes",
+)
 VARIANTS = {"similarity": "raw cosines, as published", "centered": "centered by the anchors (ours)"}
 Record = dict[str, Any]  # of one training: its run, and per epoch its accuracy and its similarities
 
@@ -69,19 +78,20 @@ def run(setting: Setting) -> Result:
     task, folder = make_task(load_citations("cora")), setting.models / f"cora-{width}"
     space, best = reference_space(task, replace(Run(), width=width), epochs, folder)
     grid = [replace(one, width=width) for one in GRID]
-    records = complete(folder, grid, task, torch.from_numpy(space), count)
+    restore(folder, setting.size)
+    records = complete(folder, grid, task, torch.from_numpy(space), count, setting.hours)
     every = {name: [m for record in records for m in models(record, name)] for name in VARIANTS}
+    part = "" if len(records) == count else f"{len(every['similarity']):,} of the 1,920 models"
+    kept = {name_of(Run(**record["run"])): packed(record) for record in records} if part else {}
     return Result(
         [table(every, best)],
         findings(every["similarity"]),
         seeds=5,
         data=["Cora: 2,708 papers, 5,278 citations, 7 classes"],
         stand_ins={"1,920 models of width 300": f"{len(every['similarity']):,} models of width {width}"},
-        notes=[
-            f"{len(records)} of the {len(GRID)} trainings, three models each; --full trains the whole grid at the "
-            "paper's width."
-        ],
-        series={"points": points(every["similarity"]), "over_time": over_time(records)},
+        notes=[f"{len(records)} of the {len(GRID)} trainings of the grid, three models each."],
+        series={"points": points(every["similarity"]), "over_time": over_time(records), "trainings": kept},
+        part=part,
     )
 
 
@@ -101,26 +111,59 @@ def reference_space(task: Task, model: Run, epochs: int, folder: Path) -> tuple[
         return file["space"], float(file["accuracy"])
 
 
-def complete(folder: Path, grid: list[Run], task: Task, reference: Tensor, count: int) -> list[Record]:
-    """Train those of the first runs of the grid that the folder does not hold; return their records."""
+def complete(
+    folder: Path, grid: list[Run], task: Task, reference: Tensor, count: int, hours: float | None = None
+) -> list[Record]:
+    """Train those of the first runs of the grid that the folder does not hold; return the records of all it does."""
     chosen = list(islice(balanced(grid), count))
+    end = np.inf if hours is None else time.monotonic() + 3_600 * hours
     for one in chosen:
-        path = path_of(folder, one)
-        if not path.is_file():
-            beside = path.with_suffix(".part")
-            beside.write_text(json.dumps(follow(one, task, reference, max(EPOCHS))))
-            beside.replace(path)
-    return [json.loads(path_of(folder, one).read_text()) for one in grid if one in chosen]
+        path = folder / name_of(one)
+        if not path.is_file() and time.monotonic() < end:
+            write(path, packed(follow(one, task, reference, max(EPOCHS))))
+    done = (one for one in grid if one in chosen and (folder / name_of(one)).is_file())
+    return [unpacked(one, (folder / name_of(one)).read_text()) for one in done]
 
 
-def path_of(folder: Path, one: Run) -> Path:
-    """Return where the record of a training is kept: its settings are its name."""
-    return folder / f"{'-'.join(map(str, vars(one).values()))}.json"
+def restore(folder: Path, size: str) -> None:
+    """Put the trainings of a committed part into the folder, unless what they depend on has changed since."""
+    record = read_record(COMMITTED, "rr-figure3", size)
+    if record is None or sources.changed({name: record.sources.get(name, "") for name in TRAINED_BY}):
+        return
+    for name, text in record.result.series.get("trainings", {}).items():
+        if not (folder / name).is_file():
+            write(folder / name, text)
+
+
+def name_of(one: Run) -> str:
+    """Return the name under which a training is kept: its settings."""
+    return "-".join(map(str, vars(one).values()))
+
+
+def write(path: Path, text: str) -> None:
+    """Write a file atomically."""
+    tmp = path.with_name(f"{path.name}.part")
+    tmp.write_text(text)
+    tmp.replace(path)
+
+
+def packed(record: Record) -> str:
+    """Return the curves of a training as one short text, in steps of 3e-5."""
+    curves = np.asarray([record[name] for name in CURVES], dtype=float)
+    steps = np.where(np.isnan(curves), ABSENT, np.rint((curves + 1) * STEPS))
+    return base64.b64encode(steps.astype("<u2").tobytes()).decode()
+
+
+def unpacked(one: Run, text: str) -> Record:
+    """Return the record of a training from the text of its curves."""
+    steps = np.frombuffer(base64.b64decode(text), dtype="<u2").reshape(len(CURVES), -1)
+    curves = [[None if step == ABSENT else step / STEPS - 1 for step in curve] for curve in steps.tolist()]
+    return {"run": asdict(one), **dict(zip(CURVES, curves, strict=True))}
 
 
 def follow(one: Run, task: Task, reference: Tensor, epochs: int) -> Record:
     """Train one model and write down its accuracy and similarities after every epoch."""
-    record: Record = {"run": asdict(one), "accuracy": []} | {name: [] for name in VARIANTS}
+    record: Record = {"run": asdict(one), **{name: [] for name in CURVES}}
     for epoch in train(*one.build(task), task, epochs):
         record["accuracy"].append(accuracy(epoch, task, task.validation))
         for name in VARIANTS:

@@ -22,6 +22,8 @@ from experiments.relative_representations.cora import (
     similarity,
 )
 from experiments.relative_representations.nodes import Run, Task, make_task
+from experiments.results import Record as RunRecord
+from experiments.results import Result, write_record
 
 N, CLASSES = 90, 3
 TINY = Run(layers=2, width=40)
@@ -159,7 +161,30 @@ def test_a_second_call_trains_only_what_is_missing(task, reference, tmp_path, mo
     assert counted.calls == 3
     assert [Run(**record["run"]) for record in records] == runs
     assert len(complete(tmp_path, runs[1:2], task, reference, 1)) == 1
+    assert len(complete(tmp_path, [*runs, replace(TINY, seed=3)], task, reference, 4, hours=0)) == len(runs)
+    assert counted.calls == 3
     assert not list(tmp_path.glob("*.part"))
+
+
+def test_curves_survive_their_text_but_for_a_step():
+    record = {"run": asdict(TINY), "accuracy": [0.0, 0.5, 1.0], "similarity": [-1.0, None, 0.3], "centered": [1.0] * 3}
+    found = cora.unpacked(TINY, cora.packed(record))
+    assert found["run"] == record["run"]
+    for name in cora.CURVES:
+        assert found[name] == pytest.approx(record[name], abs=0.5 / cora.STEPS)
+
+
+@pytest.mark.parametrize(("changed", "restored"), [(False, True), (True, False)])
+def test_trainings_of_the_committed_record_are_restored_unless_their_sources_changed(
+    task, reference, tmp_path, monkeypatch, changed, restored
+):
+    text = cora.packed(follow(TINY, task, reference, 2))
+    known = cora.sources.digests(cora.TRAINED_BY) | ({cora.TRAINED_BY[0]: "0"} if changed else {})
+    result = Result([], series={"trainings": {cora.name_of(TINY): text}})
+    monkeypatch.setattr(cora, "COMMITTED", tmp_path / "kept")
+    write_record(tmp_path / "kept", RunRecord("rr-figure3", "full", "c", 1.0, {}, result, sources=known))
+    cora.restore(tmp_path, "full")
+    assert (tmp_path / cora.name_of(TINY)).is_file() is restored
 
 
 def test_no_more_are_trained_than_asked_for(task, reference, tmp_path):
