@@ -217,6 +217,37 @@ GROUPS: dict[str, Callable[[], Group]] = {
 }
 
 
+# What the encoders of a group read.
+READ: dict[str, Callable[[], list[str] | np.ndarray]] = {
+    "trec": lambda: texts.trec()[0].texts,
+    "newsgroups": lambda: texts.newsgroups().texts,
+    "reviews": lambda: texts.reviews().texts,
+    "scored reviews": lambda: texts.scored_reviews().texts,
+    "tweets": lambda: texts.tweets().texts,
+    "emoji": lambda: np.stack([x for _, x in pictures.emoji(packages.EMOJI_GOOGLE, "google")]),
+    "groceries": lambda: pictures.groceries()[0],
+    "resnets": lambda: pictures.cifar(pictures.CIFAR_BATCH, 2)[0],
+    "fashion": lambda: pictures.fashion(GRAY)[2],
+    "mnist": lambda: pictures.mnist(GRAY)[2],
+    "cifar photos": lambda: pictures.cifar(CIFAR)[0],
+}
+
+
+def inputs(name: str) -> np.ndarray | None:
+    """Return what an encoder with random weights may read of a group, row by row: its words, counted, or small pixels.
+
+    None where that is not at hand: from a hub.
+    """
+    if SOURCE.get() == HUB or name not in READ:
+        return None
+
+    def build() -> Group:
+        read = READ[name]()
+        return Group({"inputs": pictures.small(read) if isinstance(read, np.ndarray) else texts.word_counts(read)})
+
+    return cached(f"{name}, inputs", build).spaces["inputs"]
+
+
 def encoded(items: list[str], *names: str) -> Iterator[tuple[str, np.ndarray]]:
     """Encode the same texts by several encoders."""
     for name in names:

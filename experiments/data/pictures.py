@@ -184,6 +184,11 @@ def inception(pictures: np.ndarray) -> np.ndarray:
     return _run(lambda x: model(_enlarged(2 * x - 1, 299)), torch.from_numpy(pictures))
 
 
+def small(pictures: np.ndarray, side: int = 16) -> np.ndarray:
+    """Return the pixels of each picture at a small size, as one row."""
+    return torch.nn.functional.interpolate(torch.from_numpy(pictures), (side, side), mode="area").flatten(1).numpy()
+
+
 def _enlarged(x: torch.Tensor, side: int) -> torch.Tensor:
     return torch.nn.functional.interpolate(x, size=(side, side), mode="bilinear", align_corners=False)
 

@@ -108,6 +108,14 @@ def opening(text: str) -> str:
     return " ".join(words[:MAX_WORDS])
 
 
+def word_counts(texts: list[str], width: int = 1_024) -> np.ndarray:
+    """Return how often each text has words, by their hash."""
+    from sklearn.feature_extraction.text import HashingVectorizer
+
+    counted = HashingVectorizer(n_features=width, norm=None, alternate_sign=False).transform(texts)
+    return counted.toarray().astype(np.float32)
+
+
 def _newsgroup_posts(part: str) -> Iterable[tuple[str, str]]:
     csv.field_size_limit(10**9)
     content = NEWSGROUPS.read(f"orangecontrib/text/datasets/20newsgroups-{part}.tab").decode("utf8")

@@ -15,7 +15,6 @@ from experiments.data.source import BySource
 from experiments.data.tasks import SEEN, STAND_INS, load_task
 from experiments.figures import heat_map, panels
 from experiments.inverse_relative_projection.decoding import ANCHORS, choose
-from experiments.relative_representations.stitched import controls
 from experiments.results import Finding, Result, Setting, Table, spread
 
 import relatent as rl
@@ -32,11 +31,10 @@ def run(setting: Setting) -> Result:
     seeds = setting.pick(quick=5, full=5)
     first = load_task("both kinds")
     chosen = choose(first)
-    found: dict[str, list[np.ndarray]] = {}
+    found: dict[str, list[np.ndarray]] = {INVERSE: [], OURS: []}
     for seed in range(seeds):
         task = load_task("both kinds", seed)
         inverse = rl.RelativeTranslator("cosine", delta=chosen.delta, omega=chosen.omega, seed=seed)
-        methods = {INVERSE: inverse, OURS: rl.RelativeTranslator()} | controls(rl.RelativeTranslator(), seed)
         matrix = rl.stitching_matrix(
             task.spaces,
             chosen.head,
@@ -44,10 +42,10 @@ def run(setting: Setting) -> Result:
             anchors=task.anchors(ANCHORS),
             train=task.fit,
             test=task.test,
-            methods=methods,
+            methods={INVERSE: inverse, OURS: rl.RelativeTranslator()},
         )
-        for method in methods:
-            found.setdefault(method, []).append(matrix.values(method))
+        for method, matrices in found.items():
+            matrices.append(matrix.values(method))
     values, encoders = {method: np.stack(m) for method, m in found.items()}, list(first.spaces)
     chance = float(np.bincount(first.labels).max() / len(first.labels))
     return Result(

@@ -16,7 +16,6 @@ from experiments.data.tasks import STAND_INS, TASKS, load_task
 from experiments.figures import COLORS, panels
 from experiments.latent_space_translation.heads import ABSOLUTE, ANCHORS, OURS, OWN, Scores, cell, stitched
 from experiments.published import published
-from experiments.relative_representations.stitched import controls
 from experiments.results import Finding, Result, Setting, Table
 from sklearn.svm import SVC
 
@@ -34,7 +33,6 @@ METHODS = {
     "affine": rl.Translator(map="affine", normalize="standard"),
     "SVD": rl.Translator(map="orthogonal", normalize="standard"),
     OURS: rl.Translator("stitching", max_cost="affine"),
-    **controls(rl.Translator("stitching", max_cost="affine")),
 }
 COLUMNS = (OWN, *METHODS)
 NOTE = (
@@ -91,7 +89,7 @@ def findings(scores: dict[str, Scores]) -> list[Finding]:
 def draw(result: Result) -> Figure:
     """Draw the mean of each way per data set."""
     figure, axes = panels(size=(6.0, 2.8))
-    for column, color, marker in zip(COLUMNS, (6, 5, 3, 0, 2), "|x^sD", strict=False):
+    for column, color, marker in zip(COLUMNS, (6, 5, 3, 0, 2), "|x^sD", strict=True):
         means = [np.mean(found[column]) if found[column] else np.nan for found in result.series.values()]
         axes[0, 0].scatter(means, range(len(means)), color=COLORS[color], marker=marker, s=50, label=column, zorder=3)
     axes[0, 0].set_yticks(range(len(result.series)), result.series)
