@@ -23,6 +23,15 @@ def published(item: str, *where: str) -> Any:
     return found
 
 
+def mean(item: str, *where: str) -> float:
+    """Return a published figure without its deviation.
+
+    >>> published("rr-table1", "relative, FT → W2V", "mrr"), mean("rr-table1", "relative, FT → W2V", "mrr")
+    ('0.94 ± 0.00', 0.94)
+    """
+    return float(str(published(item, *where)).split(" ± ")[0])
+
+
 def source(item: str) -> str:
     """Return where the figures of an item were published."""
     return str(section(item).get("source", MISSING))
