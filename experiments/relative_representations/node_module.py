@@ -77,17 +77,18 @@ def _one_batch(rows: Any) -> DataLoader[Tensor]:
 def train_point(
     one: Run, epochs: int, folder: Path, logger: Any = False, reference_epochs: int = 500
 ) -> dict[str, Any]:
-    """Train a point of the grid beside the reference; return its accuracy and similarity after every epoch."""
+    """Train a point of the grid; return accuracy and similarity to the reference, by raw cosines, per epoch."""
     task = make_task(load_citations("cora"))
     reference, _ = reference_space(task, replace(Run(), width=one.width), reference_epochs, folder)
     rows = torch.arange(len(task.labels))
-    monitor = rl.nn.LatentMonitor(rows, reference, layer="latent", anchor_rows=task.anchors, batch_size=len(rows))
+    options = {"anchor_rows": task.anchors, "center": False, "batch_size": len(rows)}
+    monitor = rl.nn.LatentMonitor(rows, reference, layer="latent", **options)
     history = {"accuracy": [], "similarity": []}  # type: dict[str, list[float]]
     module = NodeModule(task, one)
     module.on_train_epoch_end = lambda: _note(module.trainer.callback_metrics, history)  # type: ignore[method-assign]
-    options = {"logger": logger, "enable_progress_bar": False, "enable_checkpointing": False, "log_every_n_steps": 1}
+    logged = {"logger": logger, "enable_progress_bar": False, "enable_checkpointing": False, "log_every_n_steps": 1}
     quiet = {"enable_model_summary": False, "num_sanity_val_steps": 0, "accelerator": "cpu"}
-    Trainer(max_epochs=epochs, callbacks=[monitor], **options, **quiet).fit(module)
+    Trainer(max_epochs=epochs, callbacks=[monitor], **logged, **quiet).fit(module)
     return {"run": {**vars(one), "epochs": epochs}, **history, "correlation": pearson(*history.values())}
 
 

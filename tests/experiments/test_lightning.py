@@ -109,7 +109,7 @@ def test_a_point_of_the_grid_is_followed_as_in_the_item(papers, tmp_path, monkey
     reference, _ = cora.reference_space(task, replace(nodes.Run(), width=12), 3, tmp_path)
     wanted = cora.follow(one, task, torch.from_numpy(reference), 4)
     assert found["accuracy"] == pytest.approx(wanted["accuracy"])
-    assert found["similarity"] == pytest.approx(wanted["centered"], abs=1e-4)
+    assert found["similarity"] == pytest.approx(wanted["similarity"], abs=1e-4)
 
 
 def test_the_sweep_of_table_10_is_the_grid_of_the_item() -> None:

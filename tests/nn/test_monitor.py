@@ -43,6 +43,10 @@ def test_a_named_layer_is_measured_against_a_reference():
     assert np.isclose(values["val/cka"], float(rl.evaluate.cka(z, reference.astype(np.float64))))
     assert logged == [values]
     assert rl.nn.latent_similarity(z, reference, anchor_rows=rows, prefix="val/") == pytest.approx(values)
+    raw = float(rl.evaluate.relative_similarity(z, reference, rows, center=False))
+    found = rl.nn.latent_similarity(z, reference, anchor_rows=rows, center=False)["relative_similarity"]
+    assert found == pytest.approx(raw)
+    assert abs(raw - values["val/relative_similarity"]) > 0.01
 
 
 @pytest.mark.parametrize("fails", [False, True])
@@ -127,7 +131,7 @@ def test_a_training_run_logs_the_similarity_to_a_reference(name, tmp_path):
     library = pytest.importorskip(name)
     x = torch.randn(64, 6, generator=torch.Generator().manual_seed(1))
     data = torch.utils.data.TensorDataset(x, (x[:, 0] > 0).long())
-    monitor = rl.nn.LatentMonitor(x, x**3, layer="encoder", every_n_steps=3)
+    monitor = rl.nn.LatentMonitor(x, x**3, layer="encoder", center=False, every_n_steps=3)
     logger = importlib.import_module(f"{name}.loggers").CSVLogger(tmp_path)
     model = _module(library)
     trainer = library.Trainer(
@@ -141,7 +145,7 @@ def test_a_training_run_logs_the_similarity_to_a_reference(name, tmp_path):
         enable_checkpointing=False,
     )
     trainer.fit(model, torch.utils.data.DataLoader(data, 16))
-    expected = rl.nn.latent_similarity(model, x**3, x, layer="encoder", prefix="latent/")
+    expected = rl.nn.latent_similarity(model, x**3, x, layer="encoder", center=False, prefix="latent/")
     logged = {key: float(trainer.callback_metrics[key]) for key in expected}
     assert logged == pytest.approx(expected, abs=1e-6)
     with Path(logger.experiment.metrics_file_path).open() as file:

@@ -32,6 +32,7 @@ def latent_similarity(
     *,
     layer: str | None = None,
     anchor_rows: Any = None,
+    center: bool = True,
     batch_size: int = 512,
     prefix: str = "",
     log: Callable[[dict[str, float]], Any] | None = None,
@@ -41,7 +42,8 @@ def latent_similarity(
     ``model`` is a module or a function of ``samples``, or an array of vectors. ``layer`` names a submodule (as in
     ``model.named_modules()``) whose output is used instead of the model's. ``reference`` are the vectors of the same
     samples in another model, of any width. ``anchor_rows`` are the rows to use as anchors, by default up to 300 from a
-    fixed seed. ``log`` is called with the result: ``wandb.log``, ``mlflow.log_metrics``, ``history.append``, ….
+    fixed seed; ``center=False`` compares raw cosines to them, as the paper does. ``log`` is called with the result:
+    ``wandb.log``, ``mlflow.log_metrics``, ``history.append``, ….
 
     The model is unchanged afterwards: the mode of every submodule, statistics, gradients and hooks.
 
@@ -58,7 +60,7 @@ def latent_similarity(
     x, y = (to_numpy(v).astype(np.float64) for v in (vectors, reference))
     anchors = choose.uniform(x, min(MAX_ANCHORS, len(x)), 0) if anchor_rows is None else anchor_rows
     rows = as_labels(anchors, "anchor_rows")
-    values = {"relative_similarity": float(relative_similarity(x, y, rows)), "cka": float(cka(x, y))}
+    values = {"relative_similarity": float(relative_similarity(x, y, rows, center=center)), "cka": float(cka(x, y))}
     values = {prefix + name: value for name, value in values.items()}
     if log is not None:
         log(values)
@@ -103,8 +105,8 @@ class RelativeSimilarityLoss(nn.Module):
 class LatentMonitor:
     """A Lightning callback that logs relative similarity and CKA to a reference at the end of every epoch.
 
-    ``samples`` and ``reference`` as in :func:`~relatent.nn.latent_similarity`; ``layer`` names a submodule of the
-    LightningModule, say "encoder". With ``every_n_steps`` it also logs during an epoch. The values go through
+    ``samples``, ``reference`` and ``center`` as in :func:`~relatent.nn.latent_similarity`; ``layer`` names a submodule
+    of the LightningModule, say "encoder". With ``every_n_steps`` it also logs during an epoch. The values go through
     ``log_dict`` of the module, so that they reach every logger of the trainer, and checkpoints and early stopping can
     monitor ``latent/relative_similarity`` and ``latent/cka``.
 
@@ -125,6 +127,7 @@ class LatentMonitor:
         *,
         layer: str | None = None,
         anchor_rows: Any = None,
+        center: bool = True,
         every_n_steps: int | None = None,
         batch_size: int = 512,
         prefix: str = "latent/",
@@ -132,7 +135,7 @@ class LatentMonitor:
         if every_n_steps is not None and every_n_steps < 1:
             raise ValueError(f"every_n_steps is {every_n_steps}: expected at least 1, or None for epochs only.")
         self.samples, self.reference = samples, reference
-        self.layer, self.anchor_rows = layer, anchor_rows
+        self.layer, self.anchor_rows, self.center = layer, anchor_rows, center
         self.every_n_steps, self.batch_size, self.prefix = every_n_steps, batch_size, prefix
 
     def on_train_batch_end(self, trainer: Any, pl_module: Any, *_: Any) -> None:
@@ -152,6 +155,7 @@ class LatentMonitor:
             self.samples.to(pl_module.device),
             layer=self.layer,
             anchor_rows=self.anchor_rows,
+            center=self.center,
             batch_size=self.batch_size,
             prefix=self.prefix,
         )
