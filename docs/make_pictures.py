@@ -29,12 +29,12 @@ def main() -> None:
 
 
 def idea(path: Path) -> None:
-    """Run the script and keep its last figure."""
+    """Run the script and keep its second figure."""
     import matplotlib.pyplot as plt
 
     runpy.run_path(str(HERE / "style.py"))["apply"]()
     runpy.run_path(str(HERE / "gallery" / "plot_01_idea.py"))
-    plt.savefig(path, dpi=80, pil_kwargs={"optimize": True})
+    plt.figure(2).savefig(path, dpi=80, pil_kwargs={"optimize": True})
 
 
 def demo(path: Path) -> None:
