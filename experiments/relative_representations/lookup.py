@@ -46,24 +46,24 @@ def described(kind: str, x: np.ndarray, y: np.ndarray, rows: np.ndarray) -> tupl
         return tuple(p.transform(a) for p, a in zip(projections, (x, y), strict=True))  # type: ignore[return-value]
 
 
-def compared(kind: str, x: np.ndarray, y: np.ndarray, rows: np.ndarray, queries: np.ndarray) -> list[float]:
+def compared(kind: str, x: np.ndarray, y: np.ndarray, rows: np.ndarray, queries: np.ndarray, k: int = K) -> list[float]:
     """Return Jaccard, MRR and cosine of the queries that are not anchors, in one description."""
     queries = np.setdiff1d(queries, rows)
     if kind == TRANSLATED:
-        return translated(x, y, rows, queries)
+        return translated(x, y, rows, queries, k)
     x, y = described(kind, x, y, rows)
-    found, true = (rl.evaluate.nearest(a[queries], y, K).indices for a in (x, y))
+    found, true = (rl.evaluate.nearest(a[queries], y, k).indices for a in (x, y))
     return [*measured(found, true, queries), float(rl.evaluate.mean_cosine(x[queries], y[queries]))]
 
 
-def translated(x: np.ndarray, y: np.ndarray, rows: np.ndarray, queries: np.ndarray) -> list[float]:
+def translated(x: np.ndarray, y: np.ndarray, rows: np.ndarray, queries: np.ndarray, k: int = K) -> list[float]:
     """Return the same of a translator with the goal that each measure asks for: retrieval, and for the cosine vectors.
 
     The neighbors that are to be found are those in y as it is.
     """
     search, predict = (rl.Translator(goal).fit(x[rows], y[rows]) for goal in ("retrieval", "vectors"))
-    found = rl.evaluate.nearest(search.transform(x[queries]), search.transform_target(y), K, metric="inner").indices
-    true = rl.evaluate.nearest(y[queries], y, K).indices
+    found = rl.evaluate.nearest(search.transform(x[queries]), search.transform_target(y), k, metric="inner").indices
+    true = rl.evaluate.nearest(y[queries], y, k).indices
     return [*measured(found, true, queries), float(rl.evaluate.mean_cosine(predict.transform(x[queries]), y[queries]))]
 
 
@@ -89,7 +89,7 @@ def shared_neighbors(a: np.ndarray, b: np.ndarray) -> float:
 
 
 def own_neighbors_shared(x: np.ndarray, y: np.ndarray, queries: np.ndarray, k: int = K) -> float:
-    """Return how far two spaces agree on who is near whom, each asked in its own vectors: what could be reached."""
+    """Return how far two spaces agree on who is near whom, each asked in its own vectors."""
     return shared_neighbors(*(rl.evaluate.nearest(a[queries], a, k).indices for a in (x, y)))
 
 
