@@ -96,30 +96,12 @@ def best(means: dict[str, np.ndarray]) -> tuple[tuple[str, ...], list[list[Any]]
 
 def findings(means: dict[str, np.ndarray], counts: dict[tuple[str, int], float]) -> list[Finding]:
     """Judge what the paper reads from its heat maps."""
-    (within, _), (between, condition) = means.values()
-    gain = {k: counts[PRUNED, k] - counts[ALL, k] for k in COUNTS}
-    nearest = max(gain, key=lambda k: gain[k])
-    falls = float(spearmanr(np.log(condition).ravel(), between.ravel()).statistic)
+    (within, _), (between, _) = means.values()
     by_omega = np.ptp(within, axis=1)
     i, j = np.unravel_index(np.argmax(between), between.shape)
     return [
-        Finding(
-            "the higher the condition number, the worse the decoding between spaces",
-            falls < -0.5,
-            f"Spearman {falls:.2f} over the grid; cosine {between[0, 0]:.2f} at a condition number of "
-            f"{condition[0, 0]:,.0f}, {between[i, j]:.2f} at {condition[i, j]:.1f}.",
-            headline=True,
-        ),
-        Finding(
-            "a single pruning helps only near k ≈ d",
-            nearest in COUNTS[2:4] and gain[COUNTS[0]] < 0.02 and gain[COUNTS[-1]] < 0.02,
-            f"Gain over inverting all anchors (d = {COUNTS[2]}): "
-            + ", ".join(f"{g:+.2f} at k = {k:,}" for k, g in gain.items())
-            + ". Pooling 32 prunings: "
-            + ", ".join(f"{counts[POOLED, k] - counts[ALL, k]:+.2f}" for k in COUNTS)
-            + ".",
-            headline=True,
-        ),
+        *(improves(name, *mean) for name, mean in means.items()),
+        lowers(means),
         Finding(
             "within one space ω hardly matters with little pruning, and makes up for strong pruning",
             by_omega[0] < 0.05 and by_omega[-1] > 0.1,
@@ -131,7 +113,50 @@ def findings(means: dict[str, np.ndarray], counts: dict[tuple[str, int], float])
             DELTAS[i] >= 0.7 and OMEGAS[j] >= 8,
             f"Best at δ = {DELTAS[i]}, ω = {OMEGAS[j]}: {between[i, j]:.2f}. With ω = 1: {between[:, 0].max():.2f}.",
         ),
+        single_pruning(counts),
     ]
+
+
+def lowers(means: dict[str, np.ndarray]) -> Finding:
+    """Judge whether the condition number, averaged over ω, falls from each δ to the next."""
+    by_delta = {name: condition.mean(axis=1) for name, (_, condition) in means.items()}
+    return Finding(
+        "higher pruning thresholds reduce the condition number",
+        all(np.all(np.diff(found) < 0) for found in by_delta.values()),
+        "; ".join(
+            f"{name} " + ", ".join(f"{c:,.1f} at δ = {d}" for d, c in zip(DELTAS, found, strict=True))
+            for name, found in by_delta.items()
+        )
+        + ".",
+    )
+
+
+def improves(name: str, cosine: np.ndarray, condition: np.ndarray) -> Finding:
+    """Judge whether a lower condition number goes with a higher similarity."""
+    falls = float(spearmanr(condition.ravel(), cosine.ravel()).statistic)
+    i, j = np.unravel_index(np.argmax(cosine), cosine.shape)
+    return Finding(
+        f"the lower the condition number, the higher the similarity, {name}",
+        falls < -0.5,
+        f"Spearman {falls:.2f} over the grid; the best cosine is {cosine[i, j]:.2f}, at a condition number of "
+        f"{condition[i, j]:.3g}, the worst {cosine.min():.2f}, at {condition.ravel()[np.argmin(cosine)]:.3g}.",
+        headline=True,
+    )
+
+
+def single_pruning(counts: dict[tuple[str, int], float]) -> Finding:
+    """Judge where one pruning helps: the third count is the width of the target."""
+    gain, width = {k: counts[PRUNED, k] - counts[ALL, k] for k in COUNTS}, COUNTS[2]
+    helped = [k for k, g in gain.items() if g >= 0.02]
+    return Finding(
+        "a single pruning helps where k is within a factor of 2 of d, and nowhere else (our question)",
+        helped == [k for k in COUNTS if width / 2 <= k <= 2 * width],
+        f"Gain over inverting all anchors (d = {width}): "
+        + ", ".join(f"{g:+.2f} at k = {k:,}" for k, g in gain.items())
+        + ". Pooling 32 prunings: "
+        + ", ".join(f"{counts[POOLED, k] - counts[ALL, k]:+.2f}" for k in COUNTS)
+        + ".",
+    )
 
 
 def draw(result: Result) -> Figure:
