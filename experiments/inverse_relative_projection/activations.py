@@ -26,7 +26,7 @@ from sklearn.datasets import load_digits
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-TITLE = BySource(packages="Digits, 8×8 pixels", hub="CIFAR-100 coarse, CLIP")
+TITLE = BySource(packages="Digits, 8×8 pixels", hub="CIFAR-100, CLIP")
 
 
 def run(setting: Setting) -> Result:
@@ -48,7 +48,7 @@ def run(setting: Setting) -> Result:
 def vectors() -> tuple[np.ndarray, np.ndarray]:
     """Return the vectors that are rescaled, and their classes."""
     if on_hub():
-        task = load_task("cifar100 coarse")
+        task = load_task("cifar100 fine")
         return task.spaces["CLIP"], task.labels
     pixels, labels = load_digits(return_X_y=True)
     return pixels / 16, labels
