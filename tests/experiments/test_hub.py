@@ -20,9 +20,9 @@ from tests.experiments import mirror
 # Items on data that a hub has nothing to do with.
 OWN_DATA = {"rr-slides", "rr-supervision", "stitch-at", "judged", "geodesic", "rr-attempts", "rr-anchors", "asif"}
 # Numbers of seeds, and how long is trained.
-FEWER = {5: 2, 6: 2, 10: 2, 24: 8, 80: 2, 150: 10, 250: 2, 300: 2}
+FEWER = {5: 2, 6: 2, 10: 2, 24: 8, 50: 2, 80: 2, 150: 10, 250: 2, 300: 2}
 SOME, SOME_OF_ALL = ("fashion", "cifar100 coarse", "trec"), ("fashion, all encoders", "trec, all encoders")
-SMALL = {"steps": 2, "graph_epochs": 2, "graph_layers": 2, "graph_width": 8, "anchors": 10, "images": 60}
+SMALL = {"steps": 2, "graph_layers": 2, "anchors": 10, "images": 60}
 
 
 @pytest.fixture(scope="module")
