@@ -23,7 +23,8 @@ import relatent as rl
 THRESHOLD = 1e-6
 OMEGAS = (1, 2, 4, 8, 16, 32)
 ANCHORS = 500
-MEASURES = ("similarity", "accuracy", "condition number", "anchors")
+# What is scored at every point of the grid; the last is the cosine about the mean of the target's anchors.
+MEASURES = ("similarity", "accuracy", "condition number", "anchors", "centered similarity")
 
 
 @dataclass(frozen=True)
@@ -112,12 +113,14 @@ def score_grid(
 ) -> np.ndarray:
     """Return MEASURES × δ × ω for rows of a task: the head of the pair's target reads what its source sees."""
     (x, y), chosen = (task.spaces[name] for name in pair), task.anchors(anchors)
+    center = y[chosen].mean(axis=0)
     found = [
         (
             float(rl.evaluate.mean_cosine(one.vectors, y[rows])),
             float(head.score(one.vectors, task.labels[rows])),
             one.condition_number,
             one.anchors,
+            float(rl.evaluate.mean_cosine(one.vectors - center, y[rows] - center)),
         )
         for one in decode_grid(x[rows], x[chosen], y[chosen], deltas, omegas, seed)
     ]
