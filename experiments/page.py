@@ -74,11 +74,11 @@ def _every_finding(records: dict[str, Record]) -> Iterator[str]:
     yield "| paper | finding | here | size | figures, ours and the paper's | item |"
     yield "|---|---|---|---|---|---|"
     for name, record in records.items():
-        size = record.result.part or ("the paper's" if record.size == "full" else "smaller")
+        size = "smaller" if record.size != "full" else record.result.smaller or "the paper's"
         for one in record.result.findings:
             cells = (ITEMS[name].paper, one.claim, verdict(one).lower(), size, one.evidence, f"[{name}](#{name})")
             yield "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
-    complete = {name for name, record in records.items() if record.size == "full" and not record.result.part}
+    complete = {name for name, record in records.items() if record.size == "full" and not record.result.smaller}
     for paper, claim, reason, *judged_by in UNTESTED:
         if not complete.intersection(judged_by):
             yield f"| {paper} | {claim} | not tested here | | {reason} | |"
@@ -89,7 +89,7 @@ def _section(item: Item, record: Record) -> str:
     name, title = anchor(record), item.shows + (f", from a {HUB}" if record.source == HUB else "")
     result, lines = record.result, [f"({name})=", f"### {title}\n"]
     about = [f"`{record.command}`", f"size {record.size}", f"{result.seeds} seeds" if result.seeds > 1 else "one seed"]
-    about += [result.part] if result.part else []
+    about += [result.smaller] if record.size == "full" and result.smaller else []
     lines.append(f"{', '.join(about)}. Published: {source(item.name)}.")
     lines += [f"Data: {'; '.join(result.data)}."] if result.data else []
     for table in result.tables:

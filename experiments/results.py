@@ -64,7 +64,7 @@ class Finding:
 class Result:
     """What one item found. ``stand_ins`` says what ran here in place of what the paper had.
 
-    ``part`` says how much of its size was run, where that is not all.
+    ``smaller`` says what of its full size is smaller than the paper's.
     """
 
     tables: Sequence[Table]
@@ -74,7 +74,7 @@ class Result:
     stand_ins: Mapping[str, str] = field(default_factory=dict)
     notes: Sequence[str] = ()
     series: Mapping[str, Any] = field(default_factory=dict)
-    part: str = ""
+    smaller: str = ""
 
 
 @dataclass(frozen=True)

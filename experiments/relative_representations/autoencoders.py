@@ -91,6 +91,7 @@ def run(setting: Setting) -> Result:
         stand_ins=stand_ins(how, how.anchors),
         notes=[note(scores)],
         series={"grids": grids},
+        smaller=f"{seeds} seeds, {how.steps:,} steps",
     )
 
 
@@ -258,14 +259,12 @@ def findings(scores: list[Score]) -> list[Finding]:
 
 
 def note(scores: list[Score]) -> str:
-    """Say why the factor is not the paper's."""
+    """Say what limits the factor."""
     cells = list(dict.fromkeys((s.dataset, s.family) for s in scores))
     most = [np.mean(errors(scores, *c, "absolute")) / np.mean(errors(scores, *c, "own relative")) for c in cells]
     return (
-        "The paper's factor of up to two orders of magnitude is that of networks trained to the end. Absolute "
-        "stitching cannot do worse than a wrong image, so that the own error sets the limit: with the own errors above "
-        f"the factor could be {min(most):.1f} to {max(most):.1f} if relative stitching lost nothing. Longer training "
-        "lowers the own error, and with it the factor grows (--full)."
+        "The factor is limited by the own error of the relative networks: with those above it could be "
+        f"{min(most):.1f} to {max(most):.1f} if relative stitching lost nothing."
     )
 
 

@@ -81,8 +81,8 @@ def run(setting: Setting) -> Result:
     restore(folder, setting.size)
     records = complete(folder, grid, task, torch.from_numpy(space), count, setting.hours)
     every = {name: [m for record in records for m in models(record, name)] for name in VARIANTS}
-    part = "" if len(records) == count else f"{len(every['similarity']):,} of the 1,920 models"
-    kept = {name_of(Run(**record["run"])): packed(record) for record in records} if part else {}
+    smaller = "" if len(records) == len(GRID) else f"{len(every['similarity']):,} of the 1,920 models"
+    kept = {} if len(records) == count else {name_of(Run(**record["run"])): packed(record) for record in records}
     return Result(
         [table(every, best)],
         findings(every["similarity"]),
@@ -91,7 +91,7 @@ def run(setting: Setting) -> Result:
         stand_ins={"1,920 models of width 300": f"{len(every['similarity']):,} models of width {width}"},
         notes=[f"{len(records)} of the {len(GRID)} trainings of the grid, three models each."],
         series={"points": points(every["similarity"]), "over_time": over_time(records), "trainings": kept},
-        part=part,
+        smaller=smaller,
     )
 
 

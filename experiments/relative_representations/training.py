@@ -130,6 +130,7 @@ def run(setting: Setting) -> Result:
             f"{' and '.join(map(str, size.graph_layers))} layers of width {WIDTH}, "
             + ", ".join(f"{epochs} epochs on {GRAPHS[name]}" for name, epochs in size.graphs.items()),
         },
+        smaller=f"{size.seeds} seeds of images, Cora in width {WIDTH} of 300",
     )
 
 

@@ -61,6 +61,8 @@ class Tiny(Setting):
 def tiny(value: Any) -> Any:
     if isinstance(value, tuple):
         return tuple(map(tiny, value))
+    if isinstance(value, dict):
+        return {key: tiny(one) for key, one in value.items()}
     if is_dataclass(value) and not isinstance(value, type):
         found = {field.name: getattr(value, field.name) for field in fields(value)}
         return replace(
