@@ -6,7 +6,7 @@ from collections import defaultdict
 from dataclasses import dataclass
 
 import numpy as np
-from experiments.data.groups import Group, load_group
+from experiments.data.groups import Group, inputs, load_group
 from experiments.data.source import BySource, on_hub
 
 TEST_SHARE, CHOICE_SHARE = 0.25, 0.2
@@ -53,6 +53,7 @@ OF_PAPERS = {
 PICTURES_AND_TEXTS = "N24News, images", "N24News, texts"
 OF_PACKAGES = {
     "cifar10": Source("CIFAR-10", "resnets"),
+    "cifar photos": Source("CIFAR-10, ImageNet networks", "cifar photos"),
     "fashion": Source("Fashion-MNIST", "fashion"),
     "mnist": Source("MNIST", "mnist"),
     "groceries": Source("groceries", "groceries"),
@@ -62,6 +63,7 @@ OF_PACKAGES = {
     "trec": Source("TREC", "trec"),
     "newsgroups": Source("20 Newsgroups", "newsgroups"),
     "tweets": Source("disaster tweets", "tweets"),
+    "reviews": Source("film reviews", "reviews"),
 }
 TASKS = BySource(
     packages=OF_PACKAGES,
@@ -70,6 +72,7 @@ TASKS = BySource(
 # What each task of packages has in place of the papers' encoders.
 OF_STAND_INS = {
     "cifar10": "CIFAR-10 through two residual networks (64-d) that were trained on other photos of it",
+    "cifar photos": "CIFAR-10 through EfficientNet lite2 and Inception-v3, which saw ImageNet",
     "fashion": "Fashion-MNIST through two small networks and principal axes",
     "mnist": "MNIST through two small networks and principal axes",
     "groceries": "grocery photos through EfficientNet lite0 and lite1",
@@ -78,13 +81,17 @@ OF_STAND_INS = {
     "trec": "TREC through MiniLM-L6, paraphrase-MiniLM-L3, USE, potion and GloVe",
     "newsgroups": "openings of 20 Newsgroups posts through USE lite, wordllama and LSA",
     "tweets": "tweets about disasters through MiniLM's third layer and GloVe, two classes",
+    "reviews": "openings of film reviews through USE lite and MiniLM's third layer, two classes",
 }
 STAND_INS = BySource(packages=OF_STAND_INS, hub=defaultdict(str))
 
 
 @dataclass(frozen=True)
 class Task:
-    """Parallel spaces, their labels, and row numbers: ``fit`` and ``choice`` part the training rows."""
+    """Parallel spaces, their labels, and row numbers: ``fit`` and ``choice`` part the training rows.
+
+    ``inputs`` are what the encoders read, as a random encoder takes them; None where that is not at hand.
+    """
 
     title: str
     spaces: dict[str, np.ndarray]
@@ -92,6 +99,7 @@ class Task:
     fit: np.ndarray
     choice: np.ndarray
     test: np.ndarray
+    inputs: np.ndarray | None = None
 
     def anchors(self, k: int) -> np.ndarray:
         """Return k of the rows to fit on, or all of them where there are fewer."""
@@ -107,7 +115,8 @@ def load_task(name: str, seed: int = 0, max_rows: int | None = None, encoders: i
     group = _pictures_and_texts() if on_hub() and name == "both kinds" else load_group(source.group, source.spaces)
     assert group.labels is not None
     spaces = {space: group.spaces[space] for space in list(source.spaces or group.spaces)[:encoders]}
-    return Task(source.title, spaces, group.labels, *split(len(group.labels), group.train, seed, max_rows))
+    rows = split(len(group.labels), group.train, seed, max_rows)
+    return Task(source.title, spaces, group.labels, *rows, inputs(source.group))
 
 
 def _pictures_and_texts() -> Group:
