@@ -2,8 +2,12 @@
 
 Rescale injection: every vector is scaled to the norm α, and what follows reads it. Figure 5 injects at the input of
 MLPs of two hidden layers without any normalization, with cos, tanh or ReLU between them. Figure 4 injects at each layer
-of a transformer. Norms are given in mean norms of the place of injection. The paper shows curves without figures: ReLU
-and tanh flat at positive α, cos good only at the mean norm, at its opposite, and where its period returns.
+of a transformer; a residual network, which the text names beside it, is here as well. Norms are given in mean norms of
+the place of injection. The paper shows curves without figures: ReLU and tanh flat at positive α, cos good only at the
+mean norm, at its opposite, and where its period returns.
+
+Equation 1: behind a linear layer, αWx + b, the norm is a temperature of the softmax. A linear head stands beside the
+MLPs, and a table has the confidence, the mean probability of the answer.
 
     python -m experiments lst-figure4
 """
@@ -15,11 +19,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from experiments.data import texts
+from experiments.data import pictures, texts
 from experiments.data.source import BySource, on_hub
 from experiments.data.tasks import STAND_INS, TASKS, load_task
 from experiments.figures import COLORS, panels
 from experiments.inverse_relative_projection import layers
+from experiments.models.resnet import Block
 from experiments.published import published
 from experiments.results import Finding, Result, Setting, Table, spread
 from torch import nn
@@ -33,14 +38,15 @@ if TYPE_CHECKING:
 WIDTH, EPOCHS, BATCH = 128, 30, 64
 REACH = 4.0
 RATIOS = [round(float(r), 2) for r in np.arange(-REACH, REACH + 0.01, 0.1) if abs(r) > 0.01]
-SHOWN = (-1.0, 0.5, 1.0, 1.5, 2.0, 4.0)
+SHOWN = (-1.0, 0.1, 0.5, 1.0, 1.5, 2.0, 4.0)
 # The norms, in mean norms, over which a scale-invariant classifier should not change.
 SPAN = (0.5, REACH)
 FLAT, WIDE = 0.05, 0.3
-NAMES = BySource(packages={"emoji": "google", "cifar10": "resnet8"}, hub={"cifar100 coarse": "CLIP"})
-
-
+# From this α on, the periods of cos are beyond the first.
+NEXT_CYCLE = 2.0
+NAMES = BySource(packages={"emoji": "google", "cifar10": "resnet8"}, hub={"cifar100 fine": "CLIP"})
 CORPUS = BySource(packages="disaster tweets", hub="TREC")
+CORPUS_TITLE = BySource(packages="tweets: layers of MiniLM", hub="TREC: layers of RoBERTa")
 
 
 class Cos(nn.Module):
@@ -51,11 +57,13 @@ class Cos(nn.Module):
         return torch.cos(x)
 
 
-ACTIVATIONS: dict[str, Callable[[], nn.Module]] = {"ReLU": nn.ReLU, "tanh": nn.Tanh, "cos": Cos}
+Activation = Callable[[], nn.Module] | None
+ACTIVATIONS: dict[str, Activation] = {"ReLU": nn.ReLU, "tanh": nn.Tanh, "cos": Cos}
+LINEAR = "linear head"
 # ReLU and tanh lie on each other: the lower one is drawn broader.
-BREADTHS = {"ReLU": 4.5, "tanh": 1.6, "cos": 1.6}
+BREADTHS = {"ReLU": 4.5, "tanh": 1.6, "cos": 1.6, LINEAR: 1.0}
 
-# Of one activation: accuracy by seed and α, and without injection.
+# Of one activation: accuracy and confidence by seed and α, and the accuracy without injection.
 Curve = dict[str, list[Any]]
 
 
@@ -67,51 +75,87 @@ def run(setting: Setting) -> Result:
         task = load_task(name)
         rows = np.concatenate([task.fit, task.choice, task.test])[:max_rows]
         x = task.spaces[space]
-        curves[TASKS[name].title] = activation_curves(x[rows], task.labels[rows], seeds)
+        curves[TASKS[name].title] = activation_curves(x[rows], task.labels[rows], seeds, {**ACTIVATIONS, LINEAR: None})
     corpus = texts.trec()[0] if on_hub() else texts.tweets()
     assert corpus.labels is not None
-    depth = layers.layer_curves(corpus.texts, corpus.labels, *setting.pick(quick=(600, 150), full=(3_000, 500)))
-    tables = [activation_table(curves), layers.layer_table(CORPUS.value, depth)]
+    depth = layers.layer_curves(corpus.texts, corpus.labels, *setting.pick(quick=(600, 400), full=(3_000, 500)))
+    residual = {} if on_hub() else resnet_curves(setting.pick(quick=400, full=2_000))
+    tables = [activation_table(curves), confidence_table(curves), layers.layer_table(CORPUS.value, depth)]
+    judged = [activation_finding(curves, "lst-figure4"), *cos_findings(curves), temperature_finding(curves)]
+    judged.append(threshold_finding("above a threshold, rescaling a layer of a transformer is negligible", depth))
+    if residual:
+        tables.append(resnet_table(residual))
+        judged.append(threshold_finding("above a threshold, so is rescaling a layer of a residual network", residual))
     return Result(
         tables,
-        [activation_finding(curves, "lst-figure4"), layers.layer_finding(depth)],
+        judged,
         seeds=seeds,
         data=["figure 5: emoji pictures and CIFAR-10; figure 4: tweets through all-MiniLM-L6-v2"],
         stand_ins={
             "figure 5: CLIP encodings of CIFAR-100": "; ".join(STAND_INS[name] for name in NAMES),
             "figure 4: RoBERTa, 12 layers": "all-MiniLM-L6-v2, 6 layers; irp-layers has it on TREC",
+            "residual networks, pre-trained": "ResNet-14, trained here on 10,000 photos of CIFAR-10",
         },
-        series={"activations": curves, "layers": depth},
+        series={"activations": curves, "layers": depth, "resnet": residual},
     )
 
 
-def activation_curves(x: np.ndarray, labels: np.ndarray, seeds: int) -> dict[str, Curve]:
-    """Return the accuracy of MLPs of each activation as a function of the norm at their input."""
+def resnet_curves(count: int) -> dict[str, Any]:
+    """Rescale what each block of a residual network passes on, while it tells photos of CIFAR-10 that it never saw."""
+    learn, (images, labels) = (pictures.cifar(pictures.CIFAR_BATCH, batch) for batch in (1, 2))
+    model, x = pictures.trained_resnet(14, 1, *learn).eval(), torch.from_numpy(images[:count])
+    found: dict[str, Any] = {"norms": [], "accuracies": []}
+    with torch.inference_mode():
+        passed = x
+        for i, layer in enumerate(model[0]):
+            passed = layer(passed)
+            if isinstance(layer, Block | nn.ReLU):
+                norm = float(passed.flatten(1).norm(dim=1).mean())
+                alphas = [ratio * norm for ratio in layers.RATIOS]
+                curve = rl.evaluate.scale_curve(model, x, labels[:count], alphas, layer=f"0.{i}")
+                found["norms"].append(norm)
+                found["accuracies"].append(curve.accuracies)
+    return found | {"unchanged": curve.unchanged}
+
+
+def activation_curves(
+    x: np.ndarray, labels: np.ndarray, seeds: int, models: Mapping[str, Activation] = ACTIVATIONS
+) -> dict[str, Curve]:
+    """Return the accuracy and the confidence of MLPs of each activation as a function of the norm at their input."""
     given = torch.as_tensor(x, dtype=torch.float32), torch.as_tensor(labels, dtype=torch.int64)
-    found: dict[str, Curve] = {name: {"unchanged": [], "accuracies": []} for name in ACTIVATIONS}
-    for name, activation in ACTIVATIONS.items():
+    found: dict[str, Curve] = {name: {"unchanged": [], "accuracies": [], "confidences": []} for name in models}
+    for name, activation in models.items():
         for seed in range(seeds):
-            curve = one_curve(*given, activation, seed)
+            curve, confidences = one_curve(*given, activation, seed)
             found[name]["unchanged"].append(curve.unchanged)
             found[name]["accuracies"].append(curve.accuracies)
+            found[name]["confidences"].append(confidences)
     return found
 
 
-def one_curve(x: torch.Tensor, y: torch.Tensor, activation: Callable[[], nn.Module], seed: int) -> Any:
-    """Train on one half, and measure accuracy on the other."""
+def one_curve(x: torch.Tensor, y: torch.Tensor, activation: Activation, seed: int) -> tuple[Any, list[float]]:
+    """Train on one half, and measure accuracy and confidence on the other."""
     order = torch.from_numpy(np.random.default_rng(seed).permutation(len(x)))
     known, unseen = order[: len(x) // 2], order[len(x) // 2 :]
     model = train(x[known], y[known], activation, seed)
     alphas = [ratio * float(x[known].norm(dim=1).mean()) for ratio in RATIOS]
     with torch.no_grad():
-        return rl.evaluate.scale_curve(model, x[unseen], y[unseen], alphas)
+        confidences = [confidence(model(rl.evaluate.rescale(x[unseen], alpha))) for alpha in alphas]
+        return rl.evaluate.scale_curve(model, x[unseen], y[unseen], alphas), confidences
 
 
-def train(x: torch.Tensor, y: torch.Tensor, activation: Callable[[], nn.Module], seed: int) -> nn.Module:
-    """Train an MLP of two hidden layers, without any normalization."""
+def confidence(scores: torch.Tensor) -> float:
+    """Return the mean probability of the answer."""
+    return float(scores.softmax(dim=1).amax(dim=1).mean())
+
+
+def train(x: torch.Tensor, y: torch.Tensor, activation: Activation, seed: int) -> nn.Module:
+    """Train an MLP of two hidden layers, without any normalization; without an activation, a linear head."""
     torch.manual_seed(seed)
-    hidden = [nn.Linear(x.shape[1], WIDTH), activation(), nn.Linear(WIDTH, WIDTH), activation()]
-    model = nn.Sequential(*hidden, nn.Linear(WIDTH, int(y.max()) + 1))
+    hidden: list[nn.Module] = []
+    if activation is not None:
+        hidden = [nn.Linear(x.shape[1], WIDTH), activation(), nn.Linear(WIDTH, WIDTH), activation()]
+    model = nn.Sequential(*hidden, nn.Linear(WIDTH if hidden else x.shape[1], int(y.max()) + 1))
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
     for _ in range(EPOCHS):
         for rows in torch.randperm(len(x)).split(BATCH):
@@ -126,10 +170,35 @@ def activation_table(curves: Mapping[str, dict[str, Curve]]) -> Table:
     rows = []
     for title, by_activation in curves.items():
         for name, curve in by_activation.items():
-            columns = np.asarray(curve["accuracies"])[:, [RATIOS.index(ratio) for ratio in SHOWN]].T
-            rows.append([title, name, spread(curve["unchanged"]), *map(spread, columns), kind(curve)[0]])
+            columns = [spread(at(curve, ratio)) for ratio in SHOWN]
+            rows.append([title, name, spread(curve["unchanged"]), *columns, kind(curve)[0]])
     head = ("data", "activation", "unchanged", *(f"α = {ratio:g}" for ratio in SHOWN), "curve")
     return Table("Accuracy with every input scaled to α mean norms", head, rows)
+
+
+def confidence_table(curves: Mapping[str, dict[str, Curve]]) -> Table:
+    """Return confidences at the positive norms."""
+    ratios = [ratio for ratio in SHOWN if ratio > 0]
+    rows = [
+        [title, name, *(spread(at(curve, ratio, "confidences")) for ratio in ratios)]
+        for title, by_activation in curves.items()
+        for name, curve in by_activation.items()
+    ]
+    head = ("data", "activation", *(f"α = {ratio:g}" for ratio in ratios))
+    return Table("Confidence, the mean probability of the answer, with every input scaled to α mean norms", head, rows)
+
+
+def resnet_table(found: dict[str, Any]) -> Table:
+    """Return accuracies by block and α."""
+    places = ["convolution", *(f"block {i + 1}" for i in range(len(found["norms"]) - 1))]
+    rows = [[*row[:2], *row[2]] for row in zip(places, found["norms"], found["accuracies"], strict=True)]
+    title = f"ResNet-14, CIFAR-10: accuracy with the output of one layer scaled; {found['unchanged']:.3f} without"
+    return Table(title, ("layer", "mean norm", *(f"α = {ratio:g}" for ratio in layers.RATIOS)), rows)
+
+
+def at(curve: Curve, ratio: float, measure: str = "accuracies") -> np.ndarray:
+    """Return what was measured at a norm, by seed."""
+    return np.asarray(curve[measure])[:, RATIOS.index(ratio)]
 
 
 def kind(curve: Curve) -> tuple[str, float]:
@@ -144,18 +213,80 @@ def kind(curve: Curve) -> tuple[str, float]:
 
 def activation_finding(curves: Mapping[str, dict[str, Curve]], item: str) -> Finding:
     """Judge the kinds of curves."""
-    found = [(name, *kind(curve)) for by_activation in curves.values() for name, curve in by_activation.items()]
+    found = [(name, *kind(by_activation[name])) for by_activation in curves.values() for name in ACTIVATIONS]
     words = (f"{name} {what}, spread {across:.3f}" for name, what, across in found)
     return Finding(
-        "monotone activations do not care for the norm, cos oscillates with it",
+        "monotone activations do not care for the norm, cos does",
         all(what == published(item, name) for name, what, _ in found),
         f"From α = {SPAN[0]:g} to {SPAN[1]:g} mean norms: {'; '.join(words)}.",
     )
 
 
+def cos_findings(curves: Mapping[str, dict[str, Curve]]) -> list[Finding]:
+    """Judge where cos comes back to its accuracy: at the opposite of the mean norm, and with its period."""
+    opposite, cycles = {}, {}
+    far = [abs(ratio) >= NEXT_CYCLE for ratio in RATIOS]
+    for title, by_activation in curves.items():
+        curve, unchanged = by_activation["cos"], np.mean(by_activation["cos"]["unchanged"])
+        opposite[title] = [float(one) for one in (at(curve, -1.0).mean(), at(curve, 1.0).mean(), unchanged)]
+        cycles[title] = float(np.mean(curve["accuracies"], axis=0)[far].max()), float(unchanged)
+    return [
+        Finding(
+            "cos is as good at the mean norm and at its opposite as without rescaling, within .05",
+            all(min(two) >= unchanged - FLAT for *two, unchanged in opposite.values()),
+            "; ".join(f"{title} {b:.2f} and {a:.2f}, unchanged {c:.2f}" for title, (a, b, c) in opposite.items()),
+        ),
+        Finding(
+            "cos is as good again in its periodic cycles, within .05",
+            all(best >= unchanged - FLAT for best, unchanged in cycles.values()),
+            f"The best from ±{NEXT_CYCLE:g} to ±{REACH:g} mean norms: "
+            + "; ".join(
+                f"{title} {best:.2f}, unchanged {unchanged:.2f}" for title, (best, unchanged) in cycles.items()
+            ),
+        ),
+    ]
+
+
+def temperature_finding(curves: Mapping[str, dict[str, Curve]]) -> Finding:
+    """Judge whether the norm sets the confidence and leaves the answers as they are."""
+    inside = [i for i, ratio in enumerate(RATIOS) if SPAN[0] <= ratio <= SPAN[1]]
+    held, words = [], []
+    for title, by_activation in curves.items():
+        for name in (name for name in by_activation if name != "cos"):
+            curve = by_activation[name]
+            confidence = np.mean(curve["confidences"], axis=0)[inside]
+            grows = np.diff(confidence).min() > -0.01 and confidence[-1] > confidence[0] + FLAT
+            held.append(bool(grows and kind(curve)[1] < FLAT))
+            small = at(curve, 0.1).mean() - np.mean(curve["unchanged"])
+            words.append(
+                f"{title}, {name} {confidence[0]:.2f} to {confidence[-1]:.2f} (accuracy at α = .1 {small:+.2f})"
+            )
+    return Finding(
+        "the norm of the input acts as a temperature: confidence grows with it, answers stay as right as they are",
+        all(held),
+        f"Confidence from α = {SPAN[0]:g} to {SPAN[1]:g}: {'; '.join(words)}.",
+    )
+
+
+def threshold_finding(claim: str, found: dict[str, Any]) -> Finding:
+    """Judge whether every layer keeps its accuracy, within .05, from some norm up to the mean norm on."""
+    share = np.asarray(found["accuracies"]) / found["unchanged"]
+    kept = [float(share[:, i:].min()) for i in range(len(layers.RATIOS))]
+    above = [i for i, low in enumerate(kept) if low >= 1 - FLAT]
+    layer, worst = np.unravel_index(np.argmin(share), share.shape)
+    words = "No norm is such a threshold"
+    if above:
+        words = f"From α = {layers.RATIOS[above[0]]:g} mean norms on, every layer keeps {kept[above[0]]:.0%}"
+    return Finding(
+        claim,
+        bool(above) and layers.RATIOS[above[0]] <= 1,
+        f"{words}; the least of all is {share[layer, worst]:.0%}, at layer {layer}, α = {layers.RATIOS[worst]:g}.",
+    )
+
+
 def draw_activations(axes: Axes, curves: dict[str, Curve], title: str) -> None:
     """Draw accuracy against α, one line per activation."""
-    for (name, curve), color in zip(curves.items(), (COLORS[4], COLORS[2], COLORS[0]), strict=True):
+    for (name, curve), color in zip(curves.items(), (COLORS[4], COLORS[2], COLORS[0], COLORS[6]), strict=False):
         accuracies = np.asarray(curve["accuracies"])
         mean, std = accuracies.mean(axis=0), accuracies.std(axis=0)
         axes.plot(RATIOS, mean, color=color, label=name, linewidth=BREADTHS[name])
@@ -168,15 +299,15 @@ def draw_activations(axes: Axes, curves: dict[str, Curve], title: str) -> None:
 
 
 def draw(result: Result) -> Figure:
-    """Draw figure 5's panels, then figure 4's."""
-    figure, axes = panels(1, len(result.series["activations"]) + 1, size=(3.3, 3.0))
-    for panel, (title, curves) in zip(axes[0], result.series["activations"].items(), strict=False):
+    """Draw figure 5's panels, then the layers of figure 4, of a transformer and of a residual network."""
+    by_data, depth = result.series["activations"], {CORPUS_TITLE.value: result.series["layers"]}
+    if result.series["resnet"]:
+        depth["CIFAR-10: layers of ResNet-14"] = result.series["resnet"]
+    figure, axes = panels(1, len(by_data) + len(depth), size=(3.3, 3.0))
+    for panel, (title, curves) in zip(axes[0], by_data.items(), strict=False):
         draw_activations(panel, curves, f"{title}: MLPs")
     marks = axes[0, 0].get_legend_handles_labels()
-    figure.legend(*marks, loc="outside lower center", ncols=4, fontsize=8, frameon=False)
-    layers.draw_layers(
-        axes[0, -1],
-        result.series["layers"],
-        BySource(packages="tweets: layers of MiniLM", hub="TREC: layers of RoBERTa").value,
-    )
+    figure.legend(*marks, loc="outside lower center", ncols=5, fontsize=8, frameon=False)
+    for panel, (title, found) in zip(axes[0, len(by_data) :], depth.items(), strict=True):
+        layers.draw_layers(panel, found, title)
     return figure
