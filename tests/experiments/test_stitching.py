@@ -89,4 +89,4 @@ def test_generation_translates_a_rotated_space_and_absolute_does_not(
         exact = np.allclose(found[:, 0], 1, atol=1e-3) and np.allclose(found[:, 1], 0, atol=1e-3)
         assert exact is (name != "absolute")
         if exact:
-            assert np.allclose(found[:, 2], generation.pixel_error(model, digits), rtol=1e-3)
+            assert np.allclose(found[:, 3], generation.pixel_error(model, digits), rtol=1e-3)
