@@ -5,26 +5,14 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-from experiments.data.tasks import Task, split
-from experiments.inverse_relative_projection import activations, matrix, modalities
+from experiments.data.tasks import split
+from experiments.inverse_relative_projection import activations, matrix, modalities, norms, sensitivity
+from experiments.inverse_relative_projection import stitching_findings as stitching
 from experiments.inverse_relative_projection.decoding import condition_number, decode_grid
 from experiments.inverse_relative_projection.layers import Classifier
 from experiments.items import ITEMS
-from experiments.latent_space_translation.heads import fit_mlp
-from experiments.latent_space_translation.modalities import (
-    BY_CLASS,
-    HEADS,
-    MLP,
-    ORTHOGONAL,
-    OURS,
-    RANDOM,
-    TEXT,
-    TRUE,
-    controlled,
-    findings,
-)
-from experiments.latent_space_translation.scale import RATIOS, kind
-from experiments.published import MISSING, published, source
+from experiments.latent_space_translation.scale import kind
+from experiments.published import MISSING, source
 from experiments.results import Setting
 from sklearn.linear_model import LogisticRegression
 from torch import nn
@@ -83,29 +71,6 @@ def test_digits_show_that_only_monotone_activations_ignore_norms() -> None:
     assert activations.draw(result).axes[0].get_lines()
 
 
-@pytest.mark.parametrize(
-    ("curve", "expected"),
-    [
-        (lambda r: np.where(r > 0, 0.9, 0.1), "flat"),
-        (lambda r: np.abs(np.cos(np.pi * r)), "oscillating"),
-        (lambda r: np.clip(r, 0, 4) / 4, "neither"),
-    ],
-)
-def test_kinds_of_curves(curve: object, expected: str) -> None:
-    ratios = np.asarray(RATIOS)
-    assert kind({"unchanged": [1.0], "accuracies": [curve(ratios)]})[0] == expected  # type: ignore[operator]
-
-
-def test_mlp_head_learns_and_leaves_the_random_state_alone(rng: np.random.Generator) -> None:
-    x = rng.normal(size=(600, 32)).astype(np.float32)
-    labels = (x[:, 0] > 0).astype(np.int64)
-    before = torch.random.get_rng_state()
-    head = fit_mlp(x, labels)
-    assert torch.equal(before, torch.random.get_rng_state())
-    assert not head.training
-    assert float((head(torch.from_numpy(x)).argmax(1).numpy() == labels).mean()) > 0.8  # chance is 0.5
-
-
 class Words(nn.Module):
     """A transformer of no layers."""
 
@@ -142,26 +107,54 @@ def test_pairs_of_encoders_are_told_apart_by_kind() -> None:
     assert matrix.between(m).tolist() == [1, 2, 3, 5, 6, 7]
 
 
-def test_the_published_matrix_holds_what_the_paper_says_of_it() -> None:
-    theirs = np.asarray(published("lst-figure1", "matrix"))
-    assert theirs.shape == (len(published("lst-figure1", "encoders")),) * 2
-    pictures = published("lst-figure1", "pictures")
-    order = [0, 1, *range(pictures, len(theirs))]  # our figure has two encoders of pictures
-    kept = theirs[np.ix_(order, order)]
-    by_class = {head: [{TRUE: 0.6, BY_CLASS: 0.55, RANDOM: 0.1, TEXT: 0.7}] for head in HEADS}
-    assert all(one.held for one in findings(dict.fromkeys((ORTHOGONAL, OURS, MLP), kept), kept, by_class))
-    flat, alike = np.full((4, 4), 0.5), {head: [dict.fromkeys((TRUE, BY_CLASS, RANDOM, TEXT), 0.5)] for head in HEADS}
-    assert not any(one.held for one in findings(dict.fromkeys((ORTHOGONAL, OURS, MLP), flat), flat, alike))
+def stitched(own: float, decoded: float, control: float, absolute: float = np.nan) -> stitching.Found:
+    """One seed of three encoders with the same scores everywhere."""
+    same = lambda value: [np.where(np.eye(3, dtype=bool), own, value)]  # noqa: E731
+    methods = (stitching.UNTUNED, stitching.PAPER, stitching.CHOSEN, stitching.OURS)
+    controls = {(method, one): [control] for method in methods for one in stitching.CONTROLS}
+    return (
+        {stitching.ABSOLUTE: same(absolute), stitching.MAJORITY: [0.2]} | {m: same(decoded) for m in methods} | controls
+    )
 
 
-def test_controls_tell_classes_from_pairs(rng: np.random.Generator) -> None:
-    """Where the classes are all that two modalities share, pairs of one class serve as well as true ones."""
-    labels, centers = np.arange(400) % 4, 3 * rng.normal(size=(4, 10))
-    spaces = {name: centers[labels] + rng.normal(size=(400, 10)) for name in ("picture", "drawing", "text")}
-    task = Task("made up", spaces, labels, np.arange(300), np.arange(0), np.arange(300, 400))
-    found = controlled(task, HEADS["SVM"], 0)
-    assert found[BY_CLASS] > 0.8 < found[TRUE]
-    assert found[RANDOM] < 0.6
+def test_shares_of_a_stitch_are_those_of_the_heads_own_accuracy() -> None:
+    m = [np.asarray([[0.8, 0.4], [0.6, 0.5]])]  # encoders × heads
+    assert np.allclose(stitching.shares(m)[0], [[np.nan, 0.8], [0.75, np.nan]], equal_nan=True)
+    assert stitching.kept(m) == pytest.approx(0.5 / 0.65)
+    assert stitching.apart([np.asarray([[0.8, np.nan], [0.6, 0.5]])]).tolist() == [0.6]
+
+
+@pytest.mark.parametrize(
+    ("found", "held"),
+    [
+        (stitched(0.9, 0.85, 0.2, 0.2), [True, True, True, False, True, True, True, True]),  # absolute: every pair
+        (stitched(0.9, 0.85, 0.2), [True, True, True, True, True, True, True, True]),
+        (stitched(0.9, 0.6, 0.55), [False, True, True, True, True, False, True, True]),
+        (stitched(0.9, 0.5, 0.2), [False, False, False, True, True, True, True, True]),
+        (stitched(0.9, 0.95, 0.2), [True, True, True, True, False, True, True, True]),
+    ],
+)
+def test_findings_of_the_stitching_table_can_fail(found: stitching.Found, held: list[bool]) -> None:
+    assert [one.held for one in stitching.findings({"trec": found})] == held
+
+
+@pytest.mark.parametrize(("at", "expected"), [((1,), 1), ((1, 5), 2)])
+def test_modes_of_norms_are_counted(at: tuple[float, ...], expected: int, rng: np.random.Generator) -> None:
+    assert norms.modes(np.concatenate([rng.normal(center, 0.4, 2_000) for center in at])) == expected
+
+
+def test_true_norms_change_no_direction(rng: np.random.Generator) -> None:
+    y, found, center = rng.normal(size=(20, 5)), rng.normal(size=(20, 5)), rng.normal(size=5)
+    changed = sensitivity.with_norms_of(y, found, center)
+    assert np.allclose(np.linalg.norm(changed - center, axis=1), np.linalg.norm(y - center, axis=1))
+    assert rl.evaluate.mean_cosine(changed - center, found - center) == pytest.approx(1)
+
+
+def test_spaces_below_the_mean_of_the_anchors_are_named() -> None:
+    mean = np.full((3, 3), 0.5)
+    decoded = np.asarray([[0.1, 0.6, 0.4], [0.7, 0.1, 0.4], [0.7, 0.6, 0.1]])
+    assert matrix.below(decoded, mean, ["a", "b", "c"]) == " (below the mean into c from 2 of 2)"
+    assert matrix.below(mean + 0.1, mean, ["a", "b", "c"]) == ""
 
 
 @pytest.mark.parametrize("name", [name for name in ITEMS if name.startswith(("irp-", "lst-")) and name != "lst-table1"])
