@@ -35,14 +35,15 @@ def test_a_turned_space_is_found_in_every_description_but_the_absolute(
     assert (mrr > 0.95 and jaccard > 0.5 and cosine > 0.9) is finds
 
 
-def test_lookup_agrees_with_sets(rng: np.random.Generator) -> None:
+@pytest.mark.parametrize("k", [5, lookup.K])
+def test_lookup_agrees_with_sets(rng: np.random.Generator, k: int) -> None:
     x, y = rng.normal(size=(2, N, D))
     queries = lookup.sample(N, 30)
-    found = lookup.compared("absolute", x, y, np.arange(0), queries)
+    found = lookup.compared("absolute", x, y, np.arange(0), queries, k)
 
     def near(vector: np.ndarray) -> list[int]:
         cosines = y @ vector / np.linalg.norm(y, axis=1)
-        return np.argsort(-cosines)[: lookup.K].tolist()
+        return np.argsort(-cosines)[:k].tolist()
 
     pairs = [(near(x[i]), near(y[i])) for i in queries]
     jaccard = np.mean([len({*a} & {*b}) / len({*a} | {*b}) for a, b in pairs])
