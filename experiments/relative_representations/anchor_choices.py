@@ -149,13 +149,16 @@ def ratio(found: Mapping[str, float]) -> float:
 
 
 def draw(result: Result) -> Figure:
-    """Draw the three measures of every choice, raw and centered side by side."""
-    figure, axes = panels(1, len(MEASURES), size=(2.9, 2.6))
-    for i, (panel, measure) in enumerate(zip(axes[0], MEASURES, strict=True)):
-        for j, (kind, choices) in enumerate(result.series.items()):
-            values = [np.mean(found[i]) for found in choices.values()]
-            panel.bar(np.arange(len(choices)) + 0.4 * j, values, 0.38, color=COLORS[j], label=kind)
-        panel.set_xticks(np.arange(len(CHOICES)) + 0.2, list(CHOICES), rotation=35, ha="right", rotation_mode="anchor")
-        panel.set_title(TITLES[measure])
-    figure.legend(*axes[0][0].get_legend_handles_labels(), loc="outside lower center", ncols=2)
+    """Draw the three measures of every choice, raw and centered side by side, a row per direction."""
+    figure, axes = panels(len(PAIRS), len(MEASURES), size=(2.9, 2.4), sharex=True, sharey="col")
+    for row, pair in enumerate(PAIRS.values()):
+        axes[row, 0].set_ylabel(" → ".join(pair))
+        for i, panel in enumerate(axes[row]):
+            for j, (kind, choices) in enumerate(result.series.items()):
+                values = [found[i][row] for found in choices.values()]
+                panel.bar(np.arange(len(choices)) + 0.4 * j, values, 0.38, color=COLORS[j], label=kind)
+    for first, last, measure in zip(axes[0], axes[-1], MEASURES, strict=True):
+        first.set_title(TITLES[measure])
+        last.set_xticks(np.arange(len(CHOICES)) + 0.2, list(CHOICES), rotation=35, ha="right", rotation_mode="anchor")
+    figure.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=2)
     return figure

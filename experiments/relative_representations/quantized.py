@@ -210,7 +210,7 @@ def draw(result: Result) -> Figure:
         panel.set(title=title, xlabel="threshold t", ylim=(0, None))
     figure.legend(*axes[2][0].get_legend_handles_labels(), loc="outside lower center", ncols=2)
     figure.suptitle(
-        "Words near four words (colors) in two spaces, with the cosine distance between the two descriptions of a word, "
+        "Words near four words (colors) in two spaces, with the cosine distance between the descriptions of a word, "
         "as they are and quantized.\nDotted: the cosine, unquantized",
         fontsize=9,
     )
