@@ -1,7 +1,8 @@
 """Self-similarities in absolute and relative spaces: figure 8 of Moschella et al., ICLR 2023.
 
 The cosines between all pairs of some words are taken in two spaces, absolute and relative to 300 anchors. How far do
-they correlate: within a space (what the projection keeps of its geometry), and across spaces (what they share)?
+they correlate: within a space (what the projection keeps of its geometry), and, which the paper does not ask, across
+spaces (what they share)?
 
     python -m experiments rr-figure8
 """
@@ -83,7 +84,7 @@ def findings(pairs: Mapping[tuple[str, str], list[float]]) -> Iterator[Finding]:
         )
     across = {kind: mean(*(f"{kind}, {name}" for name in SPACES)) for kind in KINDS}
     yield Finding(
-        "relative spaces agree on who is similar to whom more than absolute ones",
+        "relative spaces agree on who is similar to whom more than absolute ones (our question)",
         min(across[kind] for kind in KINDS[1:]) > across["absolute"],
         "correlation across spaces: " + ", ".join(f"{kind} {value:.2f}" for kind, value in across.items()),
     )
