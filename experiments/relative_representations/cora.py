@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 GOOD, EPOCHS, SHOWN = 0.5, (10, 30, 50), 700
+ROWS, COLUMNS = 3, 4  # of the models that are drawn over time
 CURVES, STEPS, ABSENT = ("accuracy", "similarity", "centered"), 32_767, 2**16 - 1
 TRAINED_BY = (
     "experiments.data.graphs",
@@ -276,33 +277,35 @@ def points(found: list[Model]) -> list[list[Any]]:
     ]
 
 
-def over_time(records: list[Record]) -> dict[str, Record]:
-    """Return the right half and figure 9: models of weak, median and strong correlation, epoch by epoch."""
+def over_time(records: list[Record]) -> list[dict[str, Any]]:
+    """Return the right half and figure 9: good models epoch by epoch, from the weakest correlation to the strongest."""
     whole = [(m.correlation, record) for record in records for m in good(models(record)) if m.epochs == max(EPOCHS)]
     ranked = sorted(whole, key=lambda pair: pair[0])
-    places = {"the weakest": 0, "the median": len(ranked) // 2, "the strongest": len(ranked) - 1}
-    return {
-        name: {"correlation": ranked[i][0]} | {key: ranked[i][1][key] for key in ("accuracy", "similarity")}
-        for name, i in places.items()
-    }
+    places = np.unique(np.linspace(0, len(ranked) - 1, ROWS * COLUMNS).round().astype(int)) if ranked else []
+    return [
+        {"correlation": ranked[i][0]} | {key: ranked[i][1][key] for key in ("accuracy", "similarity")} for i in places
+    ]
 
 
 def draw(result: Result) -> Figure:
-    """Draw all models, and three of them over time."""
+    """Draw all models, and beside them some of the good ones over time."""
     followed, found = result.series["over_time"], result.series["points"]
-    figure, axes = panels(1, 1 + len(followed), size=(3.3, 3.0))
-    left = axes[0, 0]
+    figure, axes = panels(ROWS, 3 + COLUMNS, size=(1.6, 1.5))
+    left = figure.add_subplot(axes[0, 0].get_gridspec()[:, :3])
+    for panel in (*axes[:, :3].flat, *axes[:, 3:].flat[len(followed) :]):
+        panel.remove()
     for kind in sorted({one[0] for one in found}):
         left.scatter(*zip(*(one[1:] for one in found if one[0] == kind), strict=True), s=10, alpha=0.6, label=kind)
     left.axhline(GOOD, color="gray", linewidth=0.8, linestyle=":")
     left.set(xlabel="similarity to the reference", ylabel="best validation accuracy")
     left.set_title(f"{len(found)} models: the similar ones are accurate", fontsize=9)
     left.legend(loc="lower right", fontsize=7)
-    for panel, (name, model) in zip(axes[0, 1:], followed.items(), strict=True):
+    for panel, model in zip(axes[:, 3:].flat, followed, strict=False):
         epochs = range(1, len(model["accuracy"]) + 1)
         panel.plot(epochs, model["accuracy"], label="validation accuracy")
         panel.plot(epochs, model["similarity"], label="similarity to the reference")
-        panel.set(xlabel="epoch", ylim=(0, 1))
-        panel.set_title(f"{name} over time: Pearson {model['correlation']:.3f}", fontsize=9)
-    axes[0, 1].legend(loc="lower right", fontsize=7)
+        panel.set(ylim=(0, 1.02), xticks=[1, 25, 50], yticks=[0, 0.5, 1])
+        panel.tick_params(labelsize=6)
+        panel.set_title(f"Pearson {model['correlation']:.3f}", fontsize=7)
+    figure.legend(*axes[0, 3].get_legend_handles_labels(), loc="outside lower right", ncols=2, fontsize=8)
     return figure
