@@ -53,15 +53,6 @@ def heat_map(axes: Any, values: Any, rows: list[str], columns: list[str], *, dig
     return image
 
 
-def numerals(axes: Any, points: Any, labels: Any, title: str) -> None:
-    """Draw points as the digit that each is, so that classes are told apart without a legend."""
-    axes.scatter(*points.T, s=0)
-    for (x, y), label in zip(points, labels, strict=True):
-        axes.text(x, y, str(label), color=COLORS[int(label) % 7], fontsize=6.5, ha="center", va="center")
-    axes.set_title(title, fontsize=8)
-    axes.set(xticks=[], yticks=[])
-
-
 def packed_grid(rows: dict[str, Any]) -> dict[str, Any]:
     """Return rows of images in [0, 1], (n, colors, side, side) each, as one small picture that fits into a record."""
     import base64
@@ -117,7 +108,7 @@ def save(figure: Figure, path: Path, *, photos: bool = False) -> None:
     for colors in (None,) if photos else COLOR_COUNTS:
         content = io.BytesIO()
         picture = Image.open(drawn).convert("RGB")
-        (picture.quantize(colors) if colors else picture).save(content, "png", optimize=True)
+        (picture.quantize(colors, Image.Quantize.MAXCOVERAGE) if colors else picture).save(content, "png", optimize=True)
         if content.tell() < LARGEST:
             break
     path.parent.mkdir(parents=True, exist_ok=True)

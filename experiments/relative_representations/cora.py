@@ -34,7 +34,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 from experiments.data.graphs import load_citations
-from experiments.figures import panels
+from experiments.figures import COLORS, panels
 from experiments.published import published
 from experiments.relative_representations.nodes import Run, Task, accuracy, make_task, train
 from experiments.results import COMMITTED, Finding, Result, Setting, Table, read_record, spread
@@ -290,17 +290,18 @@ def over_time(records: list[Record]) -> list[dict[str, Any]]:
 def draw(result: Result) -> Figure:
     """Draw all models, and beside them some of the good ones over time."""
     followed, found = result.series["over_time"], result.series["points"]
-    figure, axes = panels(ROWS, 3 + COLUMNS, size=(1.6, 1.5))
-    left = figure.add_subplot(axes[0, 0].get_gridspec()[:, :3])
-    for panel in (*axes[:, :3].flat, *axes[:, 3:].flat[len(followed) :]):
+    figure, axes = panels(ROWS, 3 + -(-len(followed) // ROWS), size=(1.6, 1.5))
+    left, small = figure.add_subplot(axes[0, 0].get_gridspec()[:, :3]), axes[:, 3:].flat
+    for panel in (*axes[:, :3].flat, *small[len(followed) :]):
         panel.remove()
-    for kind in sorted({one[0] for one in found}):
-        left.scatter(*zip(*(one[1:] for one in found if one[0] == kind), strict=True), s=10, alpha=0.6, label=kind)
+    for color, kind in zip(COLORS, sorted({one[0] for one in found}), strict=False):
+        x, y = zip(*(one[1:] for one in found if one[0] == kind), strict=True)
+        left.scatter(x, y, s=10, alpha=0.6, label=kind, color=color)
     left.axhline(GOOD, color="gray", linewidth=0.8, linestyle=":")
     left.set(xlabel="similarity to the reference", ylabel="best validation accuracy")
     left.set_title(f"{len(found)} models: the similar ones are accurate", fontsize=9)
     left.legend(loc="lower right", fontsize=7)
-    for panel, model in zip(axes[:, 3:].flat, followed, strict=False):
+    for panel, model in zip(small, followed, strict=False):
         epochs = range(1, len(model["accuracy"]) + 1)
         panel.plot(epochs, model["accuracy"], label="validation accuracy")
         panel.plot(epochs, model["similarity"], label="similarity to the reference")
