@@ -24,7 +24,7 @@ from experiments.data.source import BySource, on_hub
 from experiments.data.tasks import STAND_INS, TASKS, load_task
 from experiments.figures import COLORS, panels
 from experiments.inverse_relative_projection import layers
-from experiments.models.resnet import Block
+from experiments.latent_space_translation.inner_scale import resnet_curves, resnet_table, threshold_finding
 from experiments.published import published
 from experiments.results import Finding, Result, Setting, Table, spread
 from torch import nn
@@ -94,28 +94,10 @@ def run(setting: Setting) -> Result:
         stand_ins={
             "figure 5: CLIP encodings of CIFAR-100": "; ".join(STAND_INS[name] for name in NAMES),
             "figure 4: RoBERTa, 12 layers": "all-MiniLM-L6-v2, 6 layers; irp-layers has it on TREC",
-            "residual networks, pre-trained": "ResNet-14, trained here on 10,000 photos of CIFAR-10",
+            "residual networks, pre-trained": f"ResNet-14, trained here on {pictures.CIFAR_BATCH:,} photos of CIFAR-10",
         },
         series={"activations": curves, "layers": depth, "resnet": residual},
     )
-
-
-def resnet_curves(count: int) -> dict[str, Any]:
-    """Rescale what each block of a residual network passes on, while it tells photos of CIFAR-10 that it never saw."""
-    learn, (images, labels) = (pictures.cifar(pictures.CIFAR_BATCH, batch) for batch in (1, 2))
-    model, x = pictures.trained_resnet(14, 1, *learn).eval(), torch.from_numpy(images[:count])
-    found: dict[str, Any] = {"norms": [], "accuracies": []}
-    with torch.inference_mode():
-        passed = x
-        for i, layer in enumerate(model[0]):
-            passed = layer(passed)
-            if isinstance(layer, Block | nn.ReLU):
-                norm = float(passed.flatten(1).norm(dim=1).mean())
-                alphas = [ratio * norm for ratio in layers.RATIOS]
-                curve = rl.evaluate.scale_curve(model, x, labels[:count], alphas, layer=f"0.{i}")
-                found["norms"].append(norm)
-                found["accuracies"].append(curve.accuracies)
-    return found | {"unchanged": curve.unchanged}
 
 
 def activation_curves(
@@ -186,14 +168,6 @@ def confidence_table(curves: Mapping[str, dict[str, Curve]]) -> Table:
     ]
     head = ("data", "activation", *(f"α = {ratio:g}" for ratio in ratios))
     return Table("Confidence, the mean probability of the answer, with every input scaled to α mean norms", head, rows)
-
-
-def resnet_table(found: dict[str, Any]) -> Table:
-    """Return accuracies by block and α."""
-    places = ["convolution", *(f"block {i + 1}" for i in range(len(found["norms"]) - 1))]
-    rows = [[*row[:2], *row[2]] for row in zip(places, found["norms"], found["accuracies"], strict=True)]
-    title = f"ResNet-14, CIFAR-10: accuracy with the output of one layer scaled; {found['unchanged']:.3f} without"
-    return Table(title, ("layer", "mean norm", *(f"α = {ratio:g}" for ratio in layers.RATIOS)), rows)
 
 
 def at(curve: Curve, ratio: float, measure: str = "accuracies") -> np.ndarray:
@@ -268,22 +242,6 @@ def temperature_finding(curves: Mapping[str, dict[str, Curve]]) -> Finding:
     )
 
 
-def threshold_finding(claim: str, found: dict[str, Any]) -> Finding:
-    """Judge whether every layer keeps its accuracy, within .05, from some norm up to the mean norm on."""
-    share = np.asarray(found["accuracies"]) / found["unchanged"]
-    kept = [float(share[:, i:].min()) for i in range(len(layers.RATIOS))]
-    above = [i for i, low in enumerate(kept) if low >= 1 - FLAT]
-    layer, worst = np.unravel_index(np.argmin(share), share.shape)
-    words = "No norm is such a threshold"
-    if above:
-        words = f"From α = {layers.RATIOS[above[0]]:g} mean norms on, every layer keeps {kept[above[0]]:.0%}"
-    return Finding(
-        claim,
-        bool(above) and layers.RATIOS[above[0]] <= 1,
-        f"{words}; the least of all is {share[layer, worst]:.0%}, at layer {layer}, α = {layers.RATIOS[worst]:g}.",
-    )
-
-
 def draw_activations(axes: Axes, curves: dict[str, Curve], title: str) -> None:
     """Draw accuracy against α, one line per activation."""
     for (name, curve), color in zip(curves.items(), (COLORS[4], COLORS[2], COLORS[0], COLORS[6]), strict=False):
@@ -303,11 +261,13 @@ def draw(result: Result) -> Figure:
     by_data, depth = result.series["activations"], {CORPUS_TITLE.value: result.series["layers"]}
     if result.series["resnet"]:
         depth["CIFAR-10: layers of ResNet-14"] = result.series["resnet"]
-    figure, axes = panels(1, len(by_data) + len(depth), size=(3.3, 3.0))
-    for panel, (title, curves) in zip(axes[0], by_data.items(), strict=False):
+    figure, axes = panels((len(by_data) + len(depth) + 1) // 2, 2, size=(4.2, 3.0))
+    for panel, (title, curves) in zip(axes.flat, by_data.items(), strict=False):
         draw_activations(panel, curves, f"{title}: MLPs")
     marks = axes[0, 0].get_legend_handles_labels()
     figure.legend(*marks, loc="outside lower center", ncols=5, fontsize=8, frameon=False)
-    for panel, (title, found) in zip(axes[0, len(by_data) :], depth.items(), strict=True):
+    for panel, (title, found) in zip(axes.flat[len(by_data) :], depth.items(), strict=True):
         layers.draw_layers(panel, found, title)
+        if found is result.series["resnet"]:  # whose curves are low
+            panel.legend(fontsize=7, loc="upper right", ncols=4, frameon=False)
     return figure

@@ -5,6 +5,7 @@ import pytest
 import torch
 from experiments.data.tasks import Task
 from experiments.latent_space_translation.heads import fit_mlp
+from experiments.latent_space_translation.inner_scale import threshold_finding
 from experiments.latent_space_translation.modalities import (
     BY_CLASS,
     COLUMNS,
@@ -27,7 +28,6 @@ from experiments.latent_space_translation.scale import (
     cos_findings,
     kind,
     temperature_finding,
-    threshold_finding,
 )
 from experiments.published import published
 
