@@ -68,7 +68,9 @@ def run(setting: Setting) -> Result:
         [encoder_table(values, scales), control_table(controls), published_table(theirs)],
         [*findings({method: found.mean(axis=0) for method, found in values.items()}, theirs), why(controls)],
         seeds=seeds,
-        data=[f"1,906 emoji in nine categories, {len(rows['anchors']):,} anchors"],
+        data=[
+            f"{len(task.labels):,} emoji in {len(np.unique(task.labels))} categories, {len(rows['anchors']):,} anchors"
+        ],
         notes=[note(theirs)],
         stand_ins={"N24News, pictures and texts, 2,000 anchors": f"{STAND_INS['emoji']}; {STAND_INS['emoji texts']}"},
         series={"encoders": list(scales), "scales": list(scales.values()), **{m: v.mean(0) for m, v in values.items()}},
@@ -251,5 +253,5 @@ def draw(result: Result) -> Figure:
         panel.set_yticks(range(len(names)), names)
         panel.invert_yaxis()
         panel.set_title(title)
-    figure.suptitle("Emoji: pictures (orange) and names (blue)", fontsize=10)
+    figure.suptitle("Emoji: pictures (orange) and names (blue); the published matrix below", fontsize=10)
     return figure

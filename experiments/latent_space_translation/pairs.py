@@ -110,9 +110,7 @@ def control_findings(scores: Mapping[str, Scores], methods: Sequence[str]) -> It
             for m in methods
         }
         yield Finding(
-            f"what is stitched is the encoders' own: {control} keep less than half of the gain over guessing (control)"
-            if control.endswith("s")
-            else f"what is stitched is the encoders' own: a {control} keeps less than half of the gain (control)",
+            f"{control} (control): of what stitching gains over guessing, less than half is left",
             all(share < 0.5 for shares in kept.values() for share in shares.values()),
             "; ".join(
                 f"{m}: " + ", ".join(f"{TASKS[n].title} {share:.0%}" for n, share in shares.items())
