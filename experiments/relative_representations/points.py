@@ -26,7 +26,13 @@ def planes(x: np.ndarray, y: np.ndarray, how: str) -> list[np.ndarray]:
     if how == "PCA":
         axes = PCA(2, random_state=0).fit(x)
         return [axes.transform(x), axes.transform(y)]
-    options = {"init": "pca", "metric": "cosine", "max_iter": 500, "random_state": 0}
+    options = {
+        "init": "pca",
+        "metric": "cosine",
+        "max_iter": 500,
+        "random_state": 0,
+        "perplexity": min(30, len(x) // 4),
+    }
     return [TSNE(2, **options).fit_transform(space) for space in (x, y)]
 
 
@@ -46,9 +52,13 @@ def unpack(text: str) -> np.ndarray:
     return np.frombuffer(base64.b64decode(text), dtype=np.uint8).reshape(-1, 2) / 255
 
 
-def draw_planes(rows: Mapping[str, Sequence[tuple[str, str, Sequence[int]]]], names: Sequence[str]) -> Figure:
+def draw_planes(
+    rows: Mapping[str, Sequence[tuple[str, str, Sequence[int]]]],
+    names: Sequence[str],
+    size: tuple[float, float] = (1.9, 2.0),
+) -> Figure:
     """Draw rows of panels, each a title, packed points and their clusters, by color; ``names`` are the clusters'."""
-    figure, axes = panels(len(rows), max(map(len, rows.values())), size=(1.9, 2.0))
+    figure, axes = panels(len(rows), max(map(len, rows.values())), size=size)
     for line, (label, cells) in zip(axes, rows.items(), strict=True):
         line[0].set_ylabel(label, fontsize=11)
         for panel, (title, points, clusters) in zip(line, cells, strict=True):
@@ -62,6 +72,17 @@ def draw_plane(panel: Any, points: str, clusters: Sequence[int], title: str) -> 
     colors = np.asarray(COLORS)[np.asarray(clusters)]
     panel.scatter(*unpack(points).T, c=colors, s=5, linewidths=0, alpha=0.7)
     panel.set(title=title, xticks=[], yticks=[])
+
+
+def draw_digits(panel: Any, points: str, labels: np.ndarray) -> None:
+    """Draw packed points of images of digits, and each digit where most of its images are."""
+    x = unpack(points)
+    for digit in np.unique(labels):
+        some, color = x[labels == digit], COLORS[int(digit) % 7]
+        panel.scatter(*some.T, s=3, color=color, alpha=0.5, linewidths=0)
+        box = {"facecolor": "white", "edgecolor": "none", "alpha": 0.75, "pad": 0.5}
+        panel.text(*np.median(some, axis=0), str(digit), color=color, weight="bold", fontsize=9, bbox=box)
+    panel.set(xticks=[], yticks=[])
 
 
 def _dot(i: int, name: str) -> Any:

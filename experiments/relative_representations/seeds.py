@@ -4,7 +4,7 @@ The same autoencoder of MNIST is trained from several seeds, with a bottleneck o
 are) and of many (figure 5: principal axes of each space, and those of the first space applied to all; and, not in the
 paper, the same of relative representations). The table says by how much the spaces differ: the cosine of the same
 image's vectors in two spaces (centered), after the best rotation and scale, the correlation of the distances between
-images, and the similarity of relative representations.
+images, and the similarity of relative representations; beside it, what unrelated rows score.
 
     python -m experiments rr-figure1 [--full]
 """
@@ -18,9 +18,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 from experiments.data.images import Images, load_images
-from experiments.figures import numerals, panels
+from experiments.figures import panels
 from experiments.models.autoencoder import fitted
 from experiments.relative_representations.autoencoders import FULL, QUICK, TESTED
+from experiments.relative_representations.points import draw_digits, pack
 from experiments.results import Finding, Result, Setting, Table, spread
 from sklearn.decomposition import PCA
 
@@ -29,8 +30,13 @@ import relatent as rl
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-ANCHORS, SHOWN, COLUMNS_SHOWN = 100, 70, 3
+ANCHORS, ALIKE = 100, 0.8
 COLUMNS = ("as they are", "rotated and scaled", "distances correlate", "relative")
+CLAIMS = {
+    "rotated and scaled": "trainings of one network differ by a nearly isometric transformation",
+    "distances correlate": "the distances between images are about the same in all trainings",
+    "relative": "relative representations of two trainings agree",
+}
 
 
 def run(setting: Setting) -> Result:
@@ -44,12 +50,21 @@ def run(setting: Setting) -> Result:
         for width, one in settings.items()
     }
     scores = {width: np.asarray([compared(x, y) for x, y in combinations(s, 2)]) for width, s in spaces.items()}
-    unrelated = np.asarray([compared(x, np.roll(x, 1, axis=0)) for x in spaces[how.latent]])
-    rows = [[f"{width}", "two seeds", *map(spread, found.T)] for width, found in scores.items()]
-    rows.append([f"{how.latent}", "unrelated rows", *map(spread, unrelated.T)])
+    unrelated = {
+        width: np.asarray([compared(x, np.roll(x, 1, axis=0)) for x in found]) for width, found in spaces.items()
+    }
+    rows = [
+        [f"{width}", name, *map(spread, found[width].T)]
+        for width in spaces
+        for name, found in (("two seeds", scores), ("unrelated rows", unrelated))
+    ]
     return Result(
         [Table("Latent spaces of two seeds, test images", ("bottleneck", "compared", *COLUMNS), rows)],
-        findings(scores[2].mean(axis=0), scores[how.latent].mean(axis=0)),
+        [
+            finding
+            for width, where in ((2, "in the plane"), (how.latent, f"with {how.latent} coordinates"))
+            for finding in findings(where, scores[width].mean(axis=0), unrelated[width].mean(axis=0))
+        ],
         seeds=seeds,
         data=[f"MNIST: {how.images or 'all'} images to train, {TESTED} to compare"],
         series=pictured(images, spaces[2], spaces[how.latent]),
@@ -72,37 +87,33 @@ def compared(x: np.ndarray, y: np.ndarray) -> list[float]:
     return [float(value) for value in (rl.evaluate.mean_cosine(*centered), rotated, distances, similar)]
 
 
-def findings(plane: np.ndarray, wide: np.ndarray) -> list[Finding]:
-    """Judge what the figures show."""
+def findings(where: str, found: np.ndarray, unrelated: np.ndarray) -> list[Finding]:
+    """Judge the measures of two trainings, beside those of unrelated rows."""
     return [
         Finding(
-            "trainings of one autoencoder give one space, up to a nearly isometric transformation",
-            bool(abs(wide[0]) < 0.3 and wide[1] > 0.8),
-            f"500 coordinates: cosine {wide[0]:.2f} as they are, {wide[1]:.2f} rotated; "
-            f"in the plane {plane[0]:.2f} and {plane[1]:.2f}",
-        ),
-        Finding(
-            "relative representations of two trainings agree",
-            bool(wide[3] > 0.8),
-            f"similarity {wide[3]:.2f} with 500 coordinates, {plane[3]:.2f} in the plane",
-        ),
+            f"{claim}, {where}",
+            bool(found[i] > ALIKE),
+            f"{column} {found[i]:.2f}, of unrelated rows {unrelated[i]:.2f}; cosine as they are {found[0]:.2f}",
+        )
+        for i, column in enumerate(COLUMNS)
+        if (claim := CLAIMS.get(column))
     ]
 
 
 def pictured(images: Images, planes: list[np.ndarray], wide: list[np.ndarray]) -> dict[str, object]:
-    """Return samples of the planes, and of the wide spaces on principal axes: of each, of the first, and relative."""
+    """Return the planes, and the wide spaces on principal axes: of each, of the first, and relative."""
     own = [PCA(2, random_state=0).fit_transform(x) for x in wide]
     rows = rl.anchors.uniform(wide[0], ANCHORS, seed=0)
     relative = [rl.RelativeProjection().fit(x[rows]).transform(x) for x in wide]
+    width = wide[0].shape[1]
     found = {
-        "2 coordinates, as they are": planes,
+        "2, as they are": planes,
         # The sign of an axis means nothing: take the one that resembles the first space.
-        "500, principal axes of each": [x * np.sign(np.sum(x * own[0], axis=0)) for x in own],
-        "500, axes of the first": on_axes_of_first(wide),
-        "500, relative, axes of the first": on_axes_of_first(relative),
+        f"{width}, own axes": [x * np.sign(np.sum(x * own[0], axis=0)) for x in own],
+        f"{width}, axes of the first": on_axes_of_first(wide),
+        f"{width}, relative, first's axes": on_axes_of_first(relative),
     }
-    shown = {name: [x[:SHOWN] for x in spaces[:COLUMNS_SHOWN]] for name, spaces in found.items()}
-    return {"labels": images.test_labels[:SHOWN], "planes": shown}
+    return {"labels": images.test_labels, "planes": {name: list(map(pack, spaces)) for name, spaces in found.items()}}
 
 
 def on_axes_of_first(spaces: list[np.ndarray]) -> list[np.ndarray]:
@@ -113,9 +124,12 @@ def on_axes_of_first(spaces: list[np.ndarray]) -> list[np.ndarray]:
 
 def draw(result: Result) -> Figure:
     """Draw a column per seed."""
-    planes, labels = result.series["planes"], result.series["labels"]
-    figure, axes = panels(len(planes), COLUMNS_SHOWN, size=(2.9, 2.2))
+    planes, labels = result.series["planes"], np.asarray(result.series["labels"])
+    figure, axes = panels(len(planes), result.seeds, size=(2.1, 2.0))
     for row, (kind, spaces) in zip(axes, planes.items(), strict=True):
-        for seed, (panel, points) in enumerate(zip(row, spaces, strict=True)):
-            numerals(panel, np.asarray(points), labels, f"{kind}, seed {seed}")
+        row[0].set_ylabel(kind)
+        for panel, points in zip(row, spaces, strict=True):
+            draw_digits(panel, points, labels)
+    for seed, panel in enumerate(axes[0]):
+        panel.set_title(f"seed {seed}")
     return figure

@@ -1,9 +1,9 @@
-"""The toy autoencoder of the authors' slides: one small network, and all that should not matter changed in turn.
+"""The toy autoencoder of the authors' slides: one small network, and what should and should not matter changed in turn.
 
 The slides list what decides a latent space in practice and should not: the first weights, the order of the data, the
-hyperparameters. An autoencoder of digits with a bottleneck of 2 (the picture) or 10 coordinates is trained again with
-one of them changed, and the new space is compared with the first by the measures of ``seeds.py`` on test images. The
-last row compares with rows in another order: what unrelated spaces score.
+hyperparameters; and what should: the data, the task, constraints. An autoencoder of digits with a bottleneck of 2 (the
+picture) or 10 coordinates is trained again with one of them changed, and the new space is compared with the first by
+the measures of ``seeds.py`` on test images. The last row compares with rows in another order.
 
     python -m experiments rr-slides
 """
@@ -11,15 +11,18 @@ last row compares with rows in another order: what unrelated spaces score.
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 from experiments.data.images import Images, load_images
-from experiments.figures import numerals, panels
+from experiments.figures import panels
 from experiments.models.autoencoder import reconstruction_loss
+from experiments.models.classifier import classification_loss
 from experiments.models.training import Training, train
-from experiments.relative_representations.seeds import COLUMNS, compared
+from experiments.relative_representations.points import draw_digits, pack
+from experiments.relative_representations.seeds import COLUMNS, compared, findings
 from experiments.results import Finding, Result, Setting, Table, spread
 from torch import nn
 
@@ -28,8 +31,13 @@ import relatent as rl
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-FIRST, WIDTHS, SHOWN = "the first training", (2, 10), 110
+FIRST, UNRELATED, WIDTHS = "the first training", "unrelated rows", (2, 10)
 CHANGES = ("other first weights", "other order of the data", "other learning rate", "other activation")
+HALF, TASK, CONSTRAINT = DECISIVE = (
+    "data: five of the ten digits",
+    "task: to classify",
+    "constraint: codes of length 1",
+)
 
 
 def run(setting: Setting) -> Result:
@@ -40,17 +48,18 @@ def run(setting: Setting) -> Result:
     mean = {}
     for width in WIDTHS:
         spaces = [
-            {name: space(images, name, width, steps, seed) for name in (FIRST, *CHANGES)} for seed in range(seeds)
+            {name: space(images, name, width, steps, seed) for name in (FIRST, *CHANGES, *DECISIVE)}
+            for seed in range(seeds)
         ]
-        scores = {name: [compared(s[FIRST], s[name]) for s in spaces] for name in CHANGES}
-        scores["unrelated rows"] = [compared(s[FIRST], np.roll(s[FIRST], 1, axis=0)) for s in spaces]
+        scores = {name: [compared(s[FIRST], s[name]) for s in spaces] for name in (*CHANGES, *DECISIVE)}
+        scores[UNRELATED] = [compared(s[FIRST], np.roll(s[FIRST], 1, axis=0)) for s in spaces]
         rows += [[f"{width}", name, *map(spread, np.asarray(found).T)] for name, found in scores.items()]
         mean |= {(width, name): np.mean(found, axis=0) for name, found in scores.items()}
         if width == min(WIDTHS):
             series = pictured(images, spaces[0])
     return Result(
         [Table("Similarity to the first training", ("bottleneck", "what changed", *COLUMNS), rows)],
-        findings(mean),
+        [finding for width in WIDTHS for finding in judged(width, mean)],
         seeds=seeds,
         data=["scikit-learn's digits, 8×8 pixels: 1,437 images to train, 360 to compare"],
         stand_ins={"MNIST": "scikit-learn's digits"},
@@ -64,14 +73,29 @@ def space(images: Images, change: str, width: int, steps: int, seed: int) -> np.
     def build() -> nn.Module:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed + 1_000 * (change == "other first weights"))
-            return toy(width, nn.Tanh() if change == "other activation" else nn.GELU())
+            model = toy(width, nn.Tanh() if change == "other activation" else nn.GELU())
+            if change == TASK:
+                model.decoder = nn.Linear(width, images.classes)
+            if change == CONSTRAINT:
+                model.encoder.append(Unit())
+            return model
 
     how = Training(steps, rate=3e-3 if change == "other learning rate" else 1e-2)
     order = seed + 1_000 * (change == "other order of the data")
-    x, labels = torch.from_numpy(images.train), torch.from_numpy(images.train_labels)
-    model = train(build, x, labels, reconstruction_loss, how, seed=order)
+    rows = images.train_labels < images.classes // 2 if change == HALF else slice(None)
+    x, labels = torch.from_numpy(images.train[rows]), torch.from_numpy(images.train_labels[rows])
+    loss = classification_loss if change == TASK else reconstruction_loss
+    model = train(build, x, labels, loss, how, seed=order)
     with torch.no_grad():
         return model.encoder(torch.from_numpy(images.test)).numpy()
+
+
+class Unit(nn.Module):
+    """Rescale each code to length 1."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Return the rescaled codes."""
+        return nn.functional.normalize(x)
 
 
 def toy(width: int, activation: nn.Module, hidden: int = 64) -> nn.Sequential:
@@ -83,42 +107,39 @@ def toy(width: int, activation: nn.Module, hidden: int = 64) -> nn.Sequential:
     return nn.Sequential(OrderedDict(encoder=encoder, decoder=decoder))
 
 
-def findings(mean: dict[tuple[int, str], np.ndarray]) -> list[Finding]:
-    """Judge what the slides show."""
-    found = {width: np.stack([mean[width, name] for name in CHANGES]) for width in WIDTHS}
-    weights = mean[max(WIDTHS), CHANGES[0]]
-    lowest = found[max(WIDTHS)].min(axis=0)
-    return [
-        Finding(
-            "trainings of one network differ by a rotation and a scale, nearly",
-            bool(lowest[1] > 0.8 and weights[0] < 0.5),
-            f"10 coordinates, other first weights: cosine {weights[0]:.2f} as it is; "
-            f"{lowest[1]:.2f} at least after a rotation, whatever changed ({found[2].min(axis=0)[1]:.2f} in the plane)",
-        ),
-        Finding(
-            "relative representations do not change",
-            bool(lowest[3] > 0.8),
-            f"similarity {lowest[3]:.2f} at least with 10 coordinates, {found[2].min(axis=0)[3]:.2f} in the plane",
-        ),
-    ]
+def judged(width: int, mean: Mapping[tuple[int, str], np.ndarray]) -> Iterator[Finding]:
+    """Judge what the slides show, by the least similar of the trainings whose space should be the same."""
+    where = "in the plane" if width == 2 else f"with {width} coordinates"
+    least = np.min([mean[width, name] for name in CHANGES], axis=0)
+    yield from findings(f"{where}, whatever changed", least, mean[width, UNRELATED])
+    same, other = ({name: float(mean[width, name][-1]) for name in names} for names in (CHANGES, DECISIVE))
+    yield Finding(
+        f"data, task and constraints decide the space more than weights, order and hyperparameters, {where}",
+        max(other.values()) < min(same.values()),
+        "relative similarity to the first training: "
+        + ", ".join(f"{name} {value:.2f}" for name, value in (other | same).items()),
+    )
 
 
 def pictured(images: Images, spaces: dict[str, np.ndarray]) -> dict[str, object]:
-    """Return a sample of each plane, as it is and rotated onto the first."""
+    """Return each plane, as it is and rotated onto the first."""
     first = spaces[FIRST]
     turned = {n: rl.Translator(map="orthogonal").fit(x, first).transform(x) for n, x in spaces.items()}
     planes = {"as it is": spaces, "rotated onto the first": turned}
     return {
-        "labels": images.test_labels[:SHOWN],
-        "planes": {kind: {name: x[:SHOWN] for name, x in found.items()} for kind, found in planes.items()},
+        "labels": images.test_labels,
+        "planes": {kind: {name: pack(x) for name, x in found.items()} for kind, found in planes.items()},
     }
 
 
 def draw(result: Result) -> Figure:
     """Draw each plane, and below it the same rotated."""
-    planes, labels = result.series["planes"], result.series["labels"]
-    figure, axes = panels(2, len(planes["as it is"]), size=(2.5, 2.5))
+    planes, labels = result.series["planes"], np.asarray(result.series["labels"])
+    figure, axes = panels(2, len(planes["as it is"]), size=(1.9, 2.0))
     for row, (kind, found) in zip(axes, planes.items(), strict=True):
-        for panel, (name, points) in zip(row, found.items(), strict=True):
-            numerals(panel, np.asarray(points), labels, f"{name}\n{kind}")
+        row[0].set_ylabel(kind)
+        for panel, points in zip(row, found.values(), strict=True):
+            draw_digits(panel, points, labels)
+    for panel, name in zip(axes[0], planes["as it is"], strict=True):
+        panel.set_title(name.replace(": ", ":\n").replace("other ", "other\n"), fontsize=9)
     return figure
