@@ -23,6 +23,8 @@ import relatent as rl
 THRESHOLD = 1e-6
 OMEGAS = (1, 2, 4, 8, 16, 32)
 ANCHORS = 500
+# The δ and ω to choose from.
+CHOICES: tuple[tuple[float, ...], tuple[int, ...]] = (0.6, 0.7, 0.8, 0.85, 0.9, 0.95), (8, 32)
 # What is scored at every point of the grid; the last is the cosine about the mean of the target's anchors.
 MEASURES = ("similarity", "accuracy", "condition number", "anchors", "centered similarity")
 
@@ -154,16 +156,19 @@ class Choice:
 def choose(task: Task, *, anchors: int = ANCHORS) -> Choice:
     """Return the best head, δ and ω on the rows to choose by, averaged over some pairs."""
     heads = (*map(head_of_directions, (1, 10, 100)), standardizing_head())
-    return max((choose_grid(task, head, anchors) for head in heads), key=lambda one: one.accuracy)
+    fitted = [fit_heads(task, head) for head in heads]
+    scores = [accuracies(task, pair, [one[pair[1]] for one in fitted], anchors) for pair in neighbors([*task.spaces])]
+    accuracy = np.mean(scores, axis=0)
+    h, i, j = np.unravel_index(np.argmax(accuracy), accuracy.shape)
+    return Choice(heads[h], CHOICES[0][i], CHOICES[1][j], float(accuracy[h, i, j]))
 
 
-def choose_grid(task: Task, head: Pipeline, anchors: int) -> Choice:
-    """Return the best δ and ω for one head."""
-    deltas, omegas, fitted = (0.6, 0.7, 0.8, 0.85, 0.9, 0.95), (8, 32), fit_heads(task, head)
-    grids = [
-        score_grid(task, pair, fitted[pair[1]], task.choice, deltas, omegas, anchors=anchors)
-        for pair in neighbors(list(task.spaces))
+def accuracies(task: Task, pair: tuple[str, str], heads: Sequence[Pipeline], anchors: int) -> np.ndarray:
+    """Return heads × δ × ω: the accuracy of heads of the pair's target on the rows to choose by."""
+    chosen, rows = task.anchors(anchors), task.choice
+    x, y = (task.spaces[name] for name in pair)
+    found = [
+        [float(head.score(one.vectors, task.labels[rows])) for head in heads]
+        for one in decode_grid(x[rows], x[chosen], y[chosen], *CHOICES)
     ]
-    accuracy = np.mean(grids, axis=0)[MEASURES.index("accuracy")]
-    i, j = np.unravel_index(np.argmax(accuracy), accuracy.shape)
-    return Choice(head, deltas[i], omegas[j], float(accuracy[i, j]))
+    return np.asarray(found).T.reshape(len(heads), *map(len, CHOICES))

@@ -13,9 +13,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
-from experiments.data.groups import inputs
 from experiments.data.source import BySource
-from experiments.data.tasks import SEEN, STAND_INS, TASKS, load_task
+from experiments.data.tasks import SEEN, STAND_INS, load_task
 from experiments.figures import heat_map, panels
 from experiments.inverse_relative_projection.decoding import ANCHORS, choose
 from experiments.results import Finding, Result, Setting, Table, spread
@@ -47,7 +46,7 @@ def run(setting: Setting) -> Result:
             task.spaces,
             chosen.head,
             task.labels,
-            samples=inputs(TASKS["both kinds"].group),
+            samples=task.inputs,
             anchors=task.anchors(ANCHORS),
             train=task.fit,
             test=task.test,

@@ -10,7 +10,12 @@ from experiments.data.tasks import TASKS
 from experiments.published import published
 from experiments.results import Cell, Finding, Table, spread
 
-OWN, ABSOLUTE, RELATIVE, DIRECT = "own", "absolute", "relative, own heads", "orthogonal (SVD), both spaces"
+OWN, ABSOLUTE, RELATIVE, DIRECT = (
+    "own",
+    "absolute",
+    "relative, heads of their own, one seed",
+    "orthogonal (SVD), both spaces",
+)
 UNTUNED, PAPER, CHOSEN, OURS = "paper's ω, δ, SVM", "paper's ω, δ", "chosen ω, δ", "dual codes (ours)"
 MAJORITY, CONTROLS = "majority", ("shuffled pairs", "random encoder")
 # The paper's ω and δ of TREC, for data that it does not have.
