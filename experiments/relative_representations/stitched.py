@@ -14,7 +14,8 @@ import numpy as np
 import torch
 from experiments.models.heads import norm_head
 from experiments.models.training import batches
-from experiments.results import spread
+from experiments.published import published
+from experiments.results import Finding, spread
 from sklearn.base import BaseEstimator, clone
 from torch import nn
 
@@ -81,7 +82,7 @@ def head_of(seed: int, epochs: int) -> Callable[[np.ndarray, np.ndarray], nn.Mod
             torch.manual_seed(seed)
             head = norm_head(x.shape[1], int(labels.max()) + 1, HIDDEN)
             optimizer = torch.optim.Adam(head.parameters(), lr=1e-3)
-            for rows in batches(len(x), BATCH, epochs * (len(x) // BATCH)):
+            for rows in batches(len(x), BATCH, epochs * max(1, len(x) // BATCH)):
                 optimizer.zero_grad()
                 nn.functional.cross_entropy(head(vectors[rows]), classes[rows]).backward()
                 optimizer.step()
@@ -103,6 +104,7 @@ def stitch_all(
     heads: Sequence[str] | None = None,
     metric: str | Callable[[Any, Any], float] = "weighted F1",
     samples: np.ndarray | None = None,
+    controls: bool = True,
 ) -> StitchingMatrix:
     """Stitch every space to the head of every other, scored by weighted F1 as in the paper, or :func:`mean_error`.
 
@@ -126,7 +128,7 @@ def stitch_all(
             metric=metric,
             larger_is_better=None if isinstance(metric, str) else False,
             samples=samples,
-            controls=True,
+            controls=controls,
             seed=seed,
             progress=False,
         )
@@ -160,7 +162,14 @@ def own_and_stitched(matrix: StitchingMatrix) -> dict[str, float]:
     }
     means |= {method: matrix.mean(method) for method in matrix.methods}
     shown = [method for method in CONTROLLED if method in matrix.methods]
-    return means | {f"{method}, {one}": matrix.control(one, method) for method in shown for one in CONTROLS}
+    controls = CONTROLS if matrix.controls else ()
+    return means | {f"{method}, {one}": matrix.control(one, method) for method in shown for one in controls}
+
+
+def control_values(matrix: StitchingMatrix, name: str, method: str) -> dict[str, list[float]]:
+    """Return what a control of a method scores, by the head that read it."""
+    found = [one for one in matrix.controls if (one.control, one.method) == (name, method)]
+    return {decoder: [number(one.value) for one in found if one.decoder == decoder] for decoder in matrix.decoders}
 
 
 def mean_rows(runs: Sequence[StitchingMatrix]) -> dict[str, dict[str, float]]:
@@ -186,13 +195,37 @@ def pair_rows(runs: Sequence[StitchingMatrix], methods: Iterable[str]) -> list[l
         [
             encoder,
             decoder,
-            spread(_number(run.own(decoder)) for run in runs),
-            *(spread(_number(run[encoder, decoder, method].value) for run in runs) for method in methods),
+            spread(number(run.own(decoder)) for run in runs),
+            *(spread(number(run[encoder, decoder, method].value) for run in runs) for method in methods),
         ]
         for encoder in first.encoders
         for decoder in first.decoders
         if encoder != decoder
     ]
+
+
+def controls_finding(mean: Mapping[str, Mapping[str, float]], chance: Mapping[str, float]) -> Finding:
+    """Judge the controls, by data and by what the head reads: none gets half way from guessing to its method."""
+    shown = [(method, control) for method in CONTROLLED for control in CONTROLS]
+    return Finding(
+        "shuffled pairs and a random encoder do not come close, relative or translated (ours)",
+        all(
+            mean[name][f"{method}, {control}"] < (chance[name] + mean[name][method]) / 2
+            for name in mean
+            for method, control in shown
+        ),
+        "; ".join(
+            f"{name}: "
+            + ", ".join(f"{method}, {control} {mean[name][f'{method}, {control}']:.2f}" for method, control in shown)
+            + f", guessing {chance[name]:.2f}"
+            for name in mean
+        ),
+    )
+
+
+def paper_abroad(row: str) -> float:
+    """Return a row of the published table 4, as a share, over the languages that the English head never saw."""
+    return float(np.mean([value for language, value in published("rr-table4", row).items() if language != "en"])) / 100
 
 
 def guessing(labels: np.ndarray, train: np.ndarray, test: np.ndarray) -> float:
@@ -205,5 +238,6 @@ def guessing(labels: np.ndarray, train: np.ndarray, test: np.ndarray) -> float:
     return float(true @ f1)
 
 
-def _number(value: float | None) -> float:
+def number(value: float | None) -> float:
+    """Return a score, NaN where there is none."""
     return float("nan") if value is None else value
