@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import hashlib
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -117,6 +118,13 @@ def groceries() -> Group:
     return Group({f"lite{i}": pictures.efficientnet(photos, i) for i in (0, 1)}, labels, train=train)
 
 
+def groceries_four() -> Group:
+    """Photos of groceries through four ImageNet networks, the last of another width."""
+    photos, _, _ = pictures.groceries()
+    known = load_group("groceries")
+    return replace(known, spaces=known.spaces | _imagenet(photos, known.spaces))
+
+
 def newsgroups() -> Group:
     """Newsgroup posts; the third encoder is fitted on other posts of the same groups."""
     corpus = texts.newsgroups()
@@ -189,11 +197,22 @@ def folder_of_pictures(path: Path, rows: int = PICTURES) -> Group:
 
     def build() -> Group:
         photos, labels = pictures.folder_of_classes(path, rows)
-        spaces = {f"lite{i}": pictures.efficientnet(photos, i) for i in range(3)}
-        return Group(spaces | {"inception": pictures.inception(photos)}, labels)
+        return Group(_imagenet(photos), labels)
 
+    return cached(_name_of(path, rows), build)
+
+
+def folder_inputs(path: Path, rows: int = PICTURES) -> np.ndarray:
+    """Return what an encoder with random weights may read of a user's pictures."""
+    name = f"{_name_of(path, rows)}, inputs"
+    build = lambda: Group({"inputs": pictures.small(pictures.folder_of_classes(path, rows)[0])})  # noqa: E731 (read once)
+    return cached(name, build).spaces["inputs"]
+
+
+def _name_of(path: Path, rows: int) -> str:
+    """Return a name for as many pictures of a folder, that other files in it would change."""
     names = "\n".join(sorted(str(one.relative_to(path)) for one in path.rglob("*")))
-    return cached(f"{path.name}, {hashlib.sha256(names.encode()).hexdigest()[:8]}, {rows}", build)
+    return f"{path.name}, {hashlib.sha256(names.encode()).hexdigest()[:8]}, {rows}"
 
 
 GROUPS: dict[str, Callable[[], Group]] = {
@@ -203,6 +222,7 @@ GROUPS: dict[str, Callable[[], Group]] = {
     "vocabulary": vocabulary,
     "emoji": emoji,
     "groceries": groceries,
+    "groceries, four encoders": groceries_four,
     "resnets": resnets,
     "newsgroups": newsgroups,
     "reviews": reviews,
@@ -225,7 +245,7 @@ READ: dict[str, Callable[[], list[str] | np.ndarray]] = {
     "scored reviews": lambda: texts.scored_reviews().texts,
     "tweets": lambda: texts.tweets().texts,
     "emoji": lambda: np.stack([x for _, x in pictures.emoji(packages.EMOJI_GOOGLE, "google")]),
-    "groceries": lambda: pictures.groceries()[0],
+    **dict.fromkeys(("groceries", "groceries, four encoders"), lambda: pictures.groceries()[0]),
     "resnets": lambda: pictures.cifar(pictures.CIFAR_BATCH, 2)[0],
     "fashion": lambda: pictures.fashion(GRAY)[2],
     "mnist": lambda: pictures.mnist(GRAY)[2],
@@ -259,6 +279,14 @@ def encoded(items: list[str], *names: str) -> Iterator[tuple[str, np.ndarray]]:
         )  # batches of equally long texts need no padding
         vectors = np.concatenate([encoder([items[row] for row in order[i : i + batch]]) for i in starts])
         yield name, vectors[np.argsort(order)].astype(np.float32)
+
+
+def _imagenet(photos: np.ndarray, known: Collection[str] = ()) -> dict[str, np.ndarray]:
+    """Encode photos by the ImageNet networks that come in packages, but for those that are known."""
+    networks = {f"lite{i}": partial(pictures.efficientnet, size=i) for i in range(3)} | {
+        "inception": pictures.inception
+    }
+    return {name: network(photos) for name, network in networks.items() if name not in known}
 
 
 def _shared(spaces: dict[str, dict[str, np.ndarray]]) -> Group:
