@@ -24,6 +24,7 @@ from experiments.latent_space_translation.pairs import (
     ABSOLUTE,
     ANCHORS,
     GUESS,
+    NOTE,
     OURS,
     OWN,
     Scores,
@@ -88,7 +89,7 @@ def run(setting: Setting) -> Result:
         [*findings(scores), *control_findings(scores, CONTROLLED)],
         seeds=seeds,
         data=[f"{ANCHORS:,} anchors, or all training rows where there are fewer; at most {encoders or 'all'} encoders"],
-        notes=[] if on_hub() else [note(scores)],
+        notes=[] if on_hub() else [note(scores), NOTE],
         stand_ins=stand_ins(scores),
         series=series(scores),
     )

@@ -20,6 +20,10 @@ OWN, ABSOLUTE, OURS, GUESS = "own", "absolute", "stitching (ours)", "guessing"
 CONTROLS = ("shuffled pairs", "random encoder")
 # Encoding these takes minutes: in full size only.
 LARGE = ("cifar photos",)
+NOTE = (
+    "The random encoder is a layer with random weights over counted words or small pixels, and its map is fitted on "
+    "true pairs: it shows what these give without training. Shuffled pairs leave a trained encoder and nothing to fit."
+)
 
 # Accuracies over seeds by method, encoder and head, of one task.
 Scores = Mapping[tuple[str, str, str], list[float]]
@@ -106,7 +110,7 @@ def control_findings(scores: Mapping[str, Scores], methods: Sequence[str]) -> It
     """Judge whether the controls keep less than half of what a method gains over guessing."""
     for control in CONTROLS:
         kept = {
-            m: {n: gained(found, control_of(m, control)) / gained(found, m) for n, found in scores.items()}
+            m: {n: gained(found, control_of(m, control)) / (gained(found, m) or np.nan) for n, found in scores.items()}
             for m in methods
         }
         yield Finding(

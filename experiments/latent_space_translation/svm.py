@@ -20,6 +20,7 @@ from experiments.figures import COLORS, panels
 from experiments.latent_space_translation.pairs import (
     ABSOLUTE,
     ANCHORS,
+    NOTE,
     OURS,
     OWN,
     Scores,
@@ -89,7 +90,7 @@ def run(setting: Setting) -> Result:
         [*findings(scores), *control_findings(scores, CONTROLLED)],
         seeds=seeds,
         data=[f"{ANCHORS:,} anchors, or all training rows where there are fewer; at most {encoders or 'all'} encoders"],
-        notes=[] if on_hub() else [note(scores)],
+        notes=[] if on_hub() else [note(scores), NOTE],
         stand_ins={TASKS[name].title: STAND_INS[name] for name in scores},
         series=series(scores),
     )
