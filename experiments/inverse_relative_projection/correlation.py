@@ -133,8 +133,8 @@ def draw(result: Result) -> Figure:
         for panel, cosine in zip(axes[0], cosines, strict=True):
             panel.scatter(cosine, accuracy, s=16, color=color, marker=marker, label=name, alpha=0.8, linewidth=0)
     for panel, cosine in zip(axes[0], COSINES, strict=True):
-        panel.set_xlabel(f"{cosine}, decoded to true")
+        panel.set_xlabel(cosine)
     axes[0, 0].set_ylabel("accuracy of the target's head")
-    figure.suptitle("Similarity and accuracy over pairs, ω and δ", fontsize=10)
+    figure.suptitle("Similarity of decoded to true vectors, and accuracy, over pairs, ω and δ", fontsize=10)
     figure.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside right upper", fontsize=8, frameon=False)
     return figure
