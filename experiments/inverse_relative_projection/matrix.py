@@ -43,11 +43,11 @@ def run(setting: Setting) -> Result:
     found: dict[str, dict[str, np.ndarray]] = {}
     chosen: dict[str, float] = {}
     names = NAMES if setting.images is None else (setting.images.name,)
-    encoders, titles = {}, {}
+    encoders, titles, anchors = {}, {}, {}
     for name in names:
         tasks = [load(name, setting, seed, max_rows) for seed in range(seeds)]
         encoders[name], titles[name] = list(tasks[0].spaces), tasks[0].title
-        spaces = tasks[0].spaces
+        spaces, anchors[titles[name]] = tasks[0].spaces, len(tasks[0].anchors(ANCHORS))
         pairs = [(spaces[source], spaces[target]) for source, target in neighbors(list(spaces))]
         chosen[name] = choose_delta(pairs, tasks[0].anchors(ANCHORS), tasks[0].choice, DELTAS, OMEGA)
         filled = [matrices(task, chosen[name], seed) for seed, task in enumerate(tasks)]
@@ -57,7 +57,10 @@ def run(setting: Setting) -> Result:
         [table(found, {titles[name]: delta for name, delta in chosen.items()})],
         findings(found, {titles[name]: encoders[name] for name in names}),
         seeds=seeds,
-        data=[f"{ANCHORS} anchors, ω = {OMEGA}, δ of {DELTAS[0]} to {DELTAS[-1]} by validation rows, test rows"],
+        data=[
+            f"{title}: {n} anchors, ω = {OMEGA}, δ of {DELTAS[0]} to {DELTAS[-1]} by validation rows, test rows"
+            for title, n in anchors.items()
+        ],
         stand_ins={
             "CIFAR-100 through three ViTs, RexNet and CLIP": "; ".join(STAND_INS.get(name, PICTURES) for name in names)
         },
