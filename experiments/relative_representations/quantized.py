@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 SPACES = BySource(packages=("spacy-300", "glove-100"), hub=("fastText", "word2vec"))
-PIVOTS = ("doctor", "tomato", "guitar", "software")
+PIVOTS, NEAR = ("doctor", "tomato", "guitar", "software"), 200
 ANCHORS, THRESHOLDS, COUNTS = 300, (0.5, 0.8, 1.0, 1.2, 1.5, 2.0, 3.0), (10, 100)
 OURS, UNRELATED = ", centered (ours)", "relative, unrelated words"
 SCATTERED = ("relative", "quantized, t = 0.8", "quantized, t = 1.2", "quantized, t = 2.0")
@@ -42,14 +42,14 @@ Scores = Mapping[str, np.ndarray]
 
 def run(setting: Setting) -> Result:
     """Describe the words in both spaces by every similarity, over seeds of the anchors."""
-    group, near = load_group("words"), setting.pick(quick=75, full=200)
+    group = load_group("words")
     seeds = setting.pick(quick=5, full=10)
     assert group.keys is not None
     x, y = (group.spaces[name] for name in SPACES)
     pivots = rl.anchors.by_keys(group.keys, PIVOTS)
-    found = rl.evaluate.nearest(x[pivots], x, near).indices
+    found = rl.evaluate.nearest(x[pivots], x, NEAR).indices
     rows, first = np.unique(found, return_index=True)
-    clusters = first // near  # a word that is near two pivots counts to the first
+    clusters = first // NEAR  # a word that is near two pivots counts to the first
     thresholds: dict[str, Any] = {"relative": "cosine"} | {
         f"quantized, t = {t}": partial(rl.project.similarity.quantized, threshold=t) for t in THRESHOLDS
     }
