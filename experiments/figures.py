@@ -108,7 +108,8 @@ def save(figure: Figure, path: Path, *, photos: bool = False) -> None:
     for colors in (None,) if photos else COLOR_COUNTS:
         content = io.BytesIO()
         picture = Image.open(drawn).convert("RGB")
-        (picture.quantize(colors, Image.Quantize.MAXCOVERAGE) if colors else picture).save(content, "png", optimize=True)
+        shown = picture.quantize(colors, Image.Quantize.MAXCOVERAGE) if colors else picture
+        shown.save(content, "png", optimize=True)
         if content.tell() < LARGEST:
             break
     path.parent.mkdir(parents=True, exist_ok=True)
