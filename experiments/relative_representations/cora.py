@@ -235,7 +235,10 @@ def table(every: dict[str, list[Model]], reference_accuracy: float) -> Table:
         for level in sorted(set(level_of.values())):
             some = [m for m in found if level_of[m] == level]
             rows.append(row(f"{level} epochs" if field == "epochs" else f"{field} {level}", "raw cosines", some))
-    title = f"Validation accuracy against similarity to a reference of accuracy {reference_accuracy:.3f}: Pearson"
+    title = (
+        f"Validation accuracy against similarity to a reference of accuracy {reference_accuracy:.3f} "
+        f"(paper {published('rr-figure3', 'reference', 'accuracy')}): Pearson"
+    )
     return Table(title, ("models", "similarity", f"above {GOOD}", "mean over them", "median", "published"), rows)
 
 
@@ -256,7 +259,8 @@ def findings(found: list[Model]) -> list[Finding]:
         Finding(
             "over training, similarity to a good model follows accuracy",
             over_time > 0.9,
-            f"mean Pearson {over_time:.3f} over {len(correlations)} of {len(found)} models (paper .955)",
+            f"mean Pearson {over_time:.3f} over {len(correlations)} of {len(found)} models "
+            f"(paper {published('rr-figure3', 'similarity')})",
             headline=True,
         ),
         Finding(
