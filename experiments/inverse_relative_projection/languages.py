@@ -40,7 +40,7 @@ DELTAS, OMEGA, NEAR = (0.7, 0.8, 0.85, 0.9), 16, 10
 ABSOLUTE, MEAN, SHUFFLED = "absolute", "mean of the anchors", "shuffled pairs"
 INVERSE, OURS = "inverse relative projection", "dual codes (ours)"
 DESCRIBED = ("es", "fr", "ja", "it")
-MULTILINGUAL = "multilingual encoder"
+MULTILINGUAL, SAME = "multilingual encoder", "the same vectors"
 WAYS = (ABSOLUTE, MEAN, SHUFFLED, INVERSE, OURS)
 SHOWN = (*WAYS, MULTILINGUAL)
 PUBLISHED = ("absolute", "multilingual", "irp")
@@ -154,7 +154,7 @@ def table(title: str, scores: Scores, read: dict[str, list[float]]) -> Table:
     for pair, found in scores.items():
         key = f"{language_of(pair[0])} → en"
         theirs = [str(published("irp-languages", key, one)) for one in PUBLISHED]
-        multi: list[Cell] = list(read.get(language_of(pair[0]), [MISSING, MISSING]))
+        multi: list[Cell] = list(read.get(language_of(pair[0]), [SAME, SAME]))
         cells = [[*(cell(values) for values in found[:, :, j].T), multi[j]] for j in (0, 1)]
         rows.append([label(pair), *cells[0], cells[1][0], *cells[1][2:], " / ".join(theirs)])
     head = (*(f"cosine: {way}" for way in SHOWN), *(f"MRR: {way}" for way in SHOWN if way != MEAN))
@@ -206,8 +206,8 @@ def findings(what: str, scores: Scores, read: dict[str, list[float]]) -> list[Fi
             + f"; paper, cosine: {', '.join('{irp} ({multilingual})'.format(**one) for one in theirs)}.",
         ),
         Finding(
-            f"dual codes bring {what} close to a multilingual encoder (ours)",
-            all(m[OURS][0] > multi[pair][0] - CLOSE for pair, m in across.items()),
+            f"dual codes bring {what} close to a multilingual encoder, in cosine and MRR (ours)",
+            all(bool(np.all(m[OURS] > np.asarray(multi[pair]) - CLOSE)) for pair, m in across.items()),
             compared(OURS, across, multi) + ".",
         ),
         Finding(
