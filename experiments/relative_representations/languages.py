@@ -1,48 +1,61 @@
 """A head across languages: tables 4 and 15 to 17 of Moschella et al., ICLR 2023.
 
-Descriptions of emoji in English, Spanish, French, Japanese and, as on the authors' slides, Italian, in eight
-classes (fine: their subgroups). English is read by an encoder that knows no other language, the others by a
-multilingual one that was trained apart, of the same width.
+Descriptions of emoji in English, Spanish, French, Japanese and, as on the authors' slides, Italian. Their classes
+are the eight groups of emoji, which are many and clear, and, as stars are, how good or bad the tweets are in which an
+emoji stands: in two classes and in five that have an order, scored by the mean absolute error, too. English is read by
+an encoder that knows no other language, the others by a multilingual one that was trained apart, of the same width.
 Anchors are parallel texts: descriptions of other emoji (in domain, as the paper's translated reviews), or, out of
 domain as the paper's Wikipedia, names of languages, countries and currencies, or sentences (English and Spanish only).
-A head never sees its test language.
+A head never sees its test language. One more table pairs some of the anchors wrongly.
 
     python -m experiments rr-table4
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import permutations
+from typing import TYPE_CHECKING
 
 import numpy as np
-from experiments.data import reviews
-from experiments.data.groups import Group
 from experiments.data.source import BySource, on_hub
-from experiments.data.translations import LANGUAGES as WRITTEN
-from experiments.data.translations import (
-    MIN_ROWS,
-    described_emoji,
-    descriptions,
-    named_things,
-    paired_sentences,
-)
 from experiments.figures import COLORS, panels
 from experiments.published import published
+from experiments.relative_representations.language_tasks import (
+    ABROAD,
+    INSIDE,
+    LANGUAGES,
+    MAIN,
+    MEASURES,
+    ORDERED,
+    PAPER,
+    WRONG,
+    WRONG_LANGUAGES,
+    WRONG_SEEDS,
+    Ordered,
+    Read,
+    Reads,
+    Runs,
+    labelled,
+    labelled_spaces,
+    read_abroad,
+    stitch_languages,
+    stitch_ordered,
+    wrongly_paired,
+)
 from experiments.relative_representations.stitched import (
     ABSOLUTE,
-    ANCHORS,
     CENTERED,
+    CONTROLS,
     METHODS,
     OWN,
-    RANDOM,
-    SHUFFLED,
     TRANSLATED,
+    control_findings,
     guessing,
     means,
+    number,
     pair_rows,
-    split,
-    stitch_all,
+    paper_abroad,
 )
 from experiments.results import Finding, Result, Setting, Table, spread
 
@@ -51,25 +64,13 @@ from relatent.stitching import StitchingMatrix
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-# Italian is on the slides, without figures.
-LANGUAGES = BySource(packages=WRITTEN, hub=reviews.LANGUAGES)
-ABROAD = BySource(packages=WRITTEN[1:], hub=reviews.LANGUAGES[1:])
-PAPER = reviews.LANGUAGES
-APART = BySource(packages=WRITTEN, hub=reviews.LANGUAGES)
-TOGETHER = BySource(
-    packages=("en, multilingual", *WRITTEN[1:]), hub=tuple(f"{one}, multilingual" for one in reviews.LANGUAGES)
-)
 # What the paper calls the anchors that ours stand for.
 DOMAINS = BySource(
     packages={"emoji": "translated", "names": "Wikipedia", "sentences": "Wikipedia"},
     hub={"translated": "translated", "Wikipedia": "Wikipedia"},
 )
-# Anchors of the task's own domain; for them the fine classes and one multilingual encoder are tried as well.
-INSIDE = BySource(packages="emoji", hub="Wikipedia")
-# Every pair of languages is tried without a translator, which would have to be fitted for each; English with one, too.
-TRANSLATION = {name: METHODS[name] for name in (TRANSLATED, SHUFFLED, RANDOM)}
-UNTRANSLATED = {name: method for name, method in METHODS.items() if name not in TRANSLATION}
-SIZES = (1_300, 400)
+TASKS = {"groups": "eight groups of emoji", "coarse": "good or bad", "fine": "from bad to good in five"}
+SPOKEN = {"en": "English", "es": "Spanish", "fr": "French", "ja": "Japanese", "it": "Italian"}
 TITLES = {
     "translated": "translated reviews (in domain)",
     "Wikipedia": "Wikipedia (out of domain)",
@@ -79,123 +80,61 @@ TITLES = {
 }
 STAND_INS = {
     "Amazon reviews, two or five classes": "descriptions of emoji, written by speakers of each language for Unicode, "
-    "in its groups (coarse) and subgroups (fine)",
+    "in the groups of emoji, and by the tweets that they stand in: good or bad, and from bad to good in five steps",
     "a RoBERTa for each language": "Universal Sentence Encoder lite for English, the multilingual one for Spanish, "
     "French, Japanese and Italian",
     "English reviews put through a translator": "the descriptions of other emoji in each language",
     "Wikipedia (WikiMatrix)": "names of languages, countries and currencies (CLDR); sentences of Tatoeba, in English "
     "and Spanish",
 }
-NOTE = (
-    "The classes have no order, so that the paper's mean absolute error has no meaning here: rr-table5 gives it on "
-    "reviews. Between Spanish, French, Japanese and Italian one encoder serves, as in the paper's table "
-    "17: there absolute vectors can be read. Names of "
-    "languages, countries and currencies are too narrow a domain to anchor on: they differ from each other in ways "
-    "that tell nothing about animals, food or faces. Sentences of Tatoeba do better and still fall short of the "
-    "paper's Wikipedia: they are whole sentences, and our descriptions are lists of words. Centering by anchors of "
-    "another domain harms, because their mean is not that of the descriptions; raw cosines stand that better."
-)
-Runs = Mapping[tuple[str, str], list[StitchingMatrix]]
-# By domain of the anchors, method and language: the scores of the English head over seeds.
-Read = Mapping[str, Mapping[str, Mapping[str, list[float]]]]
 
 
 def run(setting: Setting) -> Result:
     """Stitch every language to the head of every other, over anchors of both kinds and seeds."""
-    tasks, seeds = labelled(), range(setting.pick(quick=5, full=5))
-    runs, read = stitch_languages(tasks, seeds)
+    spaces, tasks = labelled_spaces(), labelled()
+    seeds = range(setting.pick(quick=5, full=5))
+    runs, read = stitch_languages(spaces, tasks[str(MAIN)], seeds)
+    ordered = stitch_ordered(spaces[str(INSIDE)], tasks, seeds)
+    noisy = wrongly_paired(spaces[str(INSIDE)], tasks[str(MAIN)], seeds[:WRONG_SEEDS])
     chance = {name: guessing(*task) for name, task in tasks.items()}
     return Result(
-        [english_head(read), *(every_pair(runs, *key) for key in runs)],
-        list(findings(runs, read, chance)),
+        [
+            english_head(read),
+            ordered_head(ordered),
+            noisy_table(noisy),
+            *(every_pair(found, what) for what, found in runs.items()),
+            *(ordered_pairs(ordered, task) for task in ORDERED),
+        ],
+        [*findings(runs, read, chance[str(MAIN)]), *ordered_findings(ordered), noisy_finding(noisy)],
         seeds=len(seeds),
         data=[
-            f"{name}: {len(task.train):,} texts to train on, {len(task.test)} to test, "
+            f"{TASKS[name]}: {len(task.train):,} texts to train on, {len(task.test)} to test, "
             f"{len(np.unique(task.labels[task.train]))} classes, guessing scores {chance[name]:.2f}"
             for name, task in tasks.items()
         ],
         stand_ins=STAND_INS,
-        notes=[NOTE],
+        notes=[] if on_hub() else [within_one_encoder(runs)],
         series={
-            domain: {method: [float(np.mean(one)) for one in of.values()] for method, of in methods.items()}
+            domain: {
+                method: {language: float(np.mean(scores)) for language, scores in of.items()}
+                for method, of in methods.items()
+            }
             for domain, methods in read.items()
         },
     )
 
 
-class Task(NamedTuple):
-    """Classes of the descriptions, and which of them train and test."""
+def abroad(read: Read, method: str, languages: Iterable[str] = ()) -> float:
+    """Return the mean of a method over the languages that the English head never saw, or over some of them.
 
-    labels: np.ndarray
-    train: np.ndarray
-    test: np.ndarray
-
-
-def labelled() -> dict[str, Task]:
-    """Return the coarse classes, and the fine ones that have enough emoji."""
-    if on_hub():
-        return {name: Task(*rows) for name, rows in reviews.review_tasks().items()}
-    texts = descriptions()
-    train, test = split(len(texts.coarse), None, SIZES)
-    large = np.flatnonzero(np.bincount(texts.fine)[texts.fine] >= MIN_ROWS)
-    return {
-        "coarse": Task(texts.coarse, train, test),
-        "fine": Task(texts.fine, np.intersect1d(train, large), np.intersect1d(test, large)),
-    }
+    A random encoder reads English texts alone.
+    """
+    cells = read[method]
+    chosen = languages or [one for one in cells if one != "en"] or ["en"]
+    return float(np.mean([cells[one] for one in chosen]))
 
 
-def stitch_languages(tasks: Mapping[str, Task], seeds: Iterable[int]) -> tuple[Runs, Read]:
-    """Return every pair of languages, and the English head in all of them."""
-    spaces = reviews.review_spaces() if on_hub() else emoji_spaces()
-
-    def over_seeds(task: str, domain: str, **options: Any) -> list[StitchingMatrix]:
-        return [stitched(spaces[domain], *tasks[task], domain, seed, **options) for seed in seeds]
-
-    runs, read = {}, {}
-    for domain in spaces:
-        names = APART if domain != "sentences" else ("en", "es")
-        runs["coarse", domain] = over_seeds("coarse", domain, names=names)
-        translated = over_seeds("coarse", domain, names=names, methods=TRANSLATION, heads=["en"])
-        read[domain] = read_abroad(runs["coarse", domain]) | read_abroad(translated)
-    inside = str(INSIDE)
-    runs["fine", inside] = over_seeds("fine", inside)
-    runs["multilingual", inside] = over_seeds("coarse", inside, names=TOGETHER)
-    return runs, read
-
-
-def emoji_spaces() -> dict[str, dict[str, np.ndarray]]:
-    """Return the descriptions, which anchor each other, with the texts of each other domain below them."""
-    names = joined(named_things())
-    return {"emoji": names, "names": names, "sentences": joined(paired_sentences())}
-
-
-def joined(beside: Group) -> dict[str, np.ndarray]:
-    """Return the spaces of the descriptions with those of other texts below them, so that both can anchor."""
-    above, below = described_emoji().spaces, beside.spaces
-    return {name: np.concatenate([above[name], below[name]]) for name in above if name in below}
-
-
-def stitched(
-    spaces: Mapping[str, np.ndarray],
-    labels: np.ndarray,
-    train: np.ndarray,
-    test: np.ndarray,
-    domain: str,
-    seed: int,
-    names: tuple[str, ...] = APART,
-    **options: Any,
-) -> StitchingMatrix:
-    """Stitch some spaces, with anchors of one domain."""
-    n = len(next(iter(spaces.values())))
-    rows = train if domain == "emoji" and not on_hub() else np.arange(len(labels), n)
-    anchors = np.random.default_rng(seed).choice(rows, min(ANCHORS, len(rows)), replace=False)
-    padded = np.concatenate([labels, np.zeros(n - len(labels), dtype=labels.dtype)])  # names have no class
-    chosen = {name: spaces[name] for name in names}
-    options = {"methods": UNTRANSLATED} | options
-    return stitch_all(chosen, padded, seed, train=train, test=test, anchors=anchors, **options)
-
-
-def english_head(read: Read) -> Table:
+def english_head(read: Reads) -> Table:
     """Lay table 4 out: the head that was trained on English, read in each language."""
     rows = []
     for domain in read:
@@ -204,65 +143,92 @@ def english_head(read: Read) -> Table:
             name = f"relative, {called} anchors" if method == "relative" else method
             known = method == "relative" or (method == ABSOLUTE and domain == str(INSIDE))
             shown = [published("rr-table4", name, language) for language in PAPER] if known else []
-            cells = [spread(scores[language]) if language in scores else None for language in LANGUAGES]
-            rows.append([domain, method, *cells, " / ".join(map(str, shown))])
+            rows.append([domain, method, *cells_of(scores), " / ".join(map(str, shown))])
     columns = ("anchors", "head reads", *LANGUAGES, "published, percent (en / es / fr / ja)")
-    return Table("A head trained on English, weighted F1 in each language", columns, rows)
+    return Table(f"A head trained on English: {TASKS[str(MAIN)]}, weighted F1 in each language", columns, rows)
 
 
-def read_abroad(runs: list[StitchingMatrix]) -> dict[str, dict[str, list[float]]]:
-    """Return the English head's scores over seeds by method and language; in English it reads its own encoder."""
-    return {
-        method: {
-            language: [
-                (run.own("en", method) if language == "en" else run[language, "en", method].value) or 0.0
-                for run in runs
-            ]
-            for language in LANGUAGES
-            if language in runs[0].encoders
-        }
-        for method in runs[0].methods
-    }
+def ordered_head(found: Ordered) -> Table:
+    """Lay the same out for classes that have an order, by both measures."""
+    rows = [
+        [TASKS[task], measure, method, *cells_of(scores)]
+        for (task, measure), runs in found.items()
+        for method, scores in read_abroad(runs).items()
+    ]
+    title = "A head trained on English: classes that have an order, in each language"
+    return Table(title, ("classes", "measure", "head reads", *LANGUAGES), rows)
 
 
-def every_pair(runs: Runs, task: str, domain: str) -> Table:
-    """Lay tables 15, 16 and 17 out: every pair of languages."""
-    title = {"coarse": "coarse classes", "fine": "fine classes", "multilingual": "one multilingual encoder"}[task]
-    methods = runs[task, domain][0].methods
-    rows = pair_rows(runs[task, domain], methods)
-    return Table(f"All pairs of languages: {title}, anchors: {domain}", ("encoder", "head of", OWN, *methods), rows)
+def cells_of(scores: Mapping[str, list[float]]) -> list[dict[str, float] | None]:
+    """Return a cell per language, empty where it was not read."""
+    return [spread(scores[language]) if language in scores else None for language in LANGUAGES]
 
 
-def findings(runs: Runs, read: Read, chance: Mapping[str, float]) -> Iterator[Finding]:
+def noisy_table(found: Mapping[float, Read]) -> Table:
+    """Lay shares of wrong anchors out."""
+    methods = [method for method in METHODS if method != ABSOLUTE]
+    rows = [
+        [f"{wrong:.0%}", *(spread(np.ravel([v for k, v in read[m].items() if k != "en"])) for m in methods)]
+        for wrong, read in found.items()
+    ]
+    languages = ", ".join(LANGUAGES[1:WRONG_LANGUAGES])
+    return Table(f"Anchors paired wrongly: the English head in {languages}", ("wrong pairs", *methods), rows)
+
+
+def every_pair(runs: list[StitchingMatrix], what: str) -> Table:
+    """Lay every pair of languages out."""
+    methods = runs[0].methods
+    title = "one multilingual encoder" if what == "multilingual" else f"anchors: {what}"
+    return Table(
+        f"All pairs of languages: {title}, weighted F1",
+        ("encoder", "head of", OWN, *methods),
+        pair_rows(runs, methods),
+    )
+
+
+def ordered_pairs(found: Ordered, task: str) -> Table:
+    """Lay tables 15 and 16 out: every pair of languages, by both measures."""
+    runs, errors = (found[task, measure] for measure in MEASURES)
+    methods = runs[0].methods
+    rows = zip(pair_rows(runs, methods), pair_rows(errors, methods), strict=True)
+    columns = [f"{name}: {one}" for name in MEASURES for one in (OWN, *methods)]
+    return Table(
+        f"All pairs of languages: {TASKS[task]}",
+        ("encoder", "head of", *columns),
+        [[*scores, *wrong[2:]] for scores, wrong in rows],
+    )
+
+
+def findings(runs: Runs, read: Reads, chance: float) -> Iterator[Finding]:
     """Judge what the paper says of its tables."""
     inside = str(INSIDE)
-
-    def mean(domain: str, method: str, languages: Sequence[str] = ABROAD) -> float:
-        return float(np.mean([read[domain][method][language] for language in languages]))
-
+    here, own = read[inside], float(np.mean(read[inside]["relative"]["en"]))
+    inner, outer = "relative, translated anchors", "relative, Wikipedia anchors"
     yield Finding(
         "a head trained on English cannot read other languages' absolute vectors",
-        mean(inside, ABSOLUTE) < chance["coarse"] + 0.1,
-        f"weighted F1 {mean(inside, ABSOLUTE):.2f} over {len(ABROAD)} languages, guessing {chance['coarse']:.2f} "
-        "(paper .49 of two classes)",
+        abroad(here, ABSOLUTE) < chance + 0.1,
+        f"weighted F1 {abroad(here, ABSOLUTE):.2f} over {len(ABROAD)} languages, guessing {chance:.2f} "
+        f"(paper {paper_abroad(ABSOLUTE):.2f} of {published('rr-table4', 'classes')} classes)",
     )
-    own = float(np.mean(read[inside]["relative"]["en"]))
     yield Finding(
         "relative vectors let it read languages that it never saw",
-        mean(inside, "relative") > 0.6 * own,
-        f"{mean(inside, 'relative'):.2f} with raw cosines, {mean(inside, CENTERED):.2f} centered, "
-        f"{mean(inside, TRANSLATED):.2f} translated, English itself {own:.2f} (paper .76 and .90)",
+        abroad(here, "relative") > 0.6 * own,
+        f"{abroad(here, 'relative'):.2f} with raw cosines, {abroad(here, CENTERED):.2f} centered, "
+        f"{abroad(here, TRANSLATED):.2f} translated, English itself {own:.2f} (paper "
+        f"{paper_abroad(inner):.2f} and {published('rr-table4', inner, 'en') / 100:.2f})",
     )
-    outside = {"sentences": ["es"], "names": ABROAD}
+    yield from control_findings({"groups": {row: abroad(here, row) for row in here}}, {"groups": chance})
+    outside = {"sentences": ("es",), "names": tuple(ABROAD)}
     for domain, languages in outside.items() if not on_hub() else ():
-        found, within = (mean(one, "relative", languages) for one in (domain, inside))
+        found, within = (abroad(read[one], "relative", languages) for one in (domain, inside))
         yield Finding(
             f"anchors of another domain serve nearly as well: {domain}",
             found > 0.85 * within,
-            f"{found:.2f}, with emoji {within:.2f} in {', '.join(languages)} (paper .72 and .76 in three languages); "
-            f"centered {mean(domain, CENTERED, languages):.2f}, translated {mean(domain, TRANSLATED, languages):.2f}",
+            f"{found:.2f}, with emoji {within:.2f} in {', '.join(languages)} (paper "
+            f"{paper_abroad(outer):.2f} and {paper_abroad(inner):.2f} in {len(PAPER) - 1} languages); "
+            + ", ".join(f"{one} {abroad(read[domain], one, languages):.2f}" for one in (CENTERED, TRANSLATED)),
         )
-    one = means(runs["multilingual", inside])
+    one = means(runs["multilingual"])
     yield Finding(
         "within one multilingual encoder absolute vectors can be read in another language",
         one[ABSOLUTE] > 0.8 * one[OWN],
@@ -270,18 +236,64 @@ def findings(runs: Runs, read: Read, chance: Mapping[str, float]) -> Iterator[Fi
     )
 
 
+def ordered_findings(found: Ordered) -> Iterator[Finding]:
+    """Judge classes that have an order: by F1, and by the mean absolute error."""
+    for task in ORDERED:
+        scores, errors = (read_abroad(found[task, measure]) for measure in MEASURES)
+        said = (f"{method} {abroad(scores, method):.2f} and {abroad(errors, method):.2f}" for method in scores)
+        own = [float(np.mean(read[ABSOLUTE]["en"])) for read in (scores, errors)]
+        yield Finding(
+            f"a relative head reads classes that have an order better than an absolute one: {TASKS[task]}",
+            abroad(scores, "relative") > abroad(scores, ABSOLUTE)
+            and abroad(errors, "relative") < abroad(errors, ABSOLUTE),
+            f"weighted F1 and mean absolute error in {len(ABROAD)} languages: {', '.join(said)}; English itself "
+            f"{own[0]:.2f} and {own[1]:.2f}",
+        )
+
+
+def noisy_finding(found: Mapping[float, Read]) -> Finding:
+    """Judge whether wrong pairs among the anchors are stood."""
+    clean, noisy = (found[WRONG[i]] for i in (0, -1))
+    return Finding(
+        f"relative vectors stand {WRONG[-1]:.0%} of wrong pairs among the anchors: nine tenths of the score stay "
+        "(our question)",
+        abroad(noisy, "relative") > 0.9 * abroad(clean, "relative"),
+        "; ".join(
+            f"{method} " + ", ".join(f"{abroad(read, method):.2f} with {wrong:.0%}" for wrong, read in found.items())
+            for method in METHODS
+            if method != ABSOLUTE
+        ),
+    )
+
+
+def within_one_encoder(runs: Runs) -> str:
+    """Say what is read between the languages of one encoder, with anchors in and out of domain."""
+    pairs = list(permutations(ABROAD, 2))
+
+    def mean(domain: str, method: str) -> float:
+        return float(np.mean([number(run[*pair, method].value) for run in runs[domain] for pair in pairs]))
+
+    absolute, inside, outside = mean("emoji", ABSOLUTE), mean("emoji", "relative"), mean("names", "relative")
+    return (
+        f"Between {', '.join(ABROAD)} one encoder serves, as in the paper's table 17. There heads read absolute "
+        f"vectors ({absolute:.2f}), and relative ones with other emoji ({inside:.2f}) or names ({outside:.2f}) as "
+        "anchors."
+    )
+
+
 def draw(result: Result) -> Figure:
     """Draw the English head in every language, anchors in and out of domain."""
-    figure, axes = panels(
-        1, len(result.series), size=(3.3, 2.8), sharey=True, width_ratios=[2, 2, 1.2][: len(result.series)]
-    )
+    shown = (*METHODS, f"relative, {CONTROLS[0]}")
+    widths = [len(methods[ABSOLUTE]) for methods in result.series.values()]
+    figure, axes = panels(1, len(result.series), size=(3.6, 2.9), sharey=True, width_ratios=[2 + one for one in widths])
     for panel, (domain, methods) in zip(axes[0], result.series.items(), strict=True):
-        for i, (method, values) in enumerate(methods.items()):
-            panel.bar(np.arange(len(values)) + 0.14 * i, values, 0.13, color=COLORS[i], label=method)
-        shown = ("English", "Spanish", "French", "Japanese", "Italian")[: len(values)]
-        panel.set_xticks(np.arange(len(shown)) + 0.3, shown)
+        languages = list(methods[ABSOLUTE])
+        for i, method in enumerate(shown):
+            values = [methods[method].get(language, np.nan) for language in languages]
+            panel.bar(np.arange(len(languages)) + 0.16 * i, values, 0.15, color=COLORS[i], label=method)
+        panel.set_xticks(np.arange(len(languages)) + 0.32, [SPOKEN.get(one, one) for one in languages])
         panel.set_title(TITLES[domain])
     axes[0][0].set_ylabel("weighted F1")
     figure.suptitle("A head trained on English in each language, by what the anchors are", fontsize=10)
-    figure.legend(*axes[0][0].get_legend_handles_labels(), loc="outside lower center", ncols=len(METHODS))
+    figure.legend(*axes[0][0].get_legend_handles_labels(), loc="outside lower center", ncols=len(shown))
     return figure
