@@ -11,10 +11,10 @@ others: as they are (filled up with zeros where the widths differ), relative to 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from experiments.data.groups import load_group
+from experiments.data.groups import inputs, load_group
 from experiments.data.source import BySource
 from experiments.figures import heat_map, panels
 from experiments.published import published
@@ -27,6 +27,7 @@ from experiments.relative_representations.stitched import (
     OWN,
     OWN_RELATIVE,
     TRANSLATED,
+    control_findings,
     guessing,
     mean_error,
     mean_rows,
@@ -80,13 +81,14 @@ def run(setting: Setting) -> Result:
     errors: dict[str, list[StitchingMatrix]] = {}
     chance = {}
     for name in GROUPS:
-        spaces, labels, first = task(name, setting.pick(quick=QUICK.get(name), full=None))
+        spaces, labels, first, samples = task(name, setting.pick(quick=QUICK.get(name), full=None))
         train, test = split(len(labels), first, sizes)
         chance[name] = guessing(labels, train, test)
-        options = {"train": train, "test": test, "epochs": setting.pick(quick=EPOCHS, full=20)}
+        options = {"train": train, "test": test, "epochs": setting.pick(quick=EPOCHS, full=20), "samples": samples}
         runs[name] = [stitch_all(spaces, labels, seed, **options) for seed in range(seeds)]
         if name in ORDERED:
-            errors[name] = [stitch_all(spaces, labels, seed, metric=mean_error, **options) for seed in range(seeds)]
+            options |= {"metric": mean_error, "controls": False}
+            errors[name] = [stitch_all(spaces, labels, seed, **options) for seed in range(seeds)]
     return Result(
         [mean_table(runs, errors, chance), pair_table(runs[PAIRED])],
         list(findings({name: means(found) for name, found in runs.items()}, means(errors[FINE]), chance)),
@@ -109,18 +111,27 @@ def run(setting: Setting) -> Result:
     )
 
 
-def task(name: str, encoders: int | None) -> tuple[dict[str, np.ndarray], np.ndarray, int | None]:
-    """Return the spaces of a data set, its labels, and how many of its first rows are to train on.
+class Task(NamedTuple):
+    """Spaces of a data set, labels, how many of the first rows are to train on, and what a random encoder reads."""
 
-    Reviews in two classes leave out the middle one of the five, as in the paper.
-    """
-    group = load_group(GROUPS[name], ENCODERS[name])
+    spaces: dict[str, np.ndarray]
+    labels: np.ndarray
+    first: int | None
+    samples: np.ndarray | None
+
+
+def task(name: str, encoders: int | None) -> Task:
+    """Return a data set. Reviews in two classes leave out the middle one of the five, as in the paper."""
+    group, read = load_group(GROUPS[name], ENCODERS[name]), inputs(GROUPS[name])
     assert group.labels is not None
     labels = group.labels
     kept = np.flatnonzero(labels != 2) if name == COARSE else np.arange(len(labels))
-    first = None if group.train is None else int((kept < group.train).sum())
-    spaces = {one: group.spaces[one][kept] for one in ENCODERS[name][:encoders]}
-    return spaces, (labels[kept] > 2).astype(int) if name == COARSE else labels, first
+    return Task(
+        {one: group.spaces[one][kept] for one in ENCODERS[name][:encoders]},
+        (labels[kept] > 2).astype(int) if name == COARSE else labels,
+        None if group.train is None else int((kept < group.train).sum()),
+        None if read is None else read[kept],
+    )
 
 
 def mean_table(runs: Runs, errors: Runs, chance: Mapping[str, float]) -> Table:
@@ -130,10 +141,20 @@ def mean_table(runs: Runs, errors: Runs, chance: Mapping[str, float]) -> Table:
         wrong = mean_rows(errors[name]) if name in errors else {}
         for row, cell in mean_rows(found).items():
             title, key = BESIDE.get(name, ("", "")) if row in PAPER else ("", "")
-            paper = published("rr-table5", row, key) if key else ""
-            rows.append([name, row, cell, wrong.get(row), title, paper, chance[name]])
+            rows.append([name, row, cell, wrong.get(row), title, paper(row, key) if key else "", chance[name]])
     columns = ("data", "head reads", "weighted F1", "MAE", "published on", "published F1", "guessing")
     return Table(f"All pairs of encoders, {ANCHORS} anchors", columns, rows)
+
+
+def paper(row: str, key: str) -> str:
+    """Return the published mean over pairs of encoders, with its deviation."""
+    return f"{published('rr-table5', row, key):.3f} ± {published('rr-table5', 'deviation', row, key):.3f}"
+
+
+def papers(*rows: str) -> str:
+    """Say published means on the paper's three data sets, one row of them or one of another."""
+    keys = published("rr-table5", rows[0])
+    return ", ".join(" of ".join(f"{published('rr-table5', row, key):.2f}" for row in rows) for key in keys)
 
 
 def pair_table(runs: list[StitchingMatrix]) -> Table:
@@ -155,7 +176,7 @@ def findings(
         "a head cannot read the absolute vectors of another text encoder: it is no better than guessing",
         all(mean[name][ABSOLUTE] < chance[name] + 0.1 for name in mean),
         "; ".join(f"{name}: {mean[name][ABSOLUTE]:.2f}, guessing {chance[name]:.2f}" for name in mean)
-        + " (paper .22, .07, .19)",
+        + f" (paper {papers(ABSOLUTE)})",
         headline=True,
     )
     kept = {name: mean[name]["relative"] / mean[name][OWN_RELATIVE] for name in mean}
@@ -163,7 +184,7 @@ def findings(
         "a head that reads relative vectors keeps most of its score under another text encoder",
         min(kept.values()) > 0.75,
         "; ".join(f"{name}: {mean[name]['relative']:.2f} of {mean[name][OWN_RELATIVE]:.2f}" for name in mean)
-        + " with raw cosines (paper .74 of .87, .81 of .97, .44 of .56); "
+        + f" with raw cosines (paper {papers('relative', OWN_RELATIVE)}); "
         + ", ".join(f"{mean[name][CENTERED]:.2f}" for name in mean)
         + " centered, "
         + ", ".join(f"{mean[name][TRANSLATED]:.2f}" for name in mean)
@@ -175,8 +196,9 @@ def findings(
         "on its own encoder a relative head loses little",
         max(lost.values()) < 0.05,
         "; ".join(f"{name}: {mean[name][OWN_RELATIVE]:.2f} of {mean[name][OWN]:.2f}" for name in mean)
-        + " (paper .87 of .91, .97 of .99, .56 of .59)",
+        + f" (paper {papers(OWN_RELATIVE, OWN)})",
     )
+    yield from control_findings(mean, chance)
 
 
 def draw(result: Result) -> Figure:
