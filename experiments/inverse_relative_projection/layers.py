@@ -140,7 +140,7 @@ def layer_finding(found: dict[str, Any]) -> Finding:
     low, high = published("irp-layers", "range")
     inside = [j for j, ratio in enumerate(RATIOS) if low <= ratio <= high]
     lost = [
-        f"layer {i} " + ", ".join(f"{row[j]:.0%} at α = {RATIOS[j]:g}" for j in inside if row[j] < KEPT)
+        f"layer {i} " + ", ".join(f"{row[j]:.1%} at α = {RATIOS[j]:g}" for j in inside if row[j] < KEPT)
         for i, row in enumerate(share)
         if min(row[inside]) < KEPT
     ]
