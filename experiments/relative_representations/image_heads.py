@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 ANCHORS, MANY_ANCHORS = 500, 1_500  # more than some encoders have coordinates, and fewer than others
-LABELS, STEPS = (5, 20, 100), 150  # of each class, and for how long heads are trained on so few
+LABELS, STEPS = (5, 20, 100), 130  # of each class, and for how many steps at least heads are trained
 FOUR = "groceries, four encoders"
 QUICK = BySource(packages=("groceries", "resnets"), hub=("CIFAR-100 coarse",))
 # Large networks take long to encode the photos of packages.
@@ -80,7 +80,8 @@ def run(setting: Setting) -> Result:
         labels = np.asarray(group.labels)
         train, test = split(len(labels), group.train, sizes)
         chance[name], widths[name] = guessing(labels, train, test), {k: x.shape[1] for k, x in group.spaces.items()}
-        options = {"train": train, "test": test, "epochs": epochs, "anchors": ANCHORS, "samples": samples}
+        options = {"train": train, "test": test, "anchors": ANCHORS, "samples": samples}
+        options["epochs"] = enough(len(train), epochs)
         runs[name] = [stitch_all(group.spaces, labels, seed, **options) for seed in seeds]
         few = [n for n in LABELS if n < np.bincount(labels[train]).max()]
         scarce |= {(name, n): [few_labels(group, n, seed, train, test) for seed in seeds] for n in few}
@@ -98,7 +99,8 @@ def run(setting: Setting) -> Result:
         [
             *findings(mean, chance),
             *control_findings(mean, chance),
-            *wide_findings(widths, wide),
+            *([paper_finding()] if setting.images is None else []),
+            *(wide_finding(name, widths[name], found) for name, found in wide.items()),
         ],
         seeds=len(seeds),
         data=[f"{name}: up to {sizes[0]:,} images to train on, {runs[name][0].n_test} to test" for name in runs],
@@ -124,25 +126,29 @@ def pictures_of(name: str, folder: Path | None) -> tuple[Group, np.ndarray | Non
     return folder_of_pictures(folder), folder_inputs(folder)
 
 
+def enough(rows: int, epochs: int) -> int:
+    """Return for how many epochs a head is trained: longer where there are so few rows that an epoch has few steps."""
+    return max(epochs, -(-STEPS // max(1, rows // BATCH)))
+
+
 def few_labels(group: Group, n: int, seed: int, train: np.ndarray, test: np.ndarray) -> StitchingMatrix:
     """Stitch heads that are trained on n rows of each class at most; anchors need no labels and stay as many."""
     labels, rng = np.asarray(group.labels), np.random.default_rng(seed)
     rows = np.concatenate([rng.permutation(train[labels[train] == one])[:n] for one in np.unique(labels[train])])
-    epochs = -(-STEPS // max(1, len(rows) // BATCH))
     anchors = rng.choice(train, min(ANCHORS, len(train)), replace=False)
-    options = {"methods": RELATIVE, "controls": False, "epochs": epochs}
+    options = {"methods": RELATIVE, "controls": False, "epochs": enough(len(rows), EPOCHS)}
     return stitch_all(group.spaces, labels, seed, train=rows, test=test, anchors=anchors, **options)
 
 
 def mean_table(runs: Runs, chance: Mapping[str, float]) -> Table:
-    """Lay the means over both directions out, with the paper's range over its encoders."""
+    """Lay the means over all pairs out, with the paper's range over its encoders."""
     rows = [
         [name, row, cell, *([paper(row, data) for data in PUBLISHED] if row in PAPER else ["", ""]), chance[name]]
         for name, found in runs.items()
         for row, cell in mean_rows(found).items()
     ]
     columns = ("images", "head reads", "weighted F1", *(f"published ({data})" for data in PUBLISHED), "guessing")
-    return Table(f"Both directions, {ANCHORS} anchors", columns, rows)
+    return Table(f"All pairs of encoders, up to {ANCHORS} anchors", columns, rows)
 
 
 def paper(row: str, data: str) -> str:
@@ -175,7 +181,7 @@ def scarce_table(found: Mapping[tuple[str, int], list[StitchingMatrix]]) -> Tabl
         for (name, n), runs in found.items()
     ]
     return Table(
-        f"Few labels, {ANCHORS} anchors without any", ("images", "labels of each class, at most", *SCARCE), rows
+        f"Few labels, up to {ANCHORS} anchors without any", ("images", "labels of each class, at most", *SCARCE), rows
     )
 
 
@@ -203,24 +209,24 @@ def wide_table(name: str, widths: Mapping[str, int], few: list[StitchingMatrix],
     return Table(f"{name}: share of its score that a relative head keeps under other encoders", columns, rows)
 
 
-def wide_findings(
-    widths: Mapping[str, Mapping[str, int]], wide: Mapping[str, list[StitchingMatrix]]
-) -> Iterator[Finding]:
-    """Judge whether the head loses most whose encoder has more coordinates than there are anchors."""
+def paper_finding() -> Finding:
+    """Judge on the published matrices what the paper says of its widest encoder."""
     shares = {data: kept_in_paper(data) for data in PUBLISHED}
-    yield Finding(
+    return Finding(
         f"the head of {WIDEST}, which has more coordinates than there are anchors, loses most (published matrices)",
         all(min(share, key=lambda head: share[head]) == WIDEST for share in shares.values()),
         f"kept under other encoders: {told(shares)}",
     )
-    for name, runs in wide.items():
-        share = kept(runs)
-        beyond = {head for head, width in widths[name].items() if width > MANY_ANCHORS}
-        yield Finding(
-            f"heads of encoders with more coordinates than there are anchors lose most ({name})",
-            max(share[head] for head in beyond) < min(share[head] for head in share if head not in beyond),
-            f"{MANY_ANCHORS:,} anchors, wider {', '.join(beyond)}; kept under other encoders: {told({name: share})}",
-        )
+
+
+def wide_finding(name: str, widths: Mapping[str, int], runs: list[StitchingMatrix]) -> Finding:
+    """Judge the same here: whether the heads lose most whose encoders have more coordinates than there are anchors."""
+    share, beyond = kept(runs), [head for head, width in widths.items() if width > MANY_ANCHORS]
+    return Finding(
+        f"heads of encoders with more coordinates than there are anchors lose most ({name})",
+        max(share[head] for head in beyond) < min(share[head] for head in share if head not in beyond),
+        f"{MANY_ANCHORS:,} anchors, wider {', '.join(beyond)}; kept under other encoders: {told({name: share})}",
+    )
 
 
 def told(shares: Mapping[str, Mapping[str, float]]) -> str:
