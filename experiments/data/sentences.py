@@ -39,6 +39,11 @@ def anchor_sentences() -> Group:
     return hub.cached_group("anchor sentences", _build) if on_hub() else cached("anchor sentences", _build)
 
 
+def anchor_inputs() -> np.ndarray:
+    """Return the word counts of these sentences, for an encoder with random weights."""
+    return texts.word_counts([text for read in DOMAINS.values() for text in read(ROWS).texts])
+
+
 def _build() -> Group:
     found = {domain: read(ROWS).texts for domain, read in DOMAINS.items()}
     every = [text for one in found.values() for text in one]
