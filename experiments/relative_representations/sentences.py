@@ -84,7 +84,7 @@ def run(setting: Setting) -> Result:
         spaces, labels, first, samples = task(name, setting.pick(quick=QUICK.get(name), full=None))
         train, test = split(len(labels), first, sizes)
         chance[name] = guessing(labels, train, test)
-        options = {"train": train, "test": test, "epochs": setting.pick(quick=EPOCHS, full=20), "samples": samples}
+        options = {"train": train, "test": test, "epochs": setting.pick(quick=EPOCHS, full=10), "samples": samples}
         runs[name] = [stitch_all(spaces, labels, seed, **options) for seed in range(seeds)]
         if name in ORDERED:
             options |= {"metric": mean_error, "controls": False}
