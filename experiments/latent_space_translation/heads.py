@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 from experiments.data.source import BySource, on_hub
-from experiments.data.tasks import STAND_INS, TASKS, load_task
+from experiments.data.tasks import STAND_INS, TASKS
 from experiments.figures import COLORS, panels
 from experiments.latent_space_translation.pairs import (
     ABSOLUTE,
@@ -37,6 +37,7 @@ from experiments.latent_space_translation.pairs import (
     pair_table,
     series,
     stitched,
+    tasks_of,
 )
 from experiments.models.heads import tanh_head
 from experiments.published import published
@@ -77,7 +78,7 @@ def run(setting: Setting) -> Result:
     seeds, encoders, max_rows = setting.pick(quick=(5, 3, 1_000), full=(5, None, None))
     scores = {}
     for name in chosen(NAMES, setting):
-        tasks = (load_task(name, seed, max_rows, encoders) for seed in range(seeds))
+        tasks = tasks_of(name, seeds, max_rows, encoders)
         scores[name] = stitched(tasks, fit_mlp, METHODS, CONTROLLED)
     pairs = {name: scores[name] for name in PRINCIPAL if name in scores}
     return Result(

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from experiments.data.tasks import TASKS, Task
+from experiments.data.tasks import TASKS, Task, load_task
 from experiments.published import MISSING
 from experiments.results import Cell, Finding, Setting, Table, spread
 from sklearn.base import clone
@@ -18,8 +18,8 @@ import relatent as rl
 ANCHORS = 1_000
 OWN, ABSOLUTE, OURS, GUESS = "own", "absolute", "stitching (ours)", "guessing"
 CONTROLS = ("shuffled pairs", "random encoder")
-# Encoding these takes minutes: in full size only.
-LARGE = ("cifar photos",)
+# Wide spaces that take minutes to encode and to translate: in full size only, and with fewer seeds.
+LARGE, FEWER_SEEDS = ("cifar photos",), 2
 NOTE = (
     "The random encoder is a layer with random weights over counted words or small pixels, and its map is fitted on "
     "true pairs: it shows what these give without training. Shuffled pairs leave a trained encoder and nothing to fit."
@@ -126,6 +126,12 @@ def control_findings(scores: Mapping[str, Scores], methods: Sequence[str]) -> It
 def gained(found: Scores, method: str) -> float:
     """Return how much more accurate a method is than always giving the most frequent answer."""
     return mean(found, method) - mean(found, GUESS)
+
+
+def tasks_of(name: str, seeds: int, max_rows: int | None, encoders: int | None) -> Iterator[Task]:
+    """Yield a task as each seed draws it."""
+    for seed in range(min(seeds, FEWER_SEEDS) if name in LARGE else seeds):
+        yield load_task(name, seed, max_rows, encoders)
 
 
 def chosen(names: Iterable[str], setting: Setting) -> list[str]:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from experiments.data.source import BySource, on_hub
-from experiments.data.tasks import STAND_INS, TASKS, load_task
+from experiments.data.tasks import STAND_INS, TASKS
 from experiments.figures import COLORS, panels
 from experiments.latent_space_translation.pairs import (
     ABSOLUTE,
@@ -33,6 +33,7 @@ from experiments.latent_space_translation.pairs import (
     pair_table,
     series,
     stitched,
+    tasks_of,
 )
 from experiments.published import MISSING, published
 from experiments.results import Finding, Result, Setting, Table
@@ -75,10 +76,10 @@ CONTROLLED = ("SVD", OURS)
 
 def run(setting: Setting) -> Result:
     """Stitch every pair of every task, over seeds."""
-    seeds, encoders, max_rows = setting.pick(quick=(5, 3, 1_000), full=(5, None, 5_000))
+    seeds, encoders, max_rows = setting.pick(quick=(5, 3, 1_000), full=(5, None, 2_000))
     scores = {}
     for name in chosen(NAMES, setting):
-        tasks = (load_task(name, seed, max_rows, encoders) for seed in range(seeds))
+        tasks = tasks_of(name, seeds, max_rows, encoders)
         scores[name] = stitched(tasks, fit_svm, METHODS, CONTROLLED)
     pairs = {name: scores[name] for name in PRINCIPAL}
     return Result(
@@ -89,7 +90,10 @@ def run(setting: Setting) -> Result:
         ],
         [*findings(scores), *control_findings(scores, CONTROLLED)],
         seeds=seeds,
-        data=[f"{ANCHORS:,} anchors, or all training rows where there are fewer; at most {encoders or 'all'} encoders"],
+        data=[
+            f"{ANCHORS:,} anchors, or all training rows where there are fewer; at most {max_rows:,} rows to train and "
+            f"to test, and {encoders or 'all'} encoders"
+        ],
         notes=[] if on_hub() else [note(scores), NOTE],
         stand_ins={TASKS[name].title: STAND_INS[name] for name in scores},
         series=series(scores),
