@@ -109,6 +109,7 @@ UNTESTED: tuple[tuple[str, ...], ...] = (
     ("RR", "figure 3: 1,920 models at a width of 300", "half a day of one core: `rr-figure3 --full`", "rr-figure3"),
     ("LST", "table 1: generation on CIFAR-100", HUB_ONLY),
     ("LST", "tables 2 and 3: CIFAR-100, DBpedia and N24News", HUB_ONLY),
+    ("LST", "SVM heads on AG News, DBpedia and IMDB are read across encoders", HUB_ONLY),
     (
         "LST",
         "figure 4: RoBERTa stands a rescaling at every layer",

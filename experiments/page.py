@@ -78,7 +78,7 @@ def _every_finding(records: dict[str, Record]) -> Iterator[str]:
         for one in record.result.findings:
             cells = (ITEMS[name].paper, one.claim, verdict(one).lower(), size, one.evidence, f"[{name}](#{name})")
             yield "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
-    complete = {name for name, record in records.items() if record.size == "full" and not record.result.smaller}
+    complete = {name for name, record in records.items() if record.size == "full"}
     for paper, claim, reason, *judged_by in UNTESTED:
         if not complete.intersection(judged_by):
             yield f"| {paper} | {claim} | not tested here | | {reason} | |"
