@@ -6,7 +6,17 @@ import numpy as np
 import pytest
 import torch
 from experiments.beyond import geodesic
-from experiments.relative_representations import anchor_questions, domains, lookup, points, stitched
+from experiments.relative_representations import (
+    anchor_counts,
+    anchor_refresh,
+    domains,
+    image_heads,
+    language_tasks,
+    languages,
+    lookup,
+    points,
+    stitched,
+)
 from experiments.results import Setting
 from sklearn.metrics import f1_score
 
@@ -149,10 +159,49 @@ def test_anchors_of_the_posts_cover_them_and_those_of_one_direction_do_not(rng: 
     assert inside[2] == pytest.approx(1, abs=1e-6)  # a turned space agrees
 
 
+def test_a_fall_is_as_steep_as_its_standard_errors() -> None:
+    scores = np.asarray([[0.5, 0.6, 0.7], [0.1, 0.9, 0.6], [0.08, 0.87, 0.58]])
+    at, change, error = anchor_counts.steepest_fall(scores)
+    assert at == 1  # the first step falls by more and is noise
+    assert change == pytest.approx(-0.07 / 3)
+    assert error == pytest.approx(np.std([0.02, 0.03, 0.02], ddof=1) / np.sqrt(3))
+    assert not anchor_counts.steepest_fall(scores[::-1])[1] < 0
+
+
+def test_what_collapsed_is_judged_in_the_same_measure() -> None:
+    labels = np.repeat([0, 1, 2], [50, 30, 20])
+    guessed = anchor_counts.weighted_f1(labels, np.zeros_like(labels))
+    assert guessed < np.mean(labels == 0)  # F1 of always guessing is less than the share of the largest class
+    assert anchor_counts.collapsed(np.asarray([guessed, guessed + 0.1]), guessed).tolist() == [True, False]
+
+
+def test_heads_keep_a_share_of_their_own_score_in_the_published_matrix() -> None:
+    kept = image_heads.kept_in_paper("CIFAR-100 coarse")
+    assert kept["RexNet"] == pytest.approx((0.5498 + 0.5333 + 0.5982) / 3 / 0.8022)
+    assert min(kept, key=lambda head: kept[head]) == image_heads.WIDEST
+
+
+def test_an_english_head_reads_pairs_that_are_right_and_not_pairs_that_are_wrong(rng: np.random.Generator) -> None:
+    x = rng.normal(size=(600, D)).astype(np.float32)
+    spaces = {"en": x, "es": x @ np.linalg.qr(rng.normal(size=(D, D)))[0].astype(np.float32)}
+    task = language_tasks.Task(np.argmax(x[:, :3], axis=1), *stitched.split(600, None, (400, 120)))
+    anchored = language_tasks.Anchored(spaces)
+    read = {
+        wrong: language_tasks.both(anchored, task, "emoji", range(1), names=("en", "es"), wrong=wrong, epochs=15)[1]
+        for wrong in (0.0, 1.0)
+    }
+    assert languages.abroad(read[0.0], "relative") > 0.75
+    assert languages.abroad(read[1.0], "relative") < 0.6
+    assert read[0.0]["relative"]["en"] == read[1.0]["relative"]["en"]  # English is as it was
+    controls = {row: cells for row, cells in read[0.0].items() if row.endswith(stitched.CONTROLS)}
+    assert len(controls) == 4
+    assert max(languages.abroad(controls, row) for row in controls) < 0.6
+
+
 @pytest.mark.parametrize(("every", "embedded"), [(1, 4), (2, 2), (10**9, 1)])
 def test_anchors_are_embedded_again_at_every_so_many_steps(every: int, embedded: int) -> None:
     encoder = Counting(torch.nn.Linear(3, 2))
-    layer = anchor_questions.Refreshed(torch.randn(5, 3), encoder, every).train()
+    layer = anchor_refresh.Refreshed(torch.randn(5, 3), encoder, every).train()
     for _ in range(4):
         assert layer(torch.randn(7, 2)).shape == (7, 5)
     assert encoder.calls == embedded
