@@ -85,7 +85,7 @@ def refreshing(images: Images, seeds: int, steps: int) -> Refreshings:
     """Train classifiers in every way."""
     x, labels, test = (torch.from_numpy(one) for one in (images.train, images.train_labels, images.test))
     found = {}
-    train(lambda: network(images, None), x, labels, classification_loss, Training(10, 5e-3))  # the first steps are slow
+    train(lambda: network(images, None), x, labels, classification_loss, Training(10), seed=0)  # first steps are slow
     for name, way in {"absolute": None, **WAYS}.items():
         models, times = [], []
         for seed in range(seeds):
