@@ -96,7 +96,7 @@ QUICK = Size(
 FULL = Size(
     5,
     Training(1_500, 2e-3, anchors=300),
-    graphs={"cora": 300},
+    graphs={"cora": 150},  # where deep networks have stopped to gain
     graph_seeds=10,
     graph_layers=(32, 64),
     graph_kinds=KINDS,
