@@ -87,7 +87,7 @@ def run(setting: Setting) -> Result:
             models = [fitted(images, one, seed, setting.models) for seed in range(seeds)]
             random = [untrained(builder(images, one), seed) for seed in range(seeds)]
             for method, fit in METHODS.items():
-                found = stitched(images, models, fit, encoders=random if method == UNTRAINED else None)
+                found = stitched(images, models, fit, ANCHORS, random if method == UNTRAINED else None)
                 scores[dataset, decoder, method] = np.asarray(list(found))
             own[dataset, decoder] = [pixel_error(m, images) for m in models]
             grids[f"{dataset}, {decoder}"] = pictured(images, *models[:2], random[0])
@@ -99,12 +99,13 @@ def run(setting: Setting) -> Result:
         stand_ins=stand_ins(how, FULL.anchors) | {"anchors of unknown number": f"{ANCHORS:,}"},
         notes=NOTE,
         series={"grids": grids},
+        smaller=f"{seeds} seeds, {how.steps:,} steps",
     )
 
 
 @torch.no_grad()
 def stitched(
-    images: Images, models: list[nn.Module], method: Any, k: int = ANCHORS, encoders: list[nn.Module] | None = None
+    images: Images, models: list[nn.Module], method: Any, k: int, encoders: list[nn.Module] | None = None
 ) -> Iterator[list[float]]:
     """Yield the figures of every ordered pair, translated by k anchors; ``encoders`` take the first place."""
     test, anchors = torch.from_numpy(images.test), torch.from_numpy(images.anchors(k))

@@ -210,7 +210,9 @@ def told(scores: np.ndarray) -> str:
 def draw(result: Result) -> Figure:
     """Draw every model as a point, and lines through the means, one panel per set of data."""
     figure, axes = panels(2, 2, size=(4.4, 2.9), sharey=True)
-    for panel, (name, found) in zip(axes.flat, result.series.items(), strict=True):
+    for panel in axes.flat[len(result.series) :]:
+        panel.remove()
+    for panel, (name, found) in zip(axes.flat, result.series.items(), strict=False):
         for color, (line, points) in zip(COLORS, found["points"].items(), strict=False):
             for k, scores in zip(found["anchors"], points, strict=True):
                 panel.plot([k] * len(scores), scores, ".", color=color, alpha=0.5, markersize=6, markeredgewidth=0)
