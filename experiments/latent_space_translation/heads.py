@@ -102,7 +102,7 @@ def stand_ins(names: Iterable[str]) -> dict[str, str]:
     for name in names:
         of = published("lst-table2", "l2", NAMES[name], "on")
         found[of] = "; ".join(filter(None, (found[of], STAND_INS[name])))
-    return found
+    return dict(found)
 
 
 def fit_mlp(x: np.ndarray, labels: np.ndarray) -> nn.Module:
