@@ -133,7 +133,7 @@ def absolute_fails(found: Mapping[str, Found]) -> Finding:
     total = sum(one[UNTUNED][0].size - len(one[UNTUNED][0]) for one in found.values())
     return Finding(
         "absolute vectors stitch encoders of one width only and are near random; decoded ones stitch every pair",
-        pairs[ABSOLUTE] < pairs[UNTUNED] == total and all(abs(one) < MARGIN for one in above.values()),
+        pairs[ABSOLUTE] < pairs[UNTUNED] == total and all(one < MARGIN for one in above.values()),
         f"Absolute: {pairs[ABSOLUTE]} of {total} pairs, decoded: {pairs[UNTUNED]}. Absolute minus the head's most "
         "frequent answer: " + said({name: f"{one:+.2f}" for name, one in above.items()}),
     )
@@ -166,7 +166,6 @@ def beats_controls(found: Mapping[str, Found]) -> Finding:
         least >= MARGIN,
         f"{', '.join(CONTROLS)}: {said(values)} The smallest lead is {least:+.2f}, of dual codes (ours) "
         f"{min(lead[OURS].values()):+.2f}.",
-        headline=True,
     )
 
 

@@ -55,7 +55,7 @@ def run(setting: Setting) -> Result:
     trained = {
         k: np.asarray([[trained_accuracy(digits, k, seed, how)] for seed in range(seeds)]) for k in TRAINED_COUNTS
     }
-    papers, depth = load_citations("cora"), setting.pick(quick=(4, 64, 50), full=(32, 64, 100))
+    papers, depth = load_citations("cora"), setting.pick(quick=(4, 64, 150), full=(32, 64, 100))
     cora = {
         k: np.asarray([[node_score(papers, k, seed, *depth, center=c) for c in (False, True)] for seed in range(seeds)])
         for k in TRAINED_COUNTS

@@ -47,7 +47,7 @@ STOP, ANCHORS, TOPIC = 400, 300, "doctor"
 PAIR, KINDS = ("spacy-300", "glove-100"), ("relative", "relative, centered (ours)")
 WIDTHS, COUNTS = (4, 16, 64, 256), (4, 16, 64, 256)
 NODE_WIDTHS, FULL_NODE_WIDTHS, NODE_COUNTS = (4, 16, 64), (16, 64, 256), (10, 50, 300)
-NODE_LAYERS, NODE_EPOCHS, IMAGES = 4, 50, (5_000, 2_000)
+NODE_LAYERS, NODE_EPOCHS, IMAGES = 4, 100, (5_000, 2_000)
 TEN_WORDS, ONE_WORD = "ten words, each again and again", f"one word, {ANCHORS} times"
 Grid = dict[tuple[int, int], list[float]]  # scores over seeds, by width and number of anchors
 

@@ -111,7 +111,7 @@ def judged(width: int, mean: Mapping[tuple[int, str], np.ndarray]) -> Iterator[F
     """Judge what the slides show, by the least similar of the trainings whose space should be the same."""
     where = "in the plane" if width == 2 else f"with {width} coordinates"
     least = np.min([mean[width, name] for name in CHANGES], axis=0)
-    yield from findings(f"{where}, whatever changed", least, mean[width, UNRELATED])
+    yield from findings(f"{where}, with other weights, order or hyperparameters", least, mean[width, UNRELATED])
     same, other = ({name: float(mean[width, name][-1]) for name in names} for names in (CHANGES, DECISIVE))
     yield Finding(
         f"data, task and constraints decide the space more than weights, order and hyperparameters, {where}",

@@ -78,6 +78,7 @@ def run(setting: Setting) -> Result:
         },
         notes=[note(levels)],
         series=pictured(spaces, group.keys),
+        smaller=f"{len(group.keys):,} of 20,000 words" if len(group.keys) < 20_000 else "",
     )
 
 
