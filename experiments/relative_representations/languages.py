@@ -240,7 +240,7 @@ def findings(runs: Runs, read: Reads, chance: float) -> Iterator[Finding]:
 
 
 def one_answer(task: Task) -> tuple[float, float]:
-    """Return F1 and the mean absolute error of one answer for all texts: the most frequent class, and the middle one."""
+    """Return F1 and the mean absolute error of one answer for all: the most frequent class, and the middle one."""
     known, truth = task.labels[task.train], task.labels[task.test]
     frequent, middle = np.bincount(known).argmax(), np.median(known)
     f1 = f1_score(truth, np.full_like(truth, frequent), average="weighted", zero_division=0)
