@@ -146,7 +146,9 @@ def options() -> argparse.Namespace:
     parser.add_argument("--keep-models", type=Path, help="folder to save trained networks to, for --models elsewhere")
     parser.add_argument("--collection", action="append", default=[], help="of `judged`: a BEIR folder, or a name")
     parser.add_argument("--images", type=Path, help="of `rr-table6`, `irp-reconstruction`: a folder of classes")
-    parser.add_argument("--hours", type=float, help="of `rr-figure3`: end with the trainings that are done by then")
+    parser.add_argument(
+        "--hours", type=float, help="of `rr-figure3`: stop after this many hours and report what is trained"
+    )
     parser.add_argument("--encoders", nargs="+", default=[], help="of `judged`: which encoders (default: five)")
     parser.add_argument("--logger", help="class of lightning.pytorch.loggers to log trainings to, e.g. CSVLogger")
     given = parser.parse_args()

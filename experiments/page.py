@@ -58,8 +58,8 @@ def render(folder: Path = COMMITTED) -> str:
 def _headlines(records: dict[str, Record]) -> Iterator[str]:
     yield "## Which published findings held\n"
     yield (
-        "A verdict is of the encoders and data here, which are mostly not the papers': where a finding did not hold, "
-        "the paper may still be right about its own.\n"
+        "Each verdict applies to the encoders and data used here, most of which are not the papers'. Where a finding "
+        "did not hold, it may still hold for the paper's own.\n"
     )
     for name, record in records.items():
         for finding in (one for one in record.result.findings if one.headline):

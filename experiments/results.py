@@ -24,8 +24,8 @@ class Setting:
     """How large a run is, where its data come from, and where trained models are kept for the next run.
 
     Items that run on judged collections take ``collections``, folders or names, and ``encoders`` of these; those on
-    photos take ``images``, a folder of classes, in place of the packages' photos. ``hours`` end an item that can report
-    a part of its trainings.
+    photos take ``images``, a folder of classes, in place of the packages' photos. ``hours`` limits an item that can
+    report part of its trainings.
     """
 
     size: str = "quick"

@@ -10,8 +10,8 @@ The grid has 5 seeds × 3 numbers of epochs × 2⁷ settings = 1,920 models. Tra
 10 and 30 epochs are the beginnings of the one of 50: 640 trainings give them all. Each is kept in a file of its own in
 the folder of models, and a second call resumes from there, in an order in which all pairs of two settings occur equally
 often from the beginning. ``--full`` trains all at the paper's width of 300, which takes half a day of one core;
-``--hours`` ends it earlier with the trainings that are done. The record of a part holds their curves; once it is
-committed, a run on any computer resumes from it. The quick size takes layers of width 64 and the first 24 trainings.
+``--hours`` stops earlier and reports the trainings done so far. Such a record holds their curves; once it is
+committed, a run on any machine resumes from it. The quick size takes layers of width 64 and the first 24 trainings.
 
 10 % of the nodes validate and the rest train: Cora's public split has only 140 training nodes, fewer than anchors. The
 reference is taken at its best epoch. Many models fail by design: SGD hardly moves in 50 steps, and sums over neighbors

@@ -32,7 +32,7 @@ from experiments.show import markdown_table
 from experiments import __main__ as frame
 from experiments import sources
 
-LARGEST = 500_000
+LARGEST = 150_000
 
 
 def test_every_item_has_a_module_and_a_paper():
