@@ -9,9 +9,10 @@ in the paper.
 The grid has 5 seeds × 3 numbers of epochs × 2⁷ settings = 1,920 models. Training follows no schedule, so the models of
 10 and 30 epochs are the beginnings of the one of 50: 640 trainings give them all. Each is kept in a file of its own in
 the folder of models, and a second call resumes from there, in an order in which all pairs of two settings occur equally
-often from the beginning. ``--full`` trains all at the paper's width of 300, which takes half a day of one core;
-``--hours`` stops earlier and reports the trainings done so far. Such a record holds their curves; once it is
-committed, a run on any machine resumes from it. The quick size takes layers of width 64 and the first 24 trainings.
+often from the beginning. ``--full`` trains all at the paper's width of 300, which takes half a day of one core, or less
+where several processes share the folder; ``--hours`` stops earlier and reports the trainings done so far. Such a record
+holds their curves; once it is committed, a run on any machine resumes from it. The quick size takes layers of width 64
+and the first 24 trainings.
 
 10 % of the nodes validate and the rest train: Cora's public split has only 140 training nodes, fewer than anchors. The
 reference is taken at its best epoch. Many models fail by design: SGD hardly moves in 50 steps, and sums over neighbors
@@ -26,6 +27,7 @@ import base64
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from itertools import combinations, islice, product
 from pathlib import Path
@@ -33,15 +35,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
+from experiments.data.cache import made_once
 from experiments.data.graphs import load_citations
 from experiments.figures import COLORS, panels
 from experiments.published import published
 from experiments.relative_representations.nodes import Run, Task, accuracy, make_task, train
 from experiments.results import COMMITTED, Finding, Result, Setting, Table, read_record, spread
+from filelock import FileLock, Timeout
 from torch import Tensor
 
 import relatent as rl
 from experiments import sources
+from relatent._terminal import tracked
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -98,30 +103,32 @@ def run(setting: Setting) -> Result:
 
 def reference_space(task: Task, model: Run, epochs: int, folder: Path) -> tuple[np.ndarray, float]:
     """Train the reference, or read it again; its space and validation accuracy at its best epoch."""
-    path = folder / f"reference-{epochs}.npz"
-    if not path.is_file():
+
+    def make(path: Path) -> None:
         best, space = -1.0, np.empty(0)
         for epoch in train(*model.build(task), task, epochs):
             if (score := accuracy(epoch, task, task.validation)) > best:
                 best, space = score, epoch.embedding.numpy()
-        folder.mkdir(parents=True, exist_ok=True)
-        beside = path.with_suffix(".part.npz")
-        np.savez(beside, space=space, accuracy=best)
-        beside.replace(path)
-    with np.load(path) as file:
+        np.savez(path, space=space, accuracy=best)
+
+    with np.load(made_once(folder / f"reference-{epochs}.npz", make)) as file:
         return file["space"], float(file["accuracy"])
 
 
 def complete(
     folder: Path, grid: list[Run], task: Task, reference: Tensor, count: int, hours: float | None = None
 ) -> list[Record]:
-    """Train those of the first runs of the grid that the folder does not hold; return the records of all it does."""
+    """Train those of the first runs of the grid that the folder does not hold; return the records of all it does.
+
+    A training that another process has begun is left to it.
+    """
     chosen = list(islice(balanced(grid), count))
     end = np.inf if hours is None else time.monotonic() + 3_600 * hours
-    for one in chosen:
+    for one in tracked(chosen, "trainings"):
         path = folder / name_of(one)
-        if not path.is_file() and time.monotonic() < end:
-            write(path, packed(follow(one, task, reference, max(EPOCHS))))
+        with suppress(Timeout), FileLock(f"{path}.lock", timeout=0):
+            if not path.is_file() and time.monotonic() < end:
+                write(path, packed(follow(one, task, reference, max(EPOCHS))))
     done = (one for one in grid if one in chosen and (folder / name_of(one)).is_file())
     return [unpacked(one, (folder / name_of(one)).read_text()) for one in done]
 

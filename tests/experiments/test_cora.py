@@ -24,6 +24,7 @@ from experiments.relative_representations.cora import (
 from experiments.relative_representations.nodes import Run, Task, make_task
 from experiments.results import Record as RunRecord
 from experiments.results import Result, write_record
+from filelock import FileLock
 
 N, CLASSES = 90, 3
 TINY = Run(layers=2, width=40)
@@ -164,6 +165,13 @@ def test_a_second_call_trains_only_what_is_missing(task, reference, tmp_path, mo
     assert len(complete(tmp_path, [*runs, replace(TINY, seed=3)], task, reference, 4, hours=0)) == len(runs)
     assert counted.calls == 3
     assert not list(tmp_path.glob("*.part"))
+
+
+def test_a_training_that_another_process_has_begun_is_left_to_it(task, reference, tmp_path):
+    runs = [TINY, replace(TINY, seed=2)]
+    with FileLock(tmp_path / f"{cora.name_of(runs[0])}.lock"):
+        assert [Run(**record["run"]) for record in complete(tmp_path, runs, task, reference, 2)] == runs[1:]
+    assert [Run(**record["run"]) for record in complete(tmp_path, runs, task, reference, 2)] == runs
 
 
 def test_curves_survive_their_text_but_for_a_step():
