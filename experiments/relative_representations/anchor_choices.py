@@ -83,6 +83,7 @@ def run(setting: Setting) -> Result:
             }
             for kind in KINDS
         },
+        smaller=f"{n:,} of 20,000 words" if n < 20_000 else "",
     )
 
 

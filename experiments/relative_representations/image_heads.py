@@ -116,6 +116,7 @@ def run(setting: Setting) -> Result:
             }
             for name, found in runs.items()
         },
+        smaller=f"at most {sizes[0]:,} images to train heads on",
     )
 
 

@@ -58,9 +58,10 @@ def run(setting: Setting) -> Result:
     """Look images up in the other space, over seeds."""
     names = setting.pick(quick=PICTURED, full=tuple(PAIRS))  # large networks take long to encode the photos of CIFAR
     groups, seeds = {name: load_group(name, PAIRS[name]) for name in names}, setting.pick(quick=5, full=10)
+    counts = {name: len(next(iter(group.spaces.values()))) for name, group in groups.items()}
     scores: dict[Case, np.ndarray] = {}
     for name, group in groups.items():
-        queries = sample(len(group.spaces[PAIRS[name][0]]), setting.pick(quick=500, full=20_000))
+        queries = sample(counts[name], setting.pick(quick=500, full=20_000))
         for source, target in (PAIRS[name], PAIRS[name][::-1]):
             x, y = group.spaces[source], group.spaces[target]
             drawn = {
@@ -73,12 +74,13 @@ def run(setting: Setting) -> Result:
         [table(scores)],
         list(findings(scores)),
         seeds=seeds,
-        data=[f"{name}: {len(next(iter(group.spaces.values()))):,} images" for name, group in groups.items()],
+        data=[f"{name}: {n:,} images" for name, n in counts.items()],
         stand_ins={
             "ViT-base and ViT-small (ImageNet) on CIFAR-10": "EfficientNet-lite0 and lite1 (ImageNet) on photos of "
             "groceries; two ResNets trained on CIFAR-10; in full size EfficientNet-lite2 and Inception-v3 on CIFAR-10",
         },
         series={name: pictured(groups[name], PAIRS[name]) for name in PICTURED},
+        smaller=", ".join(f"{n:,} of 20,000 images" for n in sorted(counts.values()) if n < 20_000),
     )
 
 
