@@ -7,7 +7,8 @@ the place of injection. The paper shows curves without figures: ReLU and tanh fl
 mean norm, at its opposite, and where its period returns.
 
 Equation 1: behind a linear layer, αWx + b, the norm is a temperature of the softmax. A linear head stands beside the
-MLPs, and a table has the confidence, the mean probability of the answer.
+MLPs, and a table has the confidence, the mean probability of the answer. Another asks what carries the classes, the
+angles of the vectors or their norms.
 
     python -m experiments lst-figure4
 """
@@ -24,7 +25,14 @@ from experiments.data.source import BySource, on_hub
 from experiments.data.tasks import STAND_INS, TASKS, load_task
 from experiments.figures import COLORS, panels
 from experiments.inverse_relative_projection import layers
-from experiments.latent_space_translation.inner_scale import resnet_curves, resnet_table, threshold_finding
+from experiments.latent_space_translation.inner_scale import (
+    reading_finding,
+    reading_table,
+    readings,
+    resnet_curves,
+    resnet_table,
+    threshold_finding,
+)
 from experiments.published import published
 from experiments.results import Finding, Result, Setting, Table, spread
 from torch import nn
@@ -70,18 +78,21 @@ Curve = dict[str, list[Any]]
 def run(setting: Setting) -> Result:
     """Inject at the input of MLPs, then at the layers of a transformer."""
     seeds, max_rows = setting.pick(quick=(5, 1_200), full=(5, 5_000))
-    curves = {}
+    curves, read = {}, {}
     for name, space in NAMES.items():
         task = load_task(name)
         rows = np.concatenate([task.fit, task.choice, task.test])[:max_rows]
         x = task.spaces[space]
+        read[TASKS[name].title, space] = readings(x[rows], task.labels[rows], seeds)
         curves[TASKS[name].title] = activation_curves(x[rows], task.labels[rows], seeds, {**ACTIVATIONS, LINEAR: None})
     corpus = texts.trec()[0] if on_hub() else texts.tweets()
     assert corpus.labels is not None
     depth = layers.layer_curves(corpus.texts, corpus.labels, *setting.pick(quick=(600, 400), full=(3_000, 500)))
     residual = {} if on_hub() else resnet_curves(setting.pick(quick=400, full=2_000))
-    tables = [activation_table(curves), confidence_table(curves), layers.layer_table(CORPUS.value, depth)]
+    tables = [activation_table(curves), confidence_table(curves), reading_table(read)]
+    tables.append(layers.layer_table(CORPUS.value, depth))
     judged = [activation_finding(curves, "lst-figure4"), *cos_findings(curves), temperature_finding(curves)]
+    judged.append(reading_finding(read))
     judged.append(threshold_finding("above a threshold, rescaling a layer of a transformer is negligible", depth))
     if residual:
         tables.append(resnet_table(residual))

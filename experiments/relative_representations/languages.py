@@ -18,6 +18,7 @@ from itertools import permutations
 from typing import TYPE_CHECKING
 
 import numpy as np
+from experiments.data import hub
 from experiments.data.source import BySource, on_hub
 from experiments.figures import COLORS, panels
 from experiments.published import published
@@ -107,6 +108,7 @@ def run(setting: Setting) -> Result:
             noisy_table(noisy),
             *(every_pair(found, what) for what, found in runs.items()),
             *(ordered_pairs(ordered, task) for task in ORDERED),
+            *([shared_sentences()] if on_hub() else []),
         ],
         [*findings(runs, read, chance[str(MAIN)]), *ordered_findings(ordered, tasks), noisy_finding(noisy)],
         seeds=len(seeds),
@@ -277,6 +279,12 @@ def noisy_finding(found: Mapping[float, Read]) -> Finding:
             if method != ABSOLUTE
         ),
     )
+
+
+def shared_sentences() -> Table:
+    """Return how many sentences of WikiMatrix English shares with some of the languages: table 13."""
+    rows = [[languages, f"{count:,}"] for languages, count in hub.wiki_matrix_counts().items()]
+    return Table("Sentences of WikiMatrix in all of some languages (table 13)", ("languages", "sentences"), rows)
 
 
 def within_one_encoder(runs: Runs) -> str:

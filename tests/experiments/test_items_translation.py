@@ -5,7 +5,7 @@ import pytest
 import torch
 from experiments.data.tasks import Task
 from experiments.latent_space_translation.heads import fit_mlp
-from experiments.latent_space_translation.inner_scale import threshold_finding
+from experiments.latent_space_translation.inner_scale import READ, reading_finding, readings, threshold_finding
 from experiments.latent_space_translation.modalities import (
     BY_CLASS,
     COLUMNS,
@@ -29,6 +29,7 @@ from experiments.latent_space_translation.scale import (
     kind,
     temperature_finding,
 )
+from experiments.latent_space_translation.svm import AffineByAdam
 from experiments.published import published
 
 import relatent as rl
@@ -98,6 +99,25 @@ def test_controls_stand_beside_what_is_stitched(rng: np.random.Generator) -> Non
     assert np.isnan(mean(found, "relative, shuffled pairs"))
     assert [one.held for one in control_findings({"trec": found}, ["SVD"])] == [True, True]
     assert len(control_table({"trec": found}, ["SVD"]).rows[0]) == 5
+
+
+def test_many_steps_of_adam_approach_the_closed_form(rng: np.random.Generator) -> None:
+    x = rng.normal(size=(200, 6)) * np.arange(1, 7) + 3
+    y = x @ rng.normal(size=(6, 4)) + rng.normal(size=(200, 4))
+    exact = rl.Translator(map="affine").fit(x, y).transform(x)
+    few, many = (AffineByAdam(steps, rate=0.02).fit(x, y).transform(x) for steps in (20, 2_000))
+    assert np.allclose(many, exact, atol=0.01 * y.std())
+    assert np.mean((few - y) ** 2) > 1.1 * np.mean((exact - y) ** 2)
+
+
+def test_what_carries_the_classes_is_told_apart(rng: np.random.Generator) -> None:
+    labels, x = np.arange(400) % 2, rng.normal(size=(400, 8))
+    by_angle, by_norm = x.copy(), x * np.where(labels, 4, 1)[:, None] / np.linalg.norm(x, axis=1, keepdims=True)
+    by_angle[:, 0] = np.where(labels, 5, -5)
+    angles, norms = (readings(one, labels, 2) for one in (by_angle, by_norm))
+    assert reading_finding({("a", "b"): angles}).held
+    assert not reading_finding({("a", "b"): norms}).held
+    assert norms[:, READ.index("norms alone")].min() > 0.95 > 0.6 > norms[:, READ.index("unit vectors")].max()
 
 
 def test_curves_are_judged_where_the_paper_makes_its_claims() -> None:
