@@ -68,9 +68,9 @@ def _headlines(records: dict[str, Record]) -> Iterator[str]:
     yield f"\nThese are the main ones. Of all {len(every)} claims that the items below judge, {sum(every)} held.\n"
     yield "## Every finding\n"
     yield (
-        "The size is that of the networks and grids, and the number of anchors and seeds; encoders and data, with their "
-        "rows, are those that each item names. Claims about *ours* and questions that the papers leave open are judged "
-        "as well.\n"
+        "The size is that of the networks and grids, and the number of anchors and seeds; encoders and data, with "
+        "their rows, are those that each item names. Claims about *ours* and questions that the papers leave open are "
+        "judged as well.\n"
     )
     yield from _every_finding(records)
 

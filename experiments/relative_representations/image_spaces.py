@@ -59,7 +59,7 @@ def run(setting: Setting) -> Result:
     names = setting.pick(quick=PICTURED, full=tuple(PAIRS))  # large networks take long to encode the photos of CIFAR
     groups, seeds = {name: load_group(name, PAIRS[name]) for name in names}, setting.pick(quick=5, full=10)
     counts = {name: len(next(iter(group.spaces.values()))) for name, group in groups.items()}
-    fewest, most = min(counts.values()), max(counts.values())
+    smallest, largest = min(counts.values()), max(counts.values())
     scores: dict[Case, np.ndarray] = {}
     for name, group in groups.items():
         queries = sample(counts[name], setting.pick(quick=500, full=20_000))
@@ -81,7 +81,9 @@ def run(setting: Setting) -> Result:
             "groceries; two ResNets trained on CIFAR-10; in full size EfficientNet-lite2 and Inception-v3 on CIFAR-10",
         },
         series={name: pictured(groups[name], PAIRS[name]) for name in PICTURED},
-        smaller=" to ".join(f"{n:,}" for n in sorted({fewest, most})) + " of 20,000 images" if fewest < 20_000 else "",
+        smaller=" to ".join(f"{n:,}" for n in sorted({smallest, largest})) + " of 20,000 images"
+        if smallest < 20_000
+        else "",
     )
 
 
