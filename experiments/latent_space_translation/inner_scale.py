@@ -1,4 +1,4 @@
-"""Rescaling inside networks: the layers of a residual network, from which norm on a layer does not care, and why.
+"""Rescaling inside networks: the norm above which a layer keeps its accuracy, and what carries the classes.
 
 The text of Maiorca et al., NeurIPS 2023 (supplement 1.1), names transformers and residual networks, and a threshold. It
 suspects that classes are linearly separable by the angles of the vectors and not by their norms: a linear head reads

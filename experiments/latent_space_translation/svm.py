@@ -67,13 +67,13 @@ BY_ADAM, UNIT, ONE_SCALE = "affine, 300 steps of Adam", "SVD, unit norms", "SVD,
 
 
 class AffineByAdam(BaseEstimator):
-    """An affine map between standardized spaces, fitted to the squared error step by step from random weights."""
+    """An affine map between standardized spaces, trained by full-batch Adam from random weights."""
 
     def __init__(self, steps: int = 300, rate: float = 1e-3, seed: int = 0) -> None:
         self.steps, self.rate, self.seed = steps, rate, seed
 
     def fit(self, x: np.ndarray, y: np.ndarray) -> Self:
-        """Take the steps, each on all pairs."""
+        """Run Adam on the mean squared error of all pairs."""
         self.source_, self.target_ = StandardScaler().fit(x), StandardScaler().fit(y)
         given = (torch.from_numpy(part).float() for part in (self.source_.transform(x), self.target_.transform(y)))
         (source, target), loss = given, nn.MSELoss()

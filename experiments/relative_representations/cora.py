@@ -120,7 +120,7 @@ def complete(
 ) -> list[Record]:
     """Train those of the first runs of the grid that the folder does not hold; return the records of all it does.
 
-    A training that another process has begun is left to it.
+    Trainings that another process is running are skipped.
     """
     chosen = list(islice(balanced(grid), count))
     end = np.inf if hours is None else time.monotonic() + 3_600 * hours

@@ -167,7 +167,7 @@ def test_a_second_call_trains_only_what_is_missing(task, reference, tmp_path, mo
     assert not list(tmp_path.glob("*.part"))
 
 
-def test_a_training_that_another_process_has_begun_is_left_to_it(task, reference, tmp_path):
+def test_a_training_that_another_process_is_running_is_skipped(task, reference, tmp_path):
     runs = [TINY, replace(TINY, seed=2)]
     with FileLock(tmp_path / f"{cora.name_of(runs[0])}.lock"):
         assert [Run(**record["run"]) for record in complete(tmp_path, runs, task, reference, 2)] == runs[1:]

@@ -110,7 +110,7 @@ def test_many_steps_of_adam_approach_the_closed_form(rng: np.random.Generator) -
     assert np.mean((few - y) ** 2) > 1.1 * np.mean((exact - y) ** 2)
 
 
-def test_what_carries_the_classes_is_told_apart(rng: np.random.Generator) -> None:
+def test_classes_carried_by_angles_and_by_norms_are_told_apart(rng: np.random.Generator) -> None:
     labels, x = np.arange(400) % 2, rng.normal(size=(400, 8))
     by_angle, by_norm = x.copy(), x * np.where(labels, 4, 1)[:, None] / np.linalg.norm(x, axis=1, keepdims=True)
     by_angle[:, 0] = np.where(labels, 5, -5)
